@@ -1,0 +1,1 @@
+"""Coordination backends: the interface, how they are found, and the one in memory."""

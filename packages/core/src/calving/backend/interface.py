@@ -1,0 +1,136 @@
+"""What a coordination backend is: a control log, stored source positions, a saved position, and an election.
+
+Three classes, ten methods. The rules B1 to B8 are quoted where a method has to keep them. An error tells the caller's
+next move and nothing else may leave a backend: ``Fenced`` (nothing written: join again), ``Unavailable`` (nothing
+written: try again), ``OutcomeUnknown`` (start over from ``committed``), ``ConfigError`` and ``DataLossError`` (an
+operator has to act).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from calving.model.events import Envelope, Event, Publication
+from calving.model.membership import Claim
+from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SinkIdentity:
+    """Which sink it is, and how to reach Kafka (librdkafka properties)."""
+
+    name: str
+    group: str
+    control_topic: str
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    transactional_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlLog:
+    """The log as a cursor found it. ``identity`` changes when the log is created anew."""
+
+    identity: str
+    start: ControlOffsets
+    """Where the cursor starts to read."""
+    end: ControlOffsets
+    """Where the log ended when the cursor was opened."""
+
+
+class Cursor(ABC):
+    """A reader of the control log. Belongs to one thread, which may be another than its session's."""
+
+    log: ControlLog
+
+    @abstractmethod
+    def read(self, timeout: float) -> Sequence[Envelope]:
+        """The next entries, waiting up to ``timeout`` seconds for the first; empty if there are none.
+
+        B3: entries of one publisher come in the order published; ``(partition, offset)`` grows and is never given to
+        two entries. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged.
+        """
+
+    @abstractmethod
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+        """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
+
+        Only for a cursor that replays. Entries below the saved position may be trimmed (B8).
+
+        :raises Fenced: a newer coordinator exists; nothing was written. Step down.
+        :raises Unavailable: nothing was written.
+        :raises OutcomeUnknown: step down and replay.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what is held. Safe to call twice."""
+
+
+class Session(ABC):
+    """One member's connection. Used by one thread; after an error it is closed, never repaired."""
+
+    @abstractmethod
+    def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
+        """Stay alive, and say whether this member leads now.
+
+        B7: one leader in the steady state, a dead one replaced within a bounded time. Liveness only: two leaders are
+        harmless. ``held`` are this member's source partitions, ``every`` those of all topics.
+        """
+
+    @abstractmethod
+    def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        """The stored source positions. A partition that was never stored is absent.
+
+        :raises Unavailable: try again.
+        """
+
+    @abstractmethod
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        """Append the events and move the source positions: both, or neither (B1); durable once it returns (B4).
+
+        B2: refused if ``claim`` is stale or without a member, or if a stored position is not the ``start`` given.
+
+        :raises Fenced: refused; nothing was written.
+        :raises Unavailable: nothing was written.
+        :raises OutcomeUnknown: start over from ``committed``.
+        """
+
+    @abstractmethod
+    def follow(self, *, replay: bool) -> Cursor:
+        """Read the control log: from the saved position if ``replay`` (from the earliest entry if none is saved, never
+        from the latest: C1), else from its end, hearing every StartCommit published from now on (B6).
+
+        :raises DataLossError: the saved position has been truncated away, and the settings do not say to go on.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the leadership and free what is held. Safe to call twice."""
+
+
+class Backend(ABC):
+    """The store as a whole."""
+
+    name: ClassVar[str]
+    settings: ClassVar[type[BaseModel]]
+    """Its own keys. The loader accepts them and hands them in, checked."""
+
+    @abstractmethod
+    def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:
+        """Nothing is contacted yet."""
+
+    @abstractmethod
+    def provision(self) -> None:
+        """Create what is missing (topic, keys, nodes) and check what is there. Safe to call again.
+
+        :raises ConfigError: what is there cannot serve exactly-once.
+        """
+
+    @abstractmethod
+    def open(self, member_id: str) -> Session:
+        """Connect. ``member_id`` is unique to this process and this attempt."""

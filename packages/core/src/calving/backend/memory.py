@@ -1,0 +1,139 @@
+"""A backend that lives in this process: for trying things out, and the reference under simulation.
+
+It promises everything except to outlive the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
+
+from calving.backend.hooks import hookimpl
+from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
+from calving.errors import Fenced
+from calving.model.events import Envelope, Event, Publication
+from calving.model.membership import Claim
+from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition, furthest
+
+_Entry = tuple[Event, Spans] | None
+
+
+@dataclass
+class MemoryStore:
+    """The shared state of one sink."""
+
+    partitions: int = 1
+    identity: str = "memory"
+    fences_coordinators: bool = True
+    is_current: Callable[[Claim], bool] = lambda claim: bool(claim.member_id)
+    log: list[list[_Entry]] = field(default_factory=list)
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    saved: dict[int, int] = field(default_factory=dict)
+    coordinator_epoch: int = 0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.log = self.log or [[] for _ in range(self.partitions)]
+
+    def append(self, sender: str, events: Sequence[Event], spans: Spans) -> None:
+        shard = self.log[sum(sender.encode()) % len(self.log)]
+        shard.extend((event, spans) for event in events)
+
+    def ends(self) -> dict[int, int]:
+        return {p: len(entries) for p, entries in enumerate(self.log)}
+
+
+class MemoryCursor(Cursor):
+    def __init__(self, store: MemoryStore, member: str, replay: bool) -> None:
+        self._store, self._member = store, member
+        with store.lock:
+            if replay:
+                store.coordinator_epoch += 1
+            self._epoch = store.coordinator_epoch if replay else None
+            self._at = {p: store.saved.get(p, 0) for p in store.ends()} if replay else store.ends()
+            self.log = ControlLog(store.identity, dict(self._at), store.ends())
+
+    def read(self, timeout: float) -> Sequence[Envelope]:
+        deadline = time.monotonic() + timeout
+        while not (found := self._take()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
+
+    def _take(self) -> list[Envelope]:
+        found: list[Envelope] = []
+        with self._store.lock:
+            for p, entries in enumerate(self._store.log):
+                start = self._at.get(p, 0)
+                for offset, entry in enumerate(entries[start:], start):
+                    if entry is not None:
+                        found.append(Envelope(p, offset, entry[0], entry[1]))
+                self._at[p] = max(start, len(entries))
+        return found
+
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+        store = self._store
+        with store.lock:
+            if store.fences_coordinators and self._epoch != store.coordinator_epoch:
+                raise Fenced("another coordinator has opened the control log")
+            store.append(self._member + "/coordinator", events, {})
+            store.saved = furthest(store.saved, position)
+
+    def close(self) -> None:
+        pass
+
+
+class MemorySession(Session):
+    def __init__(self, store: MemoryStore, member: str) -> None:
+        self._store, self._member = store, member
+
+    def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
+        return bool(every) and min(every) in held
+
+    def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        with self._store.lock:
+            return {tp: self._store.positions[tp] for tp in partitions if tp in self._store.positions}
+
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        store = self._store
+        with store.lock:
+            if not store.is_current(claim):
+                raise Fenced(f"member '{claim.member_id}' is no longer in the group")
+            for tp, advance in publication.advances.items():
+                if store.positions.get(tp) != advance.start:
+                    raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
+            store.append(self._member, publication.events, publication.spans)
+            store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
+
+    def follow(self, *, replay: bool) -> Cursor:
+        return MemoryCursor(self._store, self._member, replay)
+
+    def close(self) -> None:
+        pass
+
+
+class MemorySettings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class MemoryBackend(Backend):
+    name = "memory"
+    settings = MemorySettings
+    _stores: dict[str, MemoryStore] = {}
+
+    def __init__(self, sink: SinkIdentity, settings: BaseModel | None = None, store: MemoryStore | None = None) -> None:
+        self._store = store or self._stores.setdefault(sink.group, MemoryStore(identity=f"memory:{sink.group}"))
+
+    def provision(self) -> None:
+        pass
+
+    def open(self, member_id: str) -> Session:
+        return MemorySession(self._store, member_id)
+
+
+@hookimpl
+def calving_register_backend() -> type[Backend]:
+    return MemoryBackend

@@ -1,0 +1,33 @@
+"""Every error calving raises on purpose, named for what the caller does next."""
+
+
+class CalvingError(Exception):
+    """Base of all of them. The text is one sentence for the user: what is wrong, where, and what to do."""
+
+
+class Fenced(CalvingError):
+    """Nothing was written, because a newer claim exists. Drop local state and join again."""
+
+
+class Unavailable(CalvingError):
+    """Nothing was written. The same call may be tried again."""
+
+
+class OutcomeUnknown(CalvingError):
+    """The write may or may not have happened. Drop local state and start over from what is on record."""
+
+
+class ConfigError(CalvingError):
+    """The settings, or what they point at, must be changed before the sink can run."""
+
+
+class DataLossError(CalvingError):
+    """Something that was expected is gone. An operator has to decide; retrying does not help."""
+
+
+class BadRecordError(CalvingError):
+    """A record cannot be decoded, routed or converted, and the settings do not tolerate it."""
+
+
+class ProtocolError(CalvingError):
+    """A machine was given an input that its state forbids. A bug in calving; never caught."""

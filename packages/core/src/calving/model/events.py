@@ -1,0 +1,115 @@
+"""The five events that workers and the coordinator exchange over the control log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from calving.model.files import DataFile
+from calving.model.offsets import Advances, Spans, TopicPartition
+
+NO_COMMIT = UUID(int=0)
+"""Commit id of files published outside a commit cycle, as when a partition is handed over before the first one."""
+
+
+TableId = tuple[str, ...]
+"""Namespace levels and name of a table."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableReference:
+    """A table as events name it. ``table_uuid`` is None where the writer did not know it."""
+
+    catalog: str
+    namespace: tuple[str, ...]
+    name: str
+    table_uuid: UUID | None = None
+
+    @property
+    def identifier(self) -> TableId:
+        """What tells tables apart: references to one table may differ in catalog name or UUID."""
+        return (*self.namespace, self.name)
+
+    def __str__(self) -> str:
+        return ".".join(self.identifier)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """How far one source partition got in this cycle. Both None: assigned, but nothing new."""
+
+    source: TopicPartition
+    offset: int | None = None
+    timestamp_us: int | None = None
+    """Largest record timestamp, microseconds since the epoch; None if no record had one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartCommit:
+    commit_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class DataWritten:
+    commit_id: UUID
+    table: TableReference
+    data_files: tuple[DataFile, ...] = ()
+    delete_files: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DataComplete:
+    commit_id: UUID
+    assignments: tuple[PartitionProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitToTable:
+    commit_id: UUID
+    table: TableReference
+    snapshot_id: int | None = None
+    valid_through_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitComplete:
+    commit_id: UUID
+    valid_through_us: int | None = None
+
+
+Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplete
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An event, where in the control log it was found, and what its publication covered."""
+
+    partition: int
+    offset: int
+    event: Event
+    spans: Spans = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a worker publishes in one atomic act: its events and the move of its source positions.
+
+    ``spans`` says which records the files hold; ``advances`` also has partitions whose position is stored for the first
+    time although nothing was read.
+    """
+
+    events: tuple[DataWritten | DataComplete, ...]
+    advances: Advances
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """What one batch wrote for one table."""
+
+    data_files: tuple[DataFile, ...] = ()
+    delete_files: tuple[DataFile, ...] = ()
+
+
+Written = Mapping[TableReference, TableFiles]

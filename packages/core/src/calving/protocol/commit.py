@@ -1,0 +1,103 @@
+"""The commit of one table (C6): load, leave out what is there, try once, look, and again until it settles.
+
+The loop knows no catalog: a ``Target`` does. Whatever an attempt reports, the table itself is asked whether it landed,
+because success, conflict and silence can each be wrong about that. An attempt lands only on the state that was looked
+at, so a second coordinator, a late request or a replay finds the ledger moved and has nothing left to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from calving.errors import CalvingError
+from calving.model.events import Envelope
+from calving.model.offsets import ControlOffsets
+from calving.protocol.ledger import Admitted, LedgerKey, admit
+
+
+class CommitRefused(CalvingError):
+    """The table has moved on since it was loaded: nothing was committed, look again."""
+
+
+class CommitUncertain(CalvingError):
+    """The catalog did not answer, or not clearly: look again, delete nothing."""
+
+
+S = TypeVar("S", bound="State")
+
+
+class State(Protocol):
+    """A table as loaded."""
+
+    @property
+    def ancestry(self) -> Iterable[Mapping[str, str]]:
+        """Snapshot summaries of the target branch, head first."""
+
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
+
+class Target(Protocol[S]):
+    """One branch of one table, as the loop needs it."""
+
+    def load(self) -> S:
+        """The table as it is now, patiently: raises only if it stays out of reach or cannot serve."""
+
+    def attempt(self, state: S, admitted: Admitted) -> int:
+        """Commit once, on exactly ``state``. Returns the snapshot id.
+
+        :raises CommitRefused, CommitUncertain: with ``snapshot_id`` remembered for ``landed``.
+        """
+
+    def landed(self, state: S) -> int | None:
+        """The id of the last attempt's snapshot if ``state`` has it."""
+
+    def discard(self) -> None:
+        """Delete what the last attempt wrote. Only after a refusal of an attempt that did not land."""
+
+    def pause(self, tries: int) -> None:
+        """Wait before the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The table holds everything asked for. ``snapshot_id`` is None if it did so before; ``tries`` counts attempts."""
+
+    snapshot_id: int | None
+    admitted: Admitted
+    tries: int
+
+
+class CommitLoop(Generic[S]):
+    """``CommitLoop(target, key, 20).settle(heard, read)``."""
+
+    def __init__(self, target: Target[S], key: LedgerKey, max_tries: int) -> None:
+        self._target, self._key, self._max_tries = target, key, max_tries
+
+    def settle(self, heard: Iterable[Envelope], read: ControlOffsets) -> Settled:
+        """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` at least.
+
+        :raises CommitRefused, CommitUncertain: it did not settle within the tries; nothing is lost, try again later.
+        """
+        target = self._target
+        entries = list(heard)
+        state = target.load()
+        for tries in range(1, self._max_tries + 1):
+            admitted = admit(entries, read, self._key.read(state.ancestry, state.properties))
+            if not admitted:
+                return Settled(None, admitted, tries - 1)
+            try:
+                return Settled(target.attempt(state, admitted), admitted, tries)
+            except (CommitRefused, CommitUncertain) as error:
+                state = target.load()
+                snapshot_id = target.landed(state)
+                if snapshot_id is not None:
+                    return Settled(snapshot_id, admitted, tries)
+                if isinstance(error, CommitRefused):
+                    target.discard()
+                if tries == self._max_tries:
+                    raise
+                target.pause(tries)
+        raise AssertionError("unreachable")

@@ -1,0 +1,181 @@
+"""The coordinator: decides when to commit and what, never how.
+
+    IDLE --interval--> WAITING --all partitions answered, or timeout--> COMMITTING --all tables settled--> IDLE
+                          '--- invites again while answers are missing ---'
+
+Everything heard stays buffered until its table has it (C3, C4). A coordinator that dies leaves nothing behind: the next
+one starts at the saved position and hears the same entries again; the ledgers in the tables leave out what is there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from calving.errors import ProtocolError
+from calving.model.events import (
+    NO_COMMIT,
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    Envelope,
+    PartitionProgress,
+    StartCommit,
+    TableId,
+    TableReference,
+)
+from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
+from calving.protocol.ledger import Buffer
+
+
+class Phase(enum.Enum):
+    IDLE = enum.auto()
+    WAITING = enum.auto()
+    COMMITTING = enum.auto()
+
+
+class Pace(NamedTuple):
+    """Seconds: between two StartCommits, until a partial commit, and between two invitations of one cycle."""
+
+    interval: float
+    timeout: float
+    invite: float
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The table has everything that was asked for. ``snapshot_id`` is None if it had it already."""
+
+    table: TableReference
+    snapshot_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The table could not be committed; nothing of it is forgotten."""
+
+    reason: str
+
+
+class Coordinator:
+    def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
+        """``position`` is the saved position at which the log was opened; the first cycle starts at once."""
+        self.phase = Phase.IDLE
+        self.failures: dict[TableId, int] = {}
+        """Consecutive failed commits, by table."""
+        self._pace = pace
+        self._buffer = Buffer()
+        self._buffer.read.update(position)
+        self._commit_id = NO_COMMIT
+        self._started = now - pace.interval
+        self._invited = now
+        self._answers: dict[TopicPartition, int | None] = {}
+        self._expected: frozenset[TopicPartition] = frozenset()
+        self._valid_through: int | None = None
+        self._unsettled: set[TableId] = set()
+        self._committing: ControlOffsets = {}
+        self._cycle = 0
+        self._resting: dict[TableId, int] = {}
+
+    @property
+    def missing(self) -> frozenset[TopicPartition]:
+        """Partitions that the open cycle still waits for."""
+        return self._expected - self._answers.keys() if self.phase is Phase.WAITING else frozenset()
+
+    @property
+    def buffered(self) -> Mapping[TableId, int]:
+        """Entries that are not in their table yet, by table."""
+        return {table: len(entries) for table, entries in self._buffer.tables().items()}
+
+    def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
+        """Time has passed. ``fresh_id`` is used if a cycle starts; ``expected`` are the topics' partitions now (C2)."""
+        if self.phase is Phase.COMMITTING:
+            return []
+        self._expected = expected
+        if self.phase is Phase.IDLE:
+            if now - self._started < self._pace.interval:
+                return []
+            self.phase, self._commit_id, self._started = Phase.WAITING, fresh_id, now
+            self._answers.clear()
+            return self._invite(now)
+        if self._complete():
+            return self._commit(partial=False)
+        if now - self._started >= self._pace.timeout:
+            return self._commit(partial=True)
+        return self._invite(now) if now - self._invited >= self._pace.invite else []
+
+    def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
+        """An entry of the control log, in the order of its partition."""
+        self._buffer.hear(envelope)
+        match envelope.event:
+            case DataComplete(commit_id, assignments) if commit_id == self._commit_id and self.phase is Phase.WAITING:
+                for progress in assignments:
+                    self._answer(progress)
+                if self._complete():
+                    return self._commit(partial=False)
+        return []
+
+    def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
+        """One table of the running commit has settled."""
+        if table not in self._unsettled:
+            raise ProtocolError(f"table {'.'.join(table)} settled, but it was not being committed")
+        self._unsettled.discard(table)
+        effects: list[CoordinatorEffect] = []
+        match outcome:
+            case Committed(reference, snapshot_id):
+                self._buffer.settle(table, self._committing)
+                self.failures.pop(table, None)
+                self._resting.pop(table, None)
+                if snapshot_id is not None:
+                    event = CommitToTable(self._commit_id, reference, snapshot_id, self._valid_through)
+                    effects.append(Announce((event,)))
+            case Failed():
+                self.failures[table] = self.failures.get(table, 0) + 1
+                # At most one cycle of rest: once the table is well again, two cycles must be enough (I6).
+                self._resting[table] = self._cycle + (1 if self.failures[table] == 1 else 2)
+        if not self._unsettled:
+            effects += self._complete_cycle()
+        return effects
+
+    def _invite(self, now: float) -> list[CoordinatorEffect]:
+        self._invited = now
+        return [Announce((StartCommit(self._commit_id),))]
+
+    def _answer(self, progress: PartitionProgress) -> None:
+        # A partition that changed hands in this cycle answers twice; the later of its timestamps is the true one.
+        before = self._answers.get(progress.source)
+        known = [t for t in (before, progress.timestamp_us) if t is not None]
+        self._answers[progress.source] = max(known) if known else None
+
+    def _complete(self) -> bool:
+        return bool(self._expected) and self._answers.keys() >= self._expected
+
+    def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
+        self.phase = Phase.COMMITTING
+        self._cycle += 1
+        self._valid_through = None if partial else self._valid_through_us()
+        tables = {
+            table: entries
+            for table, entries in self._buffer.tables().items()
+            if self._resting.get(table, 0) <= self._cycle
+        }
+        self._unsettled = set(tables)
+        if not tables:
+            return self._complete_cycle()
+        self._committing = dict(self._buffer.read)
+        return [CommitTables(self._commit_id, tables, self._committing, self._valid_through)]
+
+    def _valid_through_us(self) -> int | None:
+        latest = [self._answers[tp] for tp in self._expected]
+        known = [t for t in latest if t is not None]
+        return min(known) if known and len(known) == len(latest) else None
+
+    def _complete_cycle(self) -> list[CoordinatorEffect]:
+        self.phase = Phase.IDLE
+        # While a table waits for its files, the sink as a whole is not valid through anything new.
+        done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
+        return [Acknowledge(self._buffer.position(), (done,))]

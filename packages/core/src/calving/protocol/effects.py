@@ -1,0 +1,54 @@
+"""The closed set of things that a machine asks its driver to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from calving.model.events import Envelope, Event, Publication, TableId
+from calving.model.offsets import ControlOffsets, Spans
+
+
+@dataclass(frozen=True, slots=True)
+class RunBatch:
+    """Read, convert and write these spans, then call ``Worker.finished`` with the same number."""
+
+    number: int
+    spans: Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish atomically, then call ``Worker.published``. On any error the worker is thrown away."""
+
+    publication: Publication
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """Write the coordinator's own events to the control log."""
+
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTables:
+    """Commit each table by rule C6, each on its own, and call ``Coordinator.settled`` for each as it settles."""
+
+    commit_id: UUID
+    tables: Mapping[TableId, tuple[Envelope, ...]]
+    read: ControlOffsets
+    valid_through_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Save ``position`` and write ``events``, both or neither."""
+
+    position: ControlOffsets
+    events: tuple[Event, ...]
+
+
+WorkerEffect = RunBatch | Publish
+CoordinatorEffect = Announce | CommitTables | Acknowledge

@@ -1,0 +1,53 @@
+"""Where a partition starts, and how a backlog is shared out. Pure questions of the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
+
+Reset = Literal["earliest", "latest"]
+
+
+class Position(NamedTuple):
+    """``stored`` as the backend has it (None: nothing), ``next`` as the worker starts."""
+
+    stored: int | None
+    next: int
+
+
+def starting(
+    assigned: Collection[TopicPartition],
+    stored: SourceOffsets,
+    begins: SourceOffsets,
+    ends: SourceOffsets,
+    reset: Reset,
+) -> dict[TopicPartition, Position]:
+    """The positions of newly assigned partitions (W1).
+
+    ``stored`` holds what is on record for all partitions of the sink, not only the assigned ones: a partition without a
+    position in a topic that has some appeared after the first start, and is read from its beginning whatever the reset
+    says, because nothing in it has been skipped on purpose.
+    """
+    known = {tp.topic for tp in stored}
+    at = begins if reset == "earliest" else ends
+    return {
+        tp: Position(stored[tp], stored[tp])
+        if tp in stored
+        else Position(None, (begins if tp.topic in known else at)[tp])
+        for tp in assigned
+    }
+
+
+def take(backlog: Spans, records: int) -> dict[TopicPartition, Span]:
+    """The first part of a backlog, ``records`` offsets at most, small partitions whole and large ones in equal shares."""
+    taken: dict[TopicPartition, Span] = {}
+    smallest_first = sorted(backlog.items(), key=lambda item: (item[1].end - item[1].start, item[0]))
+    for i, (tp, span) in enumerate(smallest_first):
+        share = -(-records // (len(smallest_first) - i))
+        size = min(span.end - span.start, share)
+        if size > 0:
+            taken[tp] = Span(span.start, span.start + size)
+            records -= size
+    return taken

@@ -1,0 +1,227 @@
+"""The worker: decides what to read next and when to publish it.
+
+    IDLE --tick: backlog--> RUNNING --finished--> IDLE --tick: an answer is owed--> Publish --published--> IDLE
+
+A cycle is open from StartCommit to CommitComplete. While it is open an answer is owed for every held partition that has
+not been answered for, so a partition that arrives in the middle of a cycle is answered for as well.
+
+There is no recovery here. After an error, or after a partition was lost, what is not published is dropped and read again
+from the stored positions; what a batch wrote meanwhile is an orphan file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from calving.errors import ProtocolError
+from calving.model.events import (
+    NO_COMMIT,
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    PartitionProgress,
+    Publication,
+    StartCommit,
+    TableFiles,
+    TableReference,
+    Written,
+)
+from calving.model.offsets import Advance, SourceOffsets, Span, Spans, TopicPartition
+from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.positions import Position, take
+
+
+class BatchLimits(NamedTuple):
+    """When a batch runs without being asked (``backlog``), and how much one batch reads at most."""
+
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOutcome:
+    """What a finished batch reports: files by table, the largest timestamp per partition, and its size."""
+
+    written: Written
+    timestamps_us: Mapping[TopicPartition, int]
+    records: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Running:
+    number: int
+    spans: Spans
+    void: bool = False
+
+
+class Worker:
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._stored: dict[TopicPartition, int | None] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._finished: list[tuple[Spans, BatchOutcome]] = []
+        self._running: _Running | None = None
+        self._number = 0
+        self._commit_id = NO_COMMIT
+        self._cycle_open = False
+        self._answered: set[TopicPartition] = set()
+        self._swept = False
+        self._record_bytes = 1.0
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        return frozenset(self._next)
+
+    @property
+    def positions(self) -> SourceOffsets:
+        """Next offset to read, by held partition; a running batch does not count."""
+        return dict(self._next)
+
+    @property
+    def owes(self) -> bool:
+        """Whether the open cycle waits for an answer of ours."""
+        return self._cycle_open and not self._answered.issuperset(self._next)
+
+    @property
+    def unpublished(self) -> bool:
+        """Whether finished batches wait for the next publication."""
+        return bool(self._finished)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is running."""
+        return self._running is not None
+
+    def behind(self, ends: SourceOffsets) -> int:
+        """Records that no finished batch has read, given the source's ends."""
+        return sum(max(0, ends.get(tp, at) - at) for tp, at in self._next.items())
+
+    def assigned(self, positions: Mapping[TopicPartition, Position]) -> None:
+        """These partitions are ours from now on, at these positions (W1)."""
+        for tp, position in positions.items():
+            if tp in self._next:
+                raise ProtocolError(f"{tp} was assigned twice")
+            self._stored[tp], self._next[tp] = position.stored, position.next
+            self._answered.discard(tp)
+
+    def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
+        """These partitions are about to go: publish what finished batches hold (W6). Call ``released`` afterwards."""
+        self._void({tp for tp in leaving if tp in self._next})
+        return self._publish() if self._finished else []
+
+    def released(self, gone: Iterable[TopicPartition]) -> None:
+        """These partitions are no longer ours. What was read of them and not published is dropped (W5)."""
+        missing = {tp for tp in gone if tp in self._next}
+        self._void(missing)
+        if any(missing & spans.keys() for spans, _ in self._finished):
+            # Files mix partitions: dropping one partition's rows drops the files, so every partition goes back.
+            for spans, _ in reversed(self._finished):
+                self._next.update({tp: span.start for tp, span in spans.items()})
+            self._finished.clear()
+            if self._running is not None:
+                self._running.void = True
+        for tp in missing:
+            del self._stored[tp], self._next[tp]
+            self._answered.discard(tp)
+
+    def gaps(self, begins: SourceOffsets, ends: SourceOffsets) -> dict[TopicPartition, Span]:
+        """What is wanted and gone: from the wanted offset to the first available one (W7)."""
+        return {
+            tp: Span(at, begins[tp])
+            for tp, at in self._next.items()
+            if tp in begins and not begins[tp] <= at <= ends[tp]
+        }
+
+    def skip(self, tp: TopicPartition, to: int) -> None:
+        """Go on at ``to`` instead; the records in between are gone."""
+        self._next[tp] = to
+
+    def heard(self, envelope: Envelope) -> None:
+        """An entry of the control log."""
+        match envelope.event:
+            case StartCommit(commit_id) if commit_id != self._commit_id or not self._cycle_open:
+                self._open(commit_id)
+            case CommitComplete(commit_id) if commit_id == self._commit_id:
+                self._cycle_open = False
+
+    def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
+        """Time has passed. ``ends`` are the last stable offsets of the held partitions."""
+        if self._running is not None or not self._next:
+            return []
+        backlog = {tp: Span(at, ends[tp]) for tp, at in self._next.items() if ends.get(tp, at) > at}
+        if self.owes and self._swept:
+            return self._publish()
+        if self.owes:
+            self._swept = True
+            return self._run(backlog) if backlog else self._publish()
+        size = sum(span.end - span.start for span in backlog.values())
+        if size >= self._limits.records or size * self._record_bytes >= self._limits.bytes:
+            return self._run(backlog)
+        return []
+
+    def finished(self, number: int, outcome: BatchOutcome) -> None:
+        """A batch has ended."""
+        running, self._running = self._running, None
+        if running is None or running.number != number:
+            raise ProtocolError(f"batch {number} ended, but it was not running")
+        if outcome.records:
+            self._record_bytes = max(1.0, outcome.bytes / outcome.records)
+        if running.void:
+            self._swept = False
+            return
+        self._next.update({tp: span.end for tp, span in running.spans.items()})
+        self._finished.append((running.spans, outcome))
+
+    def published(self) -> None:
+        """The last ``Publish`` has been written."""
+        self._stored.update(self._next)
+        self._answered.update(self._next)
+        self._finished.clear()
+
+    def _open(self, commit_id: UUID) -> None:
+        self._commit_id, self._cycle_open = commit_id, True
+        self._answered.clear()
+        # A batch that runs already serves as this cycle's: waiting for a second one would make every answer late.
+        self._swept = self._running is not None
+
+    def _void(self, leaving: set[TopicPartition]) -> None:
+        if self._running is not None and leaving & self._running.spans.keys():
+            self._running.void = True
+
+    def _run(self, backlog: Spans) -> list[WorkerEffect]:
+        records = min(self._limits.records, max(1, int(self._limits.bytes / self._record_bytes)))
+        self._number += 1
+        self._running = _Running(self._number, take(backlog, records))
+        return [RunBatch(self._number, self._running.spans)]
+
+    def _publish(self) -> list[WorkerEffect]:
+        spans: dict[TopicPartition, Span] = {}
+        latest: dict[TopicPartition, int] = {}
+        tables: dict[TableReference, TableFiles] = {}
+        for batch, outcome in self._finished:
+            for tp, span in batch.items():
+                spans[tp] = Span(spans[tp].start if tp in spans else span.start, span.end)
+            for tp, timestamp in outcome.timestamps_us.items():
+                latest[tp] = max(latest.get(tp, timestamp), timestamp)
+            for table, files in outcome.written.items():
+                before = tables.get(table, TableFiles())
+                tables[table] = TableFiles(
+                    before.data_files + files.data_files, before.delete_files + files.delete_files
+                )
+        written = [
+            DataWritten(self._commit_id, table, files.data_files, files.delete_files)
+            for table, files in sorted(tables.items(), key=lambda item: item[0].identifier)
+        ]
+        progress = tuple(
+            PartitionProgress(tp, spans[tp].end if tp in spans else None, latest.get(tp)) for tp in sorted(self._next)
+        )
+        # Also where nothing was read: a position found by reset, or moved over a gap, must not be looked for again.
+        advances = {
+            tp: Advance(self._stored[tp], at) for tp, at in sorted(self._next.items()) if at != self._stored[tp]
+        }
+        return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans))]

@@ -1,0 +1,1 @@
+"""The drivers: they turn the machines' effects into actions. Wired together in ``app``."""

@@ -1,0 +1,132 @@
+"""The worker's driver: one step listens, decides and acts. It never repairs anything.
+
+Every error leaves through ``step``; whoever calls throws the loop away and starts another from what is on record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from calving.backend.interface import Cursor, Session
+from calving.errors import DataLossError
+from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
+from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.positions import Reset, starting
+from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
+from calving.source.interface import Bounds, Group
+
+log = logging.getLogger(__name__)
+
+
+class Runner(Protocol):
+    """Runs batches beside the loop, one at a time."""
+
+    def start(self, number: int, spans: Spans) -> None:
+        """Begin a batch."""
+
+    def poll(self) -> tuple[int, BatchOutcome] | None:
+        """The batch that has ended, once. Raises what the batch raised."""
+
+
+class Clock(Protocol):
+    def __call__(self) -> float:
+        """Seconds, never going back."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePolicy:
+    reset: Reset = "earliest"
+    on_data_loss: Literal["fail", "skip"] = "fail"
+    bounds_seconds: float = 1.0
+    """How often the source's ends are asked for while nothing is owed."""
+
+
+class WorkerLoop:
+    """Membership, control log and batches of one worker."""
+
+    def __init__(
+        self,
+        group: Group,
+        session: Session,
+        cursor: Cursor,
+        runner: Runner,
+        limits: BatchLimits,
+        policy: SourcePolicy,
+        clock: Clock,
+    ) -> None:
+        self.machine = Worker(limits)
+        self.behind = 0
+        """Records of the held partitions that no finished batch has read, as of the last look."""
+        self.skipped: dict[TopicPartition, int] = {}
+        """Records that the broker no longer had, where the policy says to go on."""
+        self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
+        self._policy, self._clock = policy, clock
+        self._ends: SourceOffsets = {}
+        self._looked = float("-inf")
+
+    def step(self, timeout: float) -> None:
+        """Listen for up to ``timeout`` seconds, then do what is due."""
+        self._group.poll(timeout, self)
+        for envelope in self._cursor.read(0):
+            self.machine.heard(envelope)
+        ended = self._runner.poll()
+        if ended is not None:
+            self.machine.finished(*ended)
+            self._looked = float("-inf")
+        if not self.machine.busy:
+            self._look()
+            self._act(self.machine.tick(self._ends))
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        stored = self._session.committed(self._group.partitions() | frozenset(partitions))
+        bounds = self._group.bounds(partitions)
+        self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
+        self._looked = float("-inf")
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._act(self.machine.handover(partitions))
+        self.machine.released(partitions)
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.machine.released(partitions)
+
+    def finish(self) -> None:
+        """Publish what finished batches hold: the last act of a clean stop (W6)."""
+        self._act(self.machine.handover(self.machine.held))
+
+    def _look(self) -> None:
+        now = self._clock()
+        if self.machine.held and (self.machine.owes or now - self._looked >= self._policy.bounds_seconds):
+            bounds = self._group.bounds(self.machine.held)
+            self._mind_gaps(bounds)
+            self._ends, self._looked = bounds.ends, now
+            self.behind = self.machine.behind(bounds.ends)
+
+    def _mind_gaps(self, bounds: Bounds) -> None:
+        for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
+            if self._policy.on_data_loss == "fail":
+                raise DataLossError(data_loss_text(tp, gap.start, Span(bounds.begins[tp], bounds.ends[tp])))
+            missing = max(0, gap.end - gap.start)
+            self.skipped[tp] = self.skipped.get(tp, 0) + missing
+            log.error("%s: %d records from offset %d are gone and were skipped", tp, missing, gap.start)
+            self.machine.skip(tp, gap.end)
+
+    def _act(self, effects: list[WorkerEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case RunBatch(number, spans):
+                    self._runner.start(number, spans)
+                case Publish(publication):
+                    self._session.publish(publication, self._group.claim())
+                    self.machine.published()
+
+
+def data_loss_text(tp: TopicPartition, wanted: int, available: Span) -> str:
+    return (
+        f"topic '{tp.topic}', partition {tp.partition}: offset {wanted} is wanted, but the broker has"
+        f" {available.start} to {available.end} (retention, or the topic was created anew); set"
+        " iceberg.source.on-data-loss = skip to go on without what is missing"
+    )

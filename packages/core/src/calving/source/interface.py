@@ -1,0 +1,60 @@
+"""What a worker needs from the source: a place in the consumer group, and the topics' bounds."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+
+from calving.model.membership import Claim
+from calving.model.offsets import SourceOffsets, TopicPartition
+
+
+class Listener(Protocol):
+    """Hears of changes from inside ``Group.poll``, one change after the other."""
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """These are ours from now on."""
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """These go to another member once this returns; the claim still holds."""
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        """These went to another member some time ago."""
+
+
+class Bounds(NamedTuple):
+    """First available offsets, and last stable offsets: records below are committed and can be read."""
+
+    begins: SourceOffsets
+    ends: SourceOffsets
+
+
+class Group(ABC):
+    """One member of the sink's consumer group. Used by one thread."""
+
+    @abstractmethod
+    def poll(self, timeout: float, listener: Listener) -> None:
+        """Stay a member for up to ``timeout`` seconds, telling ``listener`` what changes meanwhile.
+
+        :raises Unavailable: the broker cannot be reached.
+        """
+
+    @abstractmethod
+    def claim(self) -> Claim:
+        """Proof of membership, as of now."""
+
+    @abstractmethod
+    def partitions(self) -> frozenset[TopicPartition]:
+        """All partitions that the topics have now.
+
+        :raises ConfigError: a topic of the list does not exist.
+        """
+
+    @abstractmethod
+    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+        """What can be read of ``partitions`` now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the group at once. Safe to call twice."""
