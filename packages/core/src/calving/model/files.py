@@ -17,11 +17,11 @@ class FileContent(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One field of a partition tuple: its name, its id (1000 and up) and its Avro type as a JSON value."""
+    """One field of a partition tuple: its name, its id (1000 and up) and its Avro type as JSON text."""
 
     name: str
     field_id: int
-    avro_type: str | Mapping[str, object]
+    avro_type: str
 
 
 @dataclass(frozen=True, slots=True)

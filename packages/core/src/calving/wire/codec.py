@@ -1,0 +1,297 @@
+"""Events to bytes and back.
+
+Framing (Java's ``AvroUtil`` and ``AvroEncoderUtil``): two magic bytes, the schema's text with a 16-bit length, one Avro
+datum. Java refuses fields it does not know, so nothing may be added to the value; what calving adds travels beside it.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import fastavro
+
+from calving.model.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    Event,
+    PartitionProgress,
+    StartCommit,
+    TableReference,
+)
+from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
+from calving.model.offsets import TopicPartition
+from calving.wire.schema import Resolved, resolve, schema_text
+
+MAGIC = b"\xc2\x01"
+TYPES: tuple[type[Event], ...] = (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
+"""In the order of their codes on the wire."""
+
+_FILE_FIELDS = {
+    "content": 134,
+    "file_path": 100,
+    "file_format": 101,
+    "spec_id": 141,
+    "partition": 102,
+    "record_count": 103,
+    "file_size_in_bytes": 104,
+    "column_sizes": 108,
+    "value_counts": 109,
+    "null_value_counts": 110,
+    "nan_value_counts": 137,
+    "lower_bounds": 125,
+    "upper_bounds": 128,
+    "key_metadata": 131,
+    "split_offsets": 132,
+    "equality_ids": 135,
+    "sort_order_id": 140,
+    "first_row_id": 142,
+    "referenced_data_file": 143,
+    "content_offset": 144,
+    "content_size_in_bytes": 145,
+}
+_MAPS = {108: (117, 118), 109: (119, 120), 110: (121, 122), 137: (138, 139), 125: (126, 127), 128: (129, 130)}
+
+
+class UndecodableError(ValueError):
+    """The bytes are not an event that this version understands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An event with its header fields. ``timestamp_us``: when it was made, microseconds since the epoch."""
+
+    event_id: UUID
+    timestamp_us: int
+    group: str
+    event: Event
+
+
+def encode(message: Message) -> bytes:
+    """One message. A DataWritten must hold files of one partition type only; see ``divide``."""
+    event = message.event
+    partition = _partition_type(event) if isinstance(event, DataWritten) else ()
+    text = schema_text(type(event).__name__, partition)
+    body = {
+        "f10500": message.event_id.bytes,
+        "f10501": TYPES.index(type(event)),
+        "f10502": message.timestamp_us,
+        "f10503": message.group,
+        "f10504": _ENCODERS[type(event)](event),
+    }
+    out = io.BytesIO()
+    raw = text.encode()
+    out.write(MAGIC + struct.pack(">H", len(raw)) + raw)
+    fastavro.schemaless_writer(out, resolve(text).schema, body)
+    return out.getvalue()
+
+
+def decode(data: bytes) -> Message:
+    """:raises UndecodableError: not an event, or of a version that this one cannot read."""
+    if data[:2] != MAGIC:
+        raise UndecodableError("the first two bytes are not those of a control event")
+    try:
+        (length,) = struct.unpack(">H", data[2:4])
+        resolved = resolve(_modified_utf8(data[4 : 4 + length]))
+        body: Any = fastavro.schemaless_reader(io.BytesIO(data[4 + length :]), resolved.schema, None)
+        return Message(
+            UUID(bytes=body["f10500"]),
+            _micros(body["f10502"], "f10502", resolved) or 0,
+            body["f10503"],
+            _DECODERS[resolved.payload](body["f10504"], resolved),
+        )
+    except UndecodableError:
+        raise
+    except Exception as error:  # bytes from the network can fail a decoder in any way
+        raise UndecodableError(f"{type(error).__name__}: {error}") from error
+
+
+def divide(event: DataWritten, limit: int) -> Iterator[DataWritten]:
+    """The same files in as many events as it takes: one partition type each, none longer than ``limit`` bytes.
+
+    A single file whose metadata alone exceeds the limit stays in an event of its own.
+    """
+    groups: dict[tuple[PartitionField, ...], list[DataFile]] = {}
+    for file in (*event.data_files, *event.delete_files):
+        groups.setdefault(file.partition.fields, []).append(file)
+    for partition, files in groups.items():
+        # An event without files measures the head; a file's own size is close to what its maps and strings take.
+        room = limit - len(schema_text("DataWritten", partition).encode()) - 1024
+        batch: list[DataFile] = []
+        size = 0
+        for file in files:
+            weight = _weight(file)
+            if batch and size + weight > room:
+                yield _with_files(event, batch)
+                batch, size = [], 0
+            batch.append(file)
+            size += weight
+        yield _with_files(event, batch)
+    if not groups:
+        yield event
+
+
+def _with_files(event: DataWritten, files: Sequence[DataFile]) -> DataWritten:
+    return DataWritten(
+        event.commit_id,
+        event.table,
+        tuple(f for f in files if f.content is FileContent.DATA),
+        tuple(f for f in files if f.content is not FileContent.DATA),
+    )
+
+
+def _weight(file: DataFile) -> int:
+    """An upper bound of the encoded size: a varint takes at most ten bytes."""
+    bounds = [b for m in (file.lower_bounds, file.upper_bounds) for b in (m or {}).values()]
+    counts = [file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts]
+    partition = sum(20 + (len(v) if isinstance(v, bytes | str) else 0) * 4 for v in file.partition.values)
+    return (
+        300
+        + 4 * len(file.file_path)
+        + partition
+        + sum(20 + len(b) for b in bounds)
+        + sum(20 * len(m or {}) for m in counts)
+        + 10 * (len(file.split_offsets or ()) + len(file.equality_ids or ()))
+        + len(file.key_metadata or b"")
+    )
+
+
+def _partition_type(event: DataWritten) -> tuple[PartitionField, ...]:
+    kinds = {file.partition.fields for file in (*event.data_files, *event.delete_files)}
+    if len(kinds) > 1:
+        raise ValueError(f"table {event.table}: one event cannot carry files of several partition specs")
+    return next(iter(kinds), ())
+
+
+def _table_out(table: TableReference) -> dict[str, object]:
+    return {
+        "f10600": table.catalog,
+        "f10601": list(table.namespace),
+        "f10603": table.name,
+        "f10604": table.table_uuid.bytes if table.table_uuid else None,
+    }
+
+
+def _table_in(body: Mapping[str, Any]) -> TableReference:
+    uuid = body.get("f10604")
+    return TableReference(body["f10600"], tuple(body["f10601"]), body["f10603"], UUID(bytes=uuid) if uuid else None)
+
+
+def _file_out(file: DataFile) -> dict[str, object]:
+    out: dict[str, object] = {}
+    for name, field_id in _FILE_FIELDS.items():
+        value = getattr(file, name)
+        if field_id in _MAPS and value is not None:
+            key, item = _MAPS[field_id]
+            value = [{f"f{key}": k, f"f{item}": v} for k, v in value.items()]
+        elif isinstance(value, PartitionTuple):
+            value = {f"f{f.field_id}": v for f, v in zip(value.fields, value.values, strict=True)}
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif isinstance(value, FileContent):
+            value = int(value)
+        out[f"f{field_id}"] = value
+    return out
+
+
+def _file_in(body: Mapping[str, Any], partition: tuple[PartitionField, ...]) -> DataFile:
+    found: dict[str, Any] = {}
+    for name, field_id in _FILE_FIELDS.items():
+        value = body.get(f"f{field_id}")
+        if field_id in _MAPS and value is not None:
+            key, item = _MAPS[field_id]
+            value = {entry[f"f{key}"]: entry[f"f{item}"] for entry in value}
+        elif name == "partition":
+            value = PartitionTuple(partition, tuple(value[f"f{f.field_id}"] for f in partition))
+        elif isinstance(value, list):
+            value = tuple(value)
+        found[name] = value
+    found["content"] = FileContent(found["content"] or 0)
+    found["spec_id"] = found["spec_id"] or 0
+    return DataFile(**found)
+
+
+def _micros(value: int | None, field: str, resolved: Resolved) -> int | None:
+    return value * 1000 if value is not None and field in resolved.millis else value
+
+
+def _start_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
+    return StartCommit(UUID(bytes=body["f10200"]))
+
+
+def _written_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
+    data, deletes = (
+        tuple(_file_in(file, resolved.partition) for file in body.get(field) or ()) for field in ("f10302", "f10304")
+    )
+    return DataWritten(UUID(bytes=body["f10300"]), _table_in(body["f10301"]), data, deletes)
+
+
+def _complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
+    return DataComplete(
+        UUID(bytes=body["f10100"]),
+        tuple(
+            PartitionProgress(
+                TopicPartition(a["f10700"], a["f10701"]), a["f10702"], _micros(a["f10703"], "f10703", resolved)
+            )
+            for a in body["f10101"] or ()
+        ),
+    )
+
+
+def _to_table_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
+    valid_through = _micros(body["f10403"], "f10403", resolved)
+    return CommitToTable(UUID(bytes=body["f10400"]), _table_in(body["f10401"]), body["f10402"], valid_through)
+
+
+def _commit_complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
+    return CommitComplete(UUID(bytes=body["f10000"]), _micros(body["f10001"], "f10001", resolved))
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any], Resolved], Event]] = {
+    "StartCommit": _start_in,
+    "DataWritten": _written_in,
+    "DataComplete": _complete_in,
+    "CommitToTable": _to_table_in,
+    "CommitComplete": _commit_complete_in,
+}
+
+
+def _complete_out(event: DataComplete) -> dict[str, object]:
+    assignments = [
+        {"f10700": a.source.topic, "f10701": a.source.partition, "f10702": a.offset, "f10703": a.timestamp_us}
+        for a in event.assignments
+    ]
+    return {"f10100": event.commit_id.bytes, "f10101": assignments}
+
+
+_ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {
+    StartCommit: lambda e: {"f10200": e.commit_id.bytes},
+    DataWritten: lambda e: {
+        "f10300": e.commit_id.bytes,
+        "f10301": _table_out(e.table),
+        "f10302": [_file_out(f) for f in e.data_files],
+        "f10304": [_file_out(f) for f in e.delete_files],
+    },
+    DataComplete: _complete_out,
+    CommitToTable: lambda e: {
+        "f10400": e.commit_id.bytes,
+        "f10401": _table_out(e.table),
+        "f10402": e.snapshot_id,
+        "f10403": e.valid_through_us,
+    },
+    CommitComplete: lambda e: {"f10000": e.commit_id.bytes, "f10001": e.valid_through_us},
+}
+
+
+def _modified_utf8(raw: bytes) -> str:
+    """Java's ``DataInput.readUTF``: NUL is two bytes, characters beyond the BMP are surrogate pairs."""
+    text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16")
+
+
