@@ -293,5 +293,3 @@ def _modified_utf8(raw: bytes) -> str:
     """Java's ``DataInput.readUTF``: NUL is two bytes, characters beyond the BMP are surrogate pairs."""
     text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     return text.encode("utf-16", "surrogatepass").decode("utf-16")
-
-

@@ -108,9 +108,7 @@ def _file(name: str, partition: Json, *, define: bool) -> Json:
                 "Fully qualified location (URI with FS scheme) of a data file that all deletes reference",
             ),
             _optional("content_offset", 144, "long", "The offset in the file where the content starts"),
-            _optional(
-                "content_size_in_bytes", 145, "long", "The length of referenced content stored in the file"
-            ),
+            _optional("content_size_in_bytes", 145, "long", "The length of referenced content stored in the file"),
         ],
         "org.apache.iceberg",
     )

@@ -1,0 +1,58 @@
+"""The reference backend: a control topic, transactions, and the consumer group's generation as the fence.
+
+A publication is one transaction of events and source offsets, sent with the live member's metadata: the broker refuses
+it once the member's generation has passed (KIP-447). It accepts, however, metadata without a member and offsets that go
+back; so both are checked here, the positions under the same claim that the transaction carries.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from pydantic import BaseModel
+
+from calving.backend.interface import Backend, Session, SinkIdentity
+from calving.errors import ConfigError
+from calving.source.client import TIMEOUT, client_config, reaching
+from calving_kafka.options import KafkaOptions
+from calving_kafka.session import KafkaSession
+
+
+class KafkaBackend(Backend):
+    name = "kafka"
+    settings = KafkaOptions
+
+    def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:
+        self._sink = sink
+        self._settings = KafkaOptions.model_validate(settings.model_dump(by_alias=True))
+
+    def provision(self) -> None:
+        topic = self._sink.control_topic
+        admin = AdminClient(client_config(self._sink.kafka))
+        with reaching(f"control topic '{topic}'"):
+            future = admin.create_topics(
+                [NewTopic(topic, self._settings.partitions, self._settings.replication_factor)],
+                request_timeout=TIMEOUT,
+            )[topic]
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            config = admin.describe_configs([resource], request_timeout=TIMEOUT)[resource].result()
+        if "compact" in config["cleanup.policy"].value:
+            raise ConfigError(
+                f"control topic '{topic}' is compacted, which removes events that are not committed yet:"
+                " set its cleanup.policy to delete"
+            )
+
+    def open(self, member_id: str) -> Session:
+        return KafkaSession(self._sink, self._settings, member_id, self._topic_id())
+
+    def _topic_id(self) -> str:
+        topic = self._sink.control_topic
+        with reaching(f"control topic '{topic}'"):
+            admin = AdminClient(client_config(self._sink.kafka))
+            found = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic].result()
+        return str(found.topic_id)

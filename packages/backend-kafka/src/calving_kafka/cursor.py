@@ -1,0 +1,177 @@
+"""Readers of the control topic: a worker's from the end, the coordinator's from the saved position."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Message as KafkaMessage
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.backend.interface import ControlLog, Cursor, SinkIdentity
+from calving.errors import DataLossError, ProtocolError, Unavailable
+from calving.model.events import Envelope, Event
+from calving.model.offsets import ControlOffsets, Span, Spans, TopicPartition
+from calving.source.client import TIMEOUT, client_config, reaching
+from calving.wire.codec import UndecodableError, decode
+from calving_kafka.options import KafkaOptions
+from calving_kafka.records import SPANS_HEADER, records_of
+from calving_kafka.transactions import Transactions
+
+log = logging.getLogger(__name__)
+
+_PARTITIONS_SECONDS = 10.0
+
+
+class KafkaCursor(Cursor):
+    """Assigns every partition by itself: no group, no rebalance, nothing that another coordinator could take away."""
+
+    def __init__(self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool) -> None:
+        self._sink, self._options, self._sender = sink, options, str(uuid4())
+        self.undecodable: Counter[str] = Counter()
+        """Records skipped, by the key of their sender."""
+        group = f"{sink.group}-coord"
+        self._consumer = Consumer(
+            client_config(
+                sink.kafka,
+                group_id=group,
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                auto_offset_reset="error",
+            )
+        )
+        # The one transactional id of the sink's coordinators: opening it fences the predecessor's producer.
+        self._transactions = (
+            Transactions(
+                sink.kafka,
+                sink.control_topic,
+                f"{sink.transactional_prefix}calving-coordinator-{sink.group}",
+                options.transaction_timeout_ms,
+            )
+            if replay
+            else None
+        )
+        self._assigned: dict[int, int] = {}
+        self._looked = time.monotonic()
+        partitions = self._partitions()
+        with reaching(f"control topic '{sink.control_topic}'"):
+            bounds = {p: Span(*self._consumer.get_watermark_offsets(self._at(p), TIMEOUT)) for p in partitions}
+            saved = self._saved(partitions) if replay else {}
+        start = {p: self._start(p, saved.get(p), bounds[p]) if replay else bounds[p].end for p in partitions}
+        self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
+        self._assign(start)
+
+    def read(self, timeout: float) -> Sequence[Envelope]:
+        self._mind_new_partitions()
+        found: list[Envelope] = []
+        first = self._consumer.poll(timeout)
+        # `consume` would wait for all it was asked for: wait for one, then take what is there.
+        for message in [first, *self._consumer.consume(500, 0)] if first is not None else ():
+            envelope = self._envelope(message)
+            if envelope is not None:
+                found.append(envelope)
+        return found
+
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+        if self._transactions is None:
+            raise ProtocolError("only a cursor that replays can acknowledge")
+        records = [r for event in events for r in records_of(self._sink, self._options, event, {}, self._sender)]
+        offsets = {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
+        self._transactions.write(records, offsets, self._consumer.consumer_group_metadata())
+
+    def close(self) -> None:
+        if self._transactions is not None:
+            self._transactions.close()
+        self._consumer.close()
+
+    def _start(self, partition: int, saved: int | None, bound: Span) -> int:
+        if saved is None:
+            return bound.start
+        if bound.start <= saved <= bound.end:
+            return saved
+        text = (
+            f"control topic '{self._sink.control_topic}', partition {partition}: the saved position {saved} is not"
+            f" within what the topic has, {bound.start} to {bound.end}; files published there and not yet committed"
+            " may be missing from the tables"
+        )
+        if self._options.on_truncation == "fail":
+            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on at {bound.start}")
+        log.error("%s; going on at %d", text, bound.start)
+        return bound.start
+
+    def _saved(self, partitions: Sequence[int]) -> dict[int, int]:
+        found = self._consumer.committed([self._at(p) for p in partitions], TIMEOUT)
+        return {p.partition: p.offset for p in found if p.offset >= 0}
+
+    def _partitions(self) -> list[int]:
+        topic = self._sink.control_topic
+        with reaching(f"control topic '{topic}'"):
+            meta = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
+        if meta.error is not None:
+            raise Unavailable(f"control topic '{topic}': {meta.error.str()}")
+        return sorted(meta.partitions)
+
+    def _mind_new_partitions(self) -> None:
+        if time.monotonic() - self._looked < _PARTITIONS_SECONDS:
+            return
+        self._looked = time.monotonic()
+        added = [p for p in self._partitions() if p not in self._assigned]
+        if added:
+            self._assign(dict.fromkeys(added, 0))
+
+    def _assign(self, start: ControlOffsets) -> None:
+        self._assigned.update(start)
+        self._consumer.incremental_assign([self._at(p, offset) for p, offset in start.items()])
+
+    def _at(self, partition: int, offset: int = -1001) -> KafkaPartition:
+        return KafkaPartition(self._sink.control_topic, partition, offset)
+
+    def _envelope(self, message: KafkaMessage) -> Envelope | None:
+        error = message.error()
+        if error is not None:
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise DataLossError(
+                    f"control topic '{self._sink.control_topic}', partition {message.partition()}: {error.str()}"
+                )
+            if error.fatal():
+                raise Unavailable(f"control topic '{self._sink.control_topic}': {error.str()}")
+            log.warning("control topic '%s': %s", self._sink.control_topic, error.str())
+            return None
+        try:
+            decoded = decode(message.value() or b"")
+        except UndecodableError as reason:
+            self._skip(message, reason)
+            return None
+        if decoded.group != self._sink.group:
+            return None
+        return Envelope(message.partition(), message.offset(), decoded.event, _spans_of(message))
+
+    def _skip(self, message: KafkaMessage, reason: UndecodableError) -> None:
+        sender = (message.key() or b"").decode(errors="replace")
+        self.undecodable[sender] += 1
+        if self.undecodable[sender] == 1:
+            log.warning(
+                "control topic '%s', partition %d, offset %d: a record of sender '%s' cannot be decoded and is"
+                " skipped, as will be its others: %s",
+                self._sink.control_topic,
+                message.partition(),
+                message.offset(),
+                sender,
+                reason,
+            )
+
+
+def _spans_of(message: KafkaMessage) -> Spans:
+    header = dict(message.headers() or ()).get(SPANS_HEADER)
+    if header is None:
+        return {}
+    return {
+        TopicPartition(topic, int(p)): Span(*span)
+        for topic, partitions in json.loads(header).items()
+        for p, span in partitions.items()
+    }

@@ -1,0 +1,93 @@
+"""One member's connection to the control topic and to the stored positions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.backend.interface import Cursor, Session, SinkIdentity
+from calving.errors import Fenced
+from calving.model.events import Publication
+from calving.model.membership import Claim
+from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.source.client import TIMEOUT, client_config, reaching
+from calving_kafka.cursor import KafkaCursor
+from calving_kafka.options import KafkaOptions
+from calving_kafka.records import records_of
+from calving_kafka.transactions import Transactions
+
+_METADATA_MAGIC = b"CGMDv2:"
+
+
+class KafkaSession(Session):
+    def __init__(self, sink: SinkIdentity, options: KafkaOptions, member_id: str, topic_id: str) -> None:
+        self._sink, self._options, self._member_id, self._topic_id = sink, options, member_id, topic_id
+        # Not a member: it only asks for the group's offsets. With read_committed the broker makes it wait for
+        # transactions that have offsets pending, so a publication that is being decided is never overlooked.
+        self._positions = Consumer(
+            client_config(sink.kafka, group_id=sink.group, enable_auto_commit=False, isolation_level="read_committed")
+        )
+        self._transactions: Transactions | None = None
+        self._closed = False
+
+    def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
+        return bool(every) and min(every) in held
+
+    def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        if not partitions:
+            return {}
+        with reaching(f"stored positions of group '{self._sink.group}'"):
+            found = self._positions.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], TIMEOUT)
+            for p in found:
+                if p.error is not None:
+                    raise Fenced(f"{p.topic}-{p.partition}: {p.error.str()}")
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        if not has_member(claim):
+            raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+        stored = self.committed(publication.advances)
+        for tp, advance in publication.advances.items():
+            if stored.get(tp) != advance.start:
+                raise Fenced(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
+        if self._transactions is None:
+            self._transactions = Transactions(
+                self._sink.kafka,
+                self._sink.control_topic,
+                f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
+                self._options.transaction_timeout_ms,
+            )
+        records = [
+            r
+            for event in publication.events
+            for r in records_of(self._sink, self._options, event, publication.spans, self._member_id)
+        ]
+        self._transactions.write(records, {tp: a.end for tp, a in publication.advances.items()}, claim.token)
+
+    def follow(self, *, replay: bool) -> Cursor:
+        return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._transactions is not None:
+                self._transactions.close()
+            self._positions.close()
+
+
+def has_member(claim: Claim) -> bool:
+    """Whether the metadata names a member of a generation; the broker would accept one that does not.
+
+    The form is librdkafka's serialization (``rd_kafka_consumer_group_metadata_write``): magic, generation, group,
+    member, each text ended by a NUL.
+    """
+    token = claim.token
+    if not isinstance(token, bytes) or not token.startswith(_METADATA_MAGIC):
+        return False
+    body = token[len(_METADATA_MAGIC) :]
+    (generation,) = struct.unpack("<i", body[:4])
+    member = body[4:].split(b"\0")[1]
+    return generation >= 0 and bool(member) and bool(claim.member_id)

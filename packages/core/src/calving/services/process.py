@@ -1,0 +1,106 @@
+"""A child process that is gone when its owner is."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from calving.errors import ConfigError
+
+LOOPBACK = "127.0.0.1"
+_PR_SET_PDEATHSIG = 1
+
+
+class Process:
+    """Started at once; ``stop`` is safe to call twice. On Linux the kernel kills it if its parent dies first."""
+
+    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self._child = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._child.poll()
+
+    def wait_for_port(self, port: int, seconds: float) -> None:
+        """Until something listens on ``port``.
+
+        :raises ConfigError: the process ended, or did not listen in time; the text ends with its log.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.returncode is None:
+            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
+                return
+            time.sleep(0.1)
+        how = "did not listen in time" if self.returncode is None else f"ended with code {self.returncode}"
+        self.stop()
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+        raise ConfigError(f"the service on port {port} {how}; the end of its log {self.log}:\n{tail}")
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._child.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL to it and to what it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+
+    def wait(self, seconds: float) -> int:
+        """Its exit code. :raises subprocess.TimeoutExpired: still running."""
+        return self._child.wait(seconds)
+
+    def stop(self, seconds: float = 15.0) -> None:
+        """SIGTERM, then SIGKILL."""
+        if self.returncode is None:
+            self.signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(seconds)
+        self.kill()
+
+
+def free_port() -> int:
+    """A port on loopback that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM unwinds the stack like Ctrl-C, so that context managers stop what they started."""
+
+    def on_term(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, on_term)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,50 @@
+"""librdkafka clients: their common settings, their logs, and what their errors mean to us."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from calving.errors import ConfigError, Unavailable
+
+log = logging.getLogger("calving.librdkafka")
+
+TIMEOUT = 15.0
+"""Seconds that one request to a broker may take."""
+
+_SETTINGS = (KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PROTOCOL, KafkaError._NOT_IMPLEMENTED)
+_REFUSED = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._AUTHENTICATION,
+)
+
+
+def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
+    """The user's librdkafka properties with ours on top (dots written as underscores), logging to Python."""
+    quiet = {"log.connection.close": "false", "logger": log}
+    return {**quiet, **kafka, **{key.replace("_", "."): value for key, value in ours.items()}}
+
+
+@contextlib.contextmanager
+def reaching(what: str) -> Iterator[None]:
+    """Translate what a request can raise when nothing has been written yet.
+
+    :raises ConfigError: settings or privileges are wrong. :raises Unavailable: try again.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0]
+        code = cause.code() if isinstance(cause, KafkaError) else None
+        text = cause.str() if isinstance(cause, KafkaError) else str(cause)
+        if code in _SETTINGS or code in _REFUSED:
+            raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
+        raise Unavailable(f"{what}: {text}") from error

@@ -1,0 +1,150 @@
+"""The consumer group member of a worker, on a librdkafka consumer that is paused and only keeps membership."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from calving.errors import ConfigError, Unavailable
+from calving.model.membership import Claim
+from calving.model.offsets import TopicPartition
+from calving.source.client import TIMEOUT, client_config, reaching
+from calving.source.interface import Bounds, Group, Listener
+
+_METADATA_SECONDS = 5.0
+
+
+class Topics:
+    """Which partitions the sink reads now, and their bounds. May be used by several threads."""
+
+    def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
+        self._admin = AdminClient(client_config(kafka))
+        self._topics, self._regex = topics, re.compile(regex) if regex else None
+        self._known: frozenset[TopicPartition] = frozenset()
+        self._asked = float("-inf")
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """As of at most five seconds ago.
+
+        :raises ConfigError: a topic of the list does not exist. :raises Unavailable: the broker cannot be reached.
+        """
+        if time.monotonic() - self._asked > _METADATA_SECONDS:
+            self._known = self._ask()
+            self._asked = time.monotonic()
+        return self._known
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+        """First available and last stable offsets.
+
+        :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
+        """
+        return Bounds(self._offsets(partitions, OffsetSpec.earliest()), self._offsets(partitions, OffsetSpec.latest()))
+
+    def _ask(self) -> frozenset[TopicPartition]:
+        with reaching("asking for the topics' partitions"):
+            if self._regex is not None:
+                found = self._admin.list_topics(timeout=TIMEOUT).topics
+                topics = {name: meta for name, meta in found.items() if self._regex.fullmatch(name)}
+            else:
+                topics = {name: self._admin.list_topics(name, timeout=TIMEOUT).topics[name] for name in self._topics}
+        for name, meta in topics.items():
+            if meta.error is not None and meta.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise ConfigError(f"topic '{name}' does not exist: create it, or correct the key 'topics'")
+            if meta.error is not None:
+                raise Unavailable(f"topic '{name}': {meta.error.str()}")
+        return frozenset(TopicPartition(name, p) for name, meta in topics.items() for p in meta.partitions)
+
+    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        with reaching("asking for the topics' offsets"):
+            futures = self._admin.list_offsets(
+                {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=TIMEOUT,
+            )
+            return {TopicPartition(k.topic, k.partition): future.result().offset for k, future in futures.items()}
+
+
+class KafkaGroup(Group):
+    """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
+
+    def __init__(self, kafka: Mapping[str, str], group: str, topics: Sequence[str], regex: str | None) -> None:
+        strategy = (
+            {} if kafka.get("group.protocol") == "consumer" else {"partition_assignment_strategy": "cooperative-sticky"}
+        )
+        refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
+        self._topics = Topics(kafka, topics, regex)
+        self._listener: Listener | None = None
+        with reaching("joining the consumer group"):
+            self._consumer = Consumer(
+                client_config(
+                    kafka,
+                    group_id=group,
+                    enable_auto_commit=False,
+                    isolation_level="read_committed",
+                    topic_metadata_refresh_interval_ms=refresh,
+                    **strategy,
+                )
+            )
+            self._consumer.subscribe(
+                [f"^{regex}$"] if regex else list(topics),
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+        self._closed = False
+
+    def poll(self, timeout: float, listener: Listener) -> None:
+        self._listener = listener
+        try:
+            message = self._consumer.poll(timeout)
+        except KafkaException as error:
+            raise Unavailable(f"the consumer group: {error}") from error
+        finally:
+            self._listener = None
+        if message is not None and message.error() is not None and message.error().fatal():
+            raise Unavailable(f"the consumer group: {message.error().str()}")
+
+    def claim(self) -> Claim:
+        token = bytes(self._consumer.consumer_group_metadata())
+        return Claim(self._consumer.memberid() or "", token)
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        return self._topics.partitions()
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+        return self._topics.bounds(partitions)
+
+    def close(self) -> None:
+        """Whatever was held is dropped, not handed over: a clean stop publishes before it closes."""
+        if not self._closed:
+            self._closed = True
+            self._consumer.close()
+
+    def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        # Any explicit offset will do: the partitions are paused at once, nothing is ever fetched from them here.
+        positions = [KafkaPartition(p.topic, p.partition, 0) for p in partitions]
+        consumer.incremental_assign(positions)
+        consumer.pause(positions)
+        if self._listener is not None and partitions:
+            self._listener.assigned(_ours(partitions))
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        if self._listener is not None:
+            self._listener.revoked(_ours(partitions))
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        if self._listener is not None:
+            self._listener.lost(_ours(partitions))
+        consumer.incremental_unassign(partitions)
+
+
+def _ours(partitions: Sequence[KafkaPartition]) -> list[TopicPartition]:
+    return [TopicPartition(p.topic, p.partition) for p in partitions]
