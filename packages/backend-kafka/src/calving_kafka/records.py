@@ -1,4 +1,4 @@
-"""Events as records of the control topic. What calving adds to an event travels in a header: Java refuses new fields."""
+"""Events as records of the control topic. What calving adds travels in a header: Java refuses new fields."""
 
 from __future__ import annotations
 

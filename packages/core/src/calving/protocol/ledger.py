@@ -1,8 +1,8 @@
 """The ledger: what a table branch says about how much of the control log it already holds.
 
 A commit of this sink writes, next to its files, the control offsets up to which it has heard (rule C6). Whoever commits
-next leaves out everything below. That makes a replay, a second coordinator and a lost answer all the same harmless case.
-The property names are those of the Java sink (``Coordinator.commitToTable``), so either can take over from the other.
+next leaves out everything below. That makes a replay, a second coordinator and a lost answer all one harmless case. The
+property names are those of the Java sink (``Coordinator.commitToTable``), so either can take over from the other.
 """
 
 from __future__ import annotations
@@ -37,14 +37,17 @@ class LedgerKey:
     control_topic: str
     group: str
     log_id: str
+    branch: str = "main"
 
     @property
     def offsets(self) -> str:
         return f"kafka.connect.offsets.{self.control_topic}.{self.group}"
 
     def _of_table(self, name: str) -> str:
-        # Several sinks may write one table: a table property, unlike a summary, needs the owner in its name.
-        return f"{name}.{self.control_topic}.{self.group}"
+        # Several sinks may write one table, one sink several branches: a table property, unlike a summary, needs its
+        # owner in its name.
+        name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
+        return name if self.branch == "main" else f"{name}@{self.branch}"
 
     def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
         """The ledger of a branch.
@@ -56,9 +59,10 @@ class LedgerKey:
         for summary in ancestry:
             if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
                 return Ledger(decode_control(summary[self.offsets]), decode_source(summary.get(SOURCE_OFFSETS, "{}")))
-        if self.offsets in properties and properties.get(self._of_table(LOG_ID), self.log_id) == self.log_id:
+        offsets = properties.get(self._of_table(self.offsets))
+        if offsets is not None and properties.get(self._of_table(LOG_ID), self.log_id) == self.log_id:
             source = properties.get(self._of_table(SOURCE_OFFSETS), "{}")
-            return Ledger(decode_control(properties[self.offsets]), decode_source(source))
+            return Ledger(decode_control(offsets), decode_source(source))
         return Ledger({}, {})
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
@@ -72,7 +76,7 @@ class LedgerKey:
     def properties(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as table properties, for the day its snapshot expires."""
         return {
-            self.offsets: encode_control(ledger.control),
+            self._of_table(self.offsets): encode_control(ledger.control),
             self._of_table(LOG_ID): self.log_id,
             self._of_table(SOURCE_OFFSETS): encode_source(ledger.source),
         }

@@ -41,7 +41,7 @@ def starting(
 
 
 def take(backlog: Spans, records: int) -> dict[TopicPartition, Span]:
-    """The first part of a backlog, ``records`` offsets at most, small partitions whole and large ones in equal shares."""
+    """The first part of a backlog: ``records`` offsets at most, small partitions whole, large ones in equal shares."""
     taken: dict[TopicPartition, Span] = {}
     smallest_first = sorted(backlog.items(), key=lambda item: (item[1].end - item[1].start, item[0]))
     for i, (tp, span) in enumerate(smallest_first):

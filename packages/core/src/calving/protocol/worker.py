@@ -5,8 +5,8 @@
 A cycle is open from StartCommit to CommitComplete. While it is open an answer is owed for every held partition that has
 not been answered for, so a partition that arrives in the middle of a cycle is answered for as well.
 
-There is no recovery here. After an error, or after a partition was lost, what is not published is dropped and read again
-from the stored positions; what a batch wrote meanwhile is an orphan file.
+There is no recovery here. After an error, or after a partition was lost, what is not published is dropped and read
+again from the stored positions; what a batch wrote meanwhile is an orphan file.
 """
 
 from __future__ import annotations

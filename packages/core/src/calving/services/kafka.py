@@ -130,7 +130,7 @@ def kafka(folder: Path) -> Iterator[str]:
 def docker_answers() -> bool:
     """Whether containers can be started: the client library is there and a daemon answers."""
     try:
-        import docker
+        import docker  # type: ignore[import-untyped]
         import testcontainers.kafka  # noqa: F401
     except ImportError:
         return False

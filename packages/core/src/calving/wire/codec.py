@@ -203,7 +203,7 @@ def _file_out(file: DataFile) -> dict[str, object]:
 def _file_in(body: Mapping[str, Any], partition: tuple[PartitionField, ...]) -> DataFile:
     found: dict[str, Any] = {}
     for name, field_id in _FILE_FIELDS.items():
-        value = body.get(f"f{field_id}")
+        value: Any = body.get(f"f{field_id}")
         if field_id in _MAPS and value is not None:
             key, item = _MAPS[field_id]
             value = {entry[f"f{key}"]: entry[f"f{item}"] for entry in value}

@@ -1,0 +1,217 @@
+"""What a task is told and what it answers. Plain values: they travel to executors and back as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Source offsets ``start`` up to, not including, ``end`` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One target table as of planning: enough to write files without its catalog. JSON texts are pyiceberg's."""
+
+    name: str
+    schema_json: str
+    spec_json: str
+    location: str
+    properties: Mapping[str, str]
+    io_properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRule:
+    """A static target; ``regex`` is matched in full against the route field."""
+
+    table: str
+    regex: str | None = None
+
+
+Policy = Literal["fail", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Which tables a record goes to: all ``rules`` that match, or, if ``dynamic``, the one that its field names."""
+
+    rules: tuple[RouteRule, ...] = ()
+    field: str | None = None
+    dynamic: bool = False
+    unrouted: Policy = "skip"
+    missing_table: Policy = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What may be done where a record does not fit its table."""
+
+    create: bool = False
+    evolve: bool = False
+    case_insensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one task. Bytes are those of Arrow buffers, not yet encoded."""
+
+    block_records: int = 20_000
+    block_bytes: int = 8 * 1024 * 1024
+    buffered_bytes: int = 96 * 1024 * 1024
+    open_files: int = 64
+    inferred_records: int = 10_000
+    stalled_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task. ``missing`` are tables that were looked for and do not exist."""
+
+    number: int
+    batch: str
+    ranges: tuple[Range, ...]
+    kafka: Mapping[str, str]
+    converter: str
+    converter_options: Mapping[str, str]
+    routing: Routing
+    tables: Mapping[str, TableSpec]
+    missing: frozenset[str]
+    evolution: Evolution
+    limits: Limits = field(default_factory=Limits)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self) | {"missing": sorted(self.missing)})
+
+    @staticmethod
+    def from_json(text: str) -> TaskSpec:
+        raw: dict[str, Any] = json.loads(text)
+        routing = raw["routing"]
+        return TaskSpec(
+            **raw
+            | {
+                "ranges": tuple(Range(**r) for r in raw["ranges"]),
+                "routing": Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
+                "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
+                "missing": frozenset(raw["missing"]),
+                "evolution": Evolution(**raw["evolution"]),
+                "limits": Limits(**raw["limits"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A change of a table without which a record does not fit.
+
+    ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing.
+    ``widen``: ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
+    """
+
+    table: str
+    kind: Literal["create", "add", "widen", "optional", "load"]
+    path: tuple[str, ...] = ()
+    type: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """How one range went. ``filtered`` counts by cause; ``read = routed + sum(filtered)``."""
+
+    range: Range
+    read: int
+    routed: int
+    filtered: Mapping[str, int]
+    bytes: int
+    timestamp_ms: int | None
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """Either ``needs``, and then nothing else counts, or files and one result per range."""
+
+    number: int
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    ranges: list[RangeResult] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
+    error: str | None = None
+    """A record that cannot be taken: nothing of the batch may be published."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """CPU seconds by stage."""
+
+    def to_json(self) -> str:
+        files = {table: [_file_out(f) for f in found] for table, found in self.files.items()}
+        return json.dumps(
+            {
+                "number": self.number,
+                "files": files,
+                "ranges": [asdict(r) for r in self.ranges],
+                "needs": [asdict(n) for n in self.needs],
+                "error": self.error,
+                "stages": self.stages,
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> TaskResult:
+        raw = json.loads(text)
+        return TaskResult(
+            raw["number"],
+            {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
+            [RangeResult(**r | {"range": Range(**r["range"])}) for r in raw["ranges"]],
+            [Need(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["needs"]],
+            raw["error"],
+            raw["stages"],
+        )
+
+
+_BOUNDS = ("lower_bounds", "upper_bounds")
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+
+
+def _file_out(file: DataFile) -> dict[str, Any]:
+    raw = asdict(file)
+    raw["partition"]["values"] = [_value_out(v) for v in file.partition.values]
+    for name in _BOUNDS:
+        bounds = getattr(file, name)
+        raw[name] = None if bounds is None else {k: base64.b64encode(v).decode() for k, v in bounds.items()}
+    raw["key_metadata"] = None
+    return raw
+
+
+def _file_in(raw: dict[str, Any]) -> DataFile:
+    partition = raw["partition"]
+    raw["partition"] = PartitionTuple(
+        tuple(PartitionField(**f) for f in partition["fields"]), tuple(_value_in(v) for v in partition["values"])
+    )
+    for name in _BOUNDS:
+        if raw[name] is not None:
+            raw[name] = {int(k): base64.b64decode(v) for k, v in raw[name].items()}
+    for name in _COUNTS:
+        if raw[name] is not None:
+            raw[name] = {int(k): v for k, v in raw[name].items()}
+    for name in ("split_offsets", "equality_ids"):
+        if raw[name] is not None:
+            raw[name] = tuple(raw[name])
+    raw["content"] = FileContent(raw["content"])
+    return DataFile(**raw)
+
+
+def _value_out(value: object) -> object:
+    return {"bytes": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _value_in(value: Any) -> object:
+    return base64.b64decode(value["bytes"]) if isinstance(value, dict) else value

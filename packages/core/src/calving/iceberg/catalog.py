@@ -1,0 +1,101 @@
+"""Opens the catalog that the settings name; Java's names are translated where pyiceberg's differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from requests import PreparedRequest, Response
+from requests.adapters import HTTPAdapter
+
+from calving.errors import ConfigError
+from calving.model.events import TableId
+
+REQUEST_SECONDS = 60.0
+"""pyiceberg sets no timeout on REST requests: a silent server would hold the coordinator for ever."""
+
+_JAVA_TYPES = {
+    "org.apache.iceberg.rest.RESTCatalog": "rest",
+    "org.apache.iceberg.hive.HiveCatalog": "hive",
+    "org.apache.iceberg.aws.glue.GlueCatalog": "glue",
+    "org.apache.iceberg.jdbc.JdbcCatalog": "jdbc",
+}
+_JAVA_ONLY = ("io-impl", "clients", "lock-impl", "metrics-reporter-impl", "client.factory")
+
+
+def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
+    """The catalog of ``iceberg.catalog.*``; ``type = embedded`` is SQLite beside a local warehouse.
+
+    :raises ConfigError: it cannot be opened, or cannot serve exactly-once.
+    """
+    translated = translate(properties)
+    try:
+        catalog = load_catalog(name, **translated)
+    except Exception as error:  # every catalog has exceptions of its own
+        raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {_first(error)}") from error
+    session = getattr(catalog, "_session", None)
+    if session is not None:
+        for prefix in ("http://", "https://"):
+            session.mount(prefix, _TimeoutAdapter())
+    return catalog
+
+
+def translate(properties: Mapping[str, str]) -> dict[str, str]:
+    """Java's catalog properties as pyiceberg's."""
+    out = {key: value for key, value in properties.items() if key not in _JAVA_ONLY}
+    impl = out.pop("catalog-impl", None)
+    kind = (out.get("type") or _JAVA_TYPES.get(impl or "", impl or "")).lower()
+    if kind == "embedded":
+        return {**out, **_embedded(out)}
+    if kind == "jdbc":
+        return {**out, "type": "sql", "uri": _jdbc_uri(out)}
+    if kind in ("dynamodb", "hadoop", "nessie", "in-memory"):
+        raise ConfigError(
+            f"iceberg.catalog.type = {kind} cannot serve exactly-once from Python: use rest, sql, hive or glue"
+        )
+    if kind and "." in kind:
+        raise ConfigError(f"iceberg.catalog.catalog-impl = {impl} is a Java class that has no counterpart here")
+    return {**out, "type": kind} if kind else out
+
+
+def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
+    folder = Path(properties.get("warehouse", "warehouse").removeprefix("file://")).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    # SQLite gives up on a lock after five seconds unless told otherwise.
+    return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}?timeout=30", "warehouse": f"file://{folder}"}
+
+
+def _jdbc_uri(properties: Mapping[str, str]) -> str:
+    scheme, _, rest = properties.get("uri", "").removeprefix("jdbc:").partition("://")
+    user, password = properties.get("jdbc.user"), properties.get("jdbc.password")
+    login = f"{quote(user)}:{quote(password or '')}@" if user else ""
+    return f"{scheme}://{login}{rest}" if rest else properties.get("uri", "").removeprefix("jdbc:")
+
+
+def table_id(name: str) -> TableId:
+    """``db.events`` as an identifier: split on dots, the last part is the name."""
+    return tuple(name.split("."))
+
+
+def find_table(catalog: Catalog, table: TableId) -> Table | None:
+    """The table, or None if it does not exist."""
+    try:
+        return catalog.load_table(table)
+    except NoSuchTableError:
+        return None
+
+
+class _TimeoutAdapter(HTTPAdapter):
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        kwargs["timeout"] = kwargs.get("timeout") or REQUEST_SECONDS
+        return super().send(request, *args, **kwargs)
+
+
+def _first(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,227 @@
+"""Commits tables by rule C6: one attempt on exactly the loaded metadata, then ask the table whether it landed.
+
+pyiceberg's own commit path is not used: its retries rebase without asking again what is already there.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+
+from calving import __version__
+from calving.errors import CalvingError
+from calving.iceberg.expiry import expired, remove_files
+from calving.iceberg.snapshot import SinkSnapshot
+from calving.model.events import DataWritten, Envelope, TableId, TableReference
+from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
+from calving.protocol.coordinator import Committed, Failed
+from calving.protocol.effects import CommitTables
+from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Admitted, LedgerKey
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 20
+LOAD_TRIES = 8
+
+
+class TableTroubleError(CalvingError):
+    """The table cannot take its files now: missing, made anew, or out of reach. Nothing is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTable:
+    """A table as it was at one moment."""
+
+    table: Table
+    branch: str
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.metadata.properties
+
+    @property
+    def ancestry(self) -> Iterator[Mapping[str, str]]:
+        for snapshot in ancestors(self.table.metadata, self.branch):
+            yield snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
+    """The snapshots of a branch, head first, as far as they have not expired."""
+    by_id = {s.snapshot_id: s for s in metadata.snapshots}  # metadata.snapshot_by_id is a linear search
+    ref = metadata.refs.get(branch)
+    found = by_id.get(ref.snapshot_id) if ref else None
+    while found is not None:
+        yield found
+        found = by_id.get(found.parent_snapshot_id) if found.parent_snapshot_id is not None else None
+
+
+class IcebergTarget:
+    """One branch of one table, for ``CommitLoop``."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        table: TableId,
+        branch: str,
+        key: LedgerKey,
+        summary: Mapping[str, str],
+        expected_uuids: frozenset[str] = frozenset(),
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
+        self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
+        self._snapshot: SinkSnapshot | None = None
+
+    def load(self) -> LoadedTable:
+        table = self._load()
+        uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
+        if uuids:
+            raise TableTroubleError(
+                f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
+                f" {', '.join(sorted(uuids))}: it was dropped and created anew"
+            )
+        if self._branch != "main" and self._branch not in table.metadata.refs:
+            table = self._create_branch(table)
+        return LoadedTable(table, self._branch)
+
+    def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
+        table = state.table
+        summary = {**self._extra, **self._key.summary(admitted.ledger)}
+        snapshot = self._snapshot = SinkSnapshot(table, summary, self._branch)
+        snapshot.add((*admitted.data_files, *admitted.delete_files))
+        updates, requirements = snapshot.prepare()
+        gone = expired(table.metadata, self._branch)
+        changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
+        guards = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+        try:
+            table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
+        except CommitFailedException as error:
+            raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
+        except Exception as error:  # whatever a catalog or its transport raises, the table itself will tell
+            raise CommitUncertain(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
+        remove_files(table.io, gone)
+        return snapshot.snapshot_id
+
+    def landed(self, state: LoadedTable) -> int | None:
+        wanted = self._snapshot.snapshot_id if self._snapshot else None
+        return wanted if any(s.snapshot_id == wanted for s in state.table.metadata.snapshots) else None
+
+    def discard(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.discard()
+
+    def pause(self, tries: int) -> None:
+        self._sleep(min(2.0, 0.02 * 2 ** min(tries, 7)) * (0.5 + random.random()))  # noqa: S311 - jitter
+
+    def _load(self) -> Table:
+        for tries in range(1, LOAD_TRIES + 1):
+            try:
+                return self._catalog.load_table(self._table)
+            except NoSuchTableError as error:
+                raise TableTroubleError(f"table {'.'.join(self._table)} does not exist") from error
+            except Exception as error:  # a catalog that is away for a moment
+                if tries == LOAD_TRIES:
+                    text = f"table {'.'.join(self._table)} cannot be loaded: {type(error).__name__}: {error}"
+                    raise TableTroubleError(text) from error
+                self.pause(tries)
+        raise AssertionError("unreachable")
+
+    def _create_branch(self, table: Table) -> Table:
+        """A branch starts from main, as with Java; pyiceberg would start it from nothing."""
+        try:
+            if table.metadata.current_snapshot_id is None:
+                updates, requirements = SinkSnapshot(table, {}, "main").prepare()
+                table._do_commit(updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
+            head = table.metadata.current_snapshot_id
+            if head is not None:
+                table.manage_snapshots().create_branch(head, self._branch).commit()
+        except CommitFailedException:
+            log.info("table %s: someone else changed it while branch %s was made", self._table, self._branch)
+        return self._load()
+
+
+@dataclass(frozen=True, slots=True)
+class CommitStyle:
+    """What a sink writes into its snapshots, and where."""
+
+    control_topic: str
+    group: str
+    log_id: str
+    task_id: str
+    branches: Mapping[TableId, str]
+    default_branch: str
+
+    def branch(self, table: TableId) -> str:
+        return self.branches.get(table, self.default_branch)
+
+
+class IcebergCommitter:
+    """Commits all tables of a cycle, in parallel and isolated from each other (C4)."""
+
+    def __init__(self, catalog: Catalog, catalog_name: str, style: CommitStyle, threads: int) -> None:
+        self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="calving-commit")
+        self.files = self.records = 0
+        """Committed since the start."""
+
+    def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
+        futures: dict[Future[Committed | Failed], TableId] = {
+            self._pool.submit(self._settle, table, entries, request): table for table, entries in request.tables.items()
+        }
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _settle(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Committed | Failed:
+        try:
+            done = self._commit_one(table, entries, request)
+        except Exception as error:  # one table's trouble must not reach the others
+            log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
+            return Failed(str(error))
+        self.files += len(done.admitted.data_files) + len(done.admitted.delete_files)
+        self.records += sum(f.record_count for f in done.admitted.data_files)
+        return Committed(TableReference(self._catalog_name, table[:-1], table[-1]), done.snapshot_id)
+
+    def _commit_one(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Settled:
+        style = self._style
+        branch = style.branch(table)
+        key = LedgerKey(style.control_topic, style.group, style.log_id, branch)
+        summary = {
+            COMMIT_ID: str(request.commit_id),
+            TASK_ID: style.task_id,
+            "engine-name": "calving",
+            "engine-version": __version__,
+        }
+        if request.valid_through_us is not None:
+            summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
+        uuids = {e.event.table.table_uuid for e in entries if isinstance(e.event, DataWritten)}
+        target = IcebergTarget(
+            self._catalog, table, branch, key, summary, frozenset(str(u) for u in uuids if u is not None)
+        )
+        return CommitLoop(target, key, MAX_TRIES).settle(entries, request.read)
+
+
+def java_date_time(micros: int) -> str:
+    """Java's ``OffsetDateTime.toString()`` in UTC: no seconds if zero, a fraction of 3 or 6 digits."""
+    seconds, fraction = divmod(micros, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    text = moment.strftime("%Y-%m-%dT%H:%M")
+    if moment.second or fraction:
+        text += moment.strftime(":%S")
+    if fraction:
+        text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
+    return text + "Z"

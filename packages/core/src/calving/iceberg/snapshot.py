@@ -1,0 +1,187 @@
+"""One snapshot of data and delete files, built on pyiceberg's internals (0.12; pinned).
+
+What it adds to pyiceberg's append: files of any spec of the table, delete files beside data files in one snapshot, no
+copy of the table's metadata per access (pyiceberg makes a dozen per commit), and three corrections without which Java
+cannot read the table: field 135 is a list of int, summary values are strings, a snapshot is never older than the last.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriter,
+    ManifestWriterV2,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update.snapshot import _MergeAppendFiles
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+
+from calving.data.partitioning import to_record
+from calving.model import files
+
+_DATA_FILE = 2
+_EQUALITY_IDS = 135
+
+
+class _PlainTransaction:
+    """What a snapshot producer needs of a transaction."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self.table_metadata: TableMetadata = table.metadata
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    """pyiceberg only writes data manifests."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    def _with_partition(self, format_version: Any) -> Schema:
+        return _integer_equality_ids(super()._with_partition(format_version))
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class SinkSnapshot(_MergeAppendFiles):
+    """Collects files, then ``prepare``s the updates and requirements of one commit. Nothing is retried here."""
+
+    def __init__(self, table: Table, summary: Mapping[str, str], branch: str) -> None:
+        properties = {key: str(value) for key, value in summary.items()}
+        super().__init__(Operation.APPEND, _PlainTransaction(table), table.io, branch, None, properties)  # type: ignore[arg-type]
+        self._delete_files: list[DataFile] = []
+
+    def add(self, found: Iterable[files.DataFile]) -> None:
+        metadata = self._transaction.table_metadata
+        specs, schema = metadata.specs(), metadata.schema()
+        for file in found:
+            converted = to_pyiceberg(file, specs[file.spec_id], schema)
+            is_data = file.content is files.FileContent.DATA
+            (self._added_data_files if is_data else self._delete_files).append(converted)
+
+    def prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        """Write the manifests and the manifest list."""
+        updates, requirements = self._commit()
+        added = updates[0]
+        last = self._transaction.table_metadata.last_updated_ms
+        if isinstance(added, AddSnapshotUpdate) and added.snapshot.timestamp_ms <= last:
+            # Java refuses a table whose snapshot log goes back by more than a minute: a clock may.
+            snapshot = added.snapshot.model_copy(update={"timestamp_ms": last + 1})
+            updates = (added.model_copy(update={"snapshot": snapshot}), *updates[1:])
+        return updates, requirements
+
+    def discard(self) -> None:
+        """Delete what ``prepare`` wrote. Only when it is certain that the commit has not landed."""
+        self._clean_all_uncommitted()
+
+    def _manifests(self) -> list[ManifestFile]:
+        data = self._write(self._added_data_files, self.new_manifest_writer)
+        deletes = self._write(self._delete_files, self._new_delete_writer)
+        return self._process_manifests(data + deletes + self._existing_manifests())
+
+    def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        return _DeleteManifestWriter(
+            spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
+        )
+
+    def _write(
+        self, found: list[DataFile], open_writer: Callable[[PartitionSpec], ManifestWriter]
+    ) -> list[ManifestFile]:
+        by_spec: dict[int, list[DataFile]] = defaultdict(list)
+        for file in found:
+            by_spec[file.spec_id].append(file)
+        manifests = []
+        for spec_id, members in by_spec.items():
+            with open_writer(self.spec(spec_id)) as writer:
+                for file in members:
+                    writer.add_entry(
+                        ManifestEntry.from_args(
+                            status=ManifestEntryStatus.ADDED,
+                            snapshot_id=self._snapshot_id,
+                            sequence_number=None,
+                            file_sequence_number=None,
+                            data_file=file,
+                        )
+                    )
+            manifests.append(writer.to_manifest_file())
+        return manifests
+
+    def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
+        metadata = self._transaction.table_metadata
+        limit = metadata.properties.get(
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
+        )
+        collector = SnapshotSummaryCollector(partition_summary_limit=int(limit))
+        specs, schema = metadata.specs(), metadata.schema()
+        for file in self._added_data_files + self._delete_files:
+            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+        parent = self._parent_snapshot_id
+        previous = metadata.snapshot_by_id(parent) if parent is not None else None
+        operation = Operation.OVERWRITE if self._delete_files else Operation.APPEND
+        return update_snapshot_summaries(
+            Summary(operation=operation, **{**(snapshot_properties or {}), **collector.build()}),
+            previous.summary if previous is not None else None,
+        )
+
+
+def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> DataFile:
+    """The file as a manifest entry holds it."""
+    converted = DataFile.from_args(
+        content=DataFileContent(int(file.content)),
+        file_path=file.file_path,
+        file_format=FileFormat(file.file_format.upper()),
+        partition=to_record(file.partition, spec, schema),
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        column_sizes=_plain(file.column_sizes),
+        value_counts=_plain(file.value_counts),
+        null_value_counts=_plain(file.null_value_counts),
+        nan_value_counts=_plain(file.nan_value_counts),
+        lower_bounds=_plain(file.lower_bounds),
+        upper_bounds=_plain(file.upper_bounds),
+        key_metadata=file.key_metadata,
+        split_offsets=list(file.split_offsets) if file.split_offsets else None,
+        equality_ids=list(file.equality_ids) if file.equality_ids else None,
+        sort_order_id=file.sort_order_id,
+    )
+    converted.spec_id = file.spec_id
+    return converted
+
+
+def _plain(mapping: Mapping[int, Any] | None) -> dict[int, Any] | None:
+    return dict(mapping) if mapping is not None else None
+
+
+def _integer_equality_ids(schema: Schema) -> Schema:
+    """pyiceberg 0.12 declares ``equality_ids`` as list<long>; the spec, and Java, want list<int>."""
+    data_file = schema.find_type(_DATA_FILE)
+    if not isinstance(data_file, StructType):
+        raise TypeError("a manifest entry without data_file")
+    ids = ListType(_EQUALITY_IDS + 1, IntegerType(), element_required=True)
+    fields = [
+        NestedField(_EQUALITY_IDS, "equality_ids", ids, required=False) if f.field_id == _EQUALITY_IDS else f
+        for f in data_file.fields
+    ]
+    return Schema(
+        *(
+            NestedField(_DATA_FILE, "data_file", StructType(*fields), required=True) if f.field_id == _DATA_FILE else f
+            for f in schema.fields
+        )
+    )

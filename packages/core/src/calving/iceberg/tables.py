@@ -1,0 +1,292 @@
+"""Tables as the data plane needs them: loaded, created, evolved. One catalog update per table and batch."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    ForbiddenError,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+from pyiceberg.types import IcebergType, ListType, NestedField, PrimitiveType, StructType
+
+from calving.data.fields import Json, merge
+from calving.data.spec import Need, TableSpec
+from calving.errors import ConfigError, Unavailable
+from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.expiry import MAX_SNAPSHOTS
+from calving.model.events import TableReference
+
+log = logging.getLogger(__name__)
+
+_TRIES = 6
+DEFAULT_PROPERTIES = {
+    # What keeps the cost of a commit flat at short intervals; ``auto-create-props`` override each.
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    MAX_SNAPSHOTS: "500",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How one table is created."""
+
+    partition_by: tuple[str, ...] = ()
+    id_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """How tables are created and written."""
+
+    write_properties: Mapping[str, str] = field(default_factory=dict)
+    create_properties: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    defaults: TableSettings = TableSettings()
+
+    def of(self, table: str) -> TableSettings:
+        return self.tables.get(table, self.defaults)
+
+
+class Tables:
+    """The sink's tables, as of the last time they were looked at."""
+
+    def __init__(self, catalog: Catalog, catalog_name: str, rules: TableRules) -> None:
+        self._catalog, self._catalog_name, self._rules = catalog, catalog_name, rules
+        self._known: dict[str, Table] = {}
+        self._missing: dict[str, None] = {}
+
+    def refresh(self, names: Iterable[str]) -> None:
+        """Look at these tables again, and at those that were missing."""
+        for name in {*names, *self._missing}:
+            self._look(name)
+
+    def specs(self) -> Mapping[str, TableSpec]:
+        return {name: self._spec(name, table) for name, table in self._known.items()}
+
+    @property
+    def missing(self) -> frozenset[str]:
+        return frozenset(self._missing)
+
+    def reference(self, name: str) -> TableReference:
+        identifier = table_id(name)
+        return TableReference(
+            self._catalog_name, identifier[:-1], identifier[-1], self._known[name].metadata.table_uuid
+        )
+
+    def apply(self, needs: Iterable[Need]) -> None:
+        """Give the tables what the records need.
+
+        :raises ConfigError: it cannot be given. :raises Unavailable: others kept changing the table.
+        """
+        for name, group in itertools.groupby(sorted(needs, key=lambda n: n.table), key=lambda n: n.table):
+            mine = list(group)
+            create: Json | None = None
+            for need in mine:
+                if need.kind == "create":
+                    create = merge(create, need.type)
+            if any(need.kind == "create" for need in mine) and find_table(self._catalog, table_id(name)) is None:
+                self._create(name, create)
+            changes = [need for need in mine if need.kind in ("add", "widen", "optional")]
+            if changes:
+                self._evolve(name, changes)
+            self._look(name)
+
+    def _look(self, name: str) -> None:
+        try:
+            found = find_table(self._catalog, table_id(name))
+        except Exception as error:  # whatever the catalog raises, nothing has been written
+            raise Unavailable(f"table {name} cannot be loaded: {type(error).__name__}: {error}") from error
+        self._known.pop(name, None)
+        self._missing.pop(name, None)
+        if found is None:
+            self._missing[name] = None
+        else:
+            if found.metadata.format_version > 2:
+                raise ConfigError(
+                    f"table {name} has format version {found.metadata.format_version}: only 1 and 2 can be written"
+                )
+            self._known[name] = found
+
+    def _spec(self, name: str, table: Table) -> TableSpec:
+        metadata = table.metadata
+        return TableSpec(
+            name,
+            metadata.schema().model_dump_json(),
+            metadata.spec().model_dump_json(),
+            metadata.location,
+            {**metadata.properties, **self._rules.write_properties},
+            table.io.properties,
+        )
+
+    def _create(self, name: str, kind: Json | None) -> None:
+        if kind is None:
+            raise ConfigError(f"table {name} cannot be created: its first records have no field with a value")
+        rules = self._rules.of(name)
+        schema = schema_of(kind, rules.id_columns, name)
+        spec = partition_spec(rules.partition_by, schema, name)
+        identifier = table_id(name)
+        self._create_namespaces(identifier[:-1])
+        properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
+        try:
+            self._catalog.create_table(identifier, schema, partition_spec=spec, properties=properties)
+            log.info("table %s was created", name)
+        except TableAlreadyExistsError:
+            log.info("table %s was created by someone else", name)
+
+    def _create_namespaces(self, namespace: Sequence[str]) -> None:
+        for depth in range(1, len(namespace) + 1):
+            try:
+                self._catalog.create_namespace(tuple(namespace[:depth]))
+            except (NamespaceAlreadyExistsError, ForbiddenError):
+                continue
+            except NoSuchNamespaceError as error:
+                raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
+
+    def _evolve(self, name: str, needs: Sequence[Need]) -> None:
+        for tries in range(1, _TRIES + 1):
+            table = self._catalog.load_table(table_id(name))
+            pending = [need for need in needs if _is_open(need, table.schema())]
+            if not pending:
+                return
+            try:
+                with table.update_schema(allow_incompatible_changes=False) as update:
+                    for need in pending:
+                        _change(update, need)
+                log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in pending))
+                return
+            except CommitFailedException:
+                time.sleep(0.05 * 2**tries)
+            except ValueError as error:
+                raise ConfigError(f"table {name} cannot be evolved: {error}") from error
+        raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
+
+
+def _is_open(need: Need, schema: Schema) -> bool:
+    path = ".".join(need.path)
+    try:
+        found = schema.find_field(path)
+    except ValueError:
+        return need.kind == "add"
+    match need.kind:
+        case "optional":
+            return bool(found.required)
+        case "widen":
+            return bool(str(found.field_type) != need.type)
+    return False
+
+
+def _change(update: Any, need: Need) -> None:
+    match need.kind:
+        case "add":
+            update.add_column(need.path, _iceberg_type(need.type, itertools.count(1)), required=False)
+        case "widen":
+            update.update_column(need.path, field_type=_primitive(need.type))
+        case "optional":
+            update.make_column_optional(need.path)
+
+
+def schema_of(kind: Json, id_columns: Sequence[str], table: str) -> Schema:
+    """The schema of a new table; everything is optional but the identifier fields.
+
+    :raises ConfigError: an id-column is not among the fields.
+    """
+    fields = kind["struct"] if isinstance(kind, Mapping) else {}
+    for column in id_columns:
+        if column not in fields:
+            raise ConfigError(f"table {table}: id-column '{column}' is not among its fields: {', '.join(fields)}")
+    ids = itertools.count(1)
+    columns = [
+        NestedField(next(ids), name, _iceberg_type(item, ids), required=name in id_columns)
+        for name, item in fields.items()
+    ]
+    return Schema(*columns, identifier_field_ids=[c.field_id for c in columns if c.name in id_columns])
+
+
+def _iceberg_type(kind: Json, ids: Iterator[int]) -> IcebergType:
+    if isinstance(kind, str):
+        return _primitive(kind)
+    if "list" in kind:
+        return ListType(next(ids), _iceberg_type(kind["list"], ids), element_required=False)
+    return StructType(
+        *(NestedField(next(ids), n, _iceberg_type(k, ids), required=False) for n, k in kind["struct"].items())
+    )
+
+
+def _primitive(kind: str) -> PrimitiveType:
+    return NestedField.model_validate({"id": 1, "name": "x", "required": False, "type": kind}).field_type  # type: ignore[return-value]
+
+
+_TERM = re.compile(r"(\w+)\((.+)\)")
+_TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
+    name: transform
+    for singular, transform in (
+        ("year", YearTransform),
+        ("month", MonthTransform),
+        ("day", DayTransform),
+        ("hour", HourTransform),
+    )
+    for name in (singular, f"{singular}s")
+}
+
+
+def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> PartitionSpec:
+    """``day(ts)``, ``bucket(user, 16)``, ``truncate(name, 4)``, ``country`` as a spec.
+
+    :raises ConfigError: a term is wrong; the Java sink would create an unpartitioned table instead.
+    """
+    fields = []
+    for number, term in enumerate(terms, 1000):
+        column, transform, suffix = _parse_term(term, table)
+        try:
+            source = schema.find_field(column)
+        except ValueError as error:
+            raise ConfigError(f"table {table}: partition-by '{term}': there is no column '{column}'") from error
+        if not transform.can_transform(source.field_type):
+            raise ConfigError(f"table {table}: partition-by '{term}' cannot be applied to a {source.field_type}")
+        name = column.replace(".", "_") + suffix
+        fields.append(PartitionField(source_id=source.field_id, field_id=number, transform=transform, name=name))
+    return PartitionSpec(*fields)
+
+
+def _parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
+    match = _TERM.fullmatch(term)
+    if match is None:
+        return term, IdentityTransform(), ""
+    name, arguments = match.group(1).lower(), [a.strip() for a in match.group(2).split(",")]
+    if name in _TIMES and len(arguments) == 1:
+        return arguments[0], _TIMES[name](), f"_{name.removesuffix('s')}"
+    if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[1].isdigit():
+        size = int(arguments[1])
+        if name == "bucket":
+            return arguments[0], BucketTransform(size), "_bucket"
+        return arguments[0], TruncateTransform(size), "_trunc"
+    raise ConfigError(
+        f"table {table}: partition-by '{term}' is not understood: use year, month, day or hour(column),"
+        " bucket(column, N), truncate(column, W), or a column"
+    )
