@@ -18,6 +18,7 @@ class Routed:
     filtered: dict[str, int]
     routed: int
     """Records that go to at least one table."""
+    first_unrouted: int | None = None
 
 
 FieldValues = Callable[[str], Sequence[str | None]]
@@ -39,6 +40,7 @@ class Router:
         tables: dict[str, list[int]] = {}
         filtered: dict[str, int] = {}
         routed = 0
+        first_unrouted: int | None = None
         for i, value in enumerate(field_values(self._routing.field)):
             targets = self._known.get(value)
             if targets is None:
@@ -49,7 +51,8 @@ class Router:
                 routed += 1
             else:
                 filtered["unrouted"] = filtered.get("unrouted", 0) + 1
-        return Routed(dict(tables), filtered, routed)
+                first_unrouted = i if first_unrouted is None else first_unrouted
+        return Routed(dict(tables), filtered, routed, first_unrouted)
 
     def _targets(self, value: str | None) -> tuple[str, ...]:
         if value is None:

@@ -147,7 +147,8 @@ class TaskResult:
     ranges: list[RangeResult] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
     error: str | None = None
-    """A record that cannot be taken: nothing of the batch may be published."""
+    """What no other attempt can change: a record that cannot be taken, or records that are gone."""
+    data_loss: bool = False
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by stage."""
 
@@ -160,6 +161,7 @@ class TaskResult:
                 "ranges": [asdict(r) for r in self.ranges],
                 "needs": [asdict(n) for n in self.needs],
                 "error": self.error,
+                "data_loss": self.data_loss,
                 "stages": self.stages,
             }
         )
@@ -173,6 +175,7 @@ class TaskResult:
             [RangeResult(**r | {"range": Range(**r["range"])}) for r in raw["ranges"]],
             [Need(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["needs"]],
             raw["error"],
+            raw["data_loss"],
             raw["stages"],
         )
 

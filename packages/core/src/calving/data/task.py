@@ -16,7 +16,7 @@ from calving.data.reader import Block, RangeReader
 from calving.data.routing import Router
 from calving.data.spec import Need, Range, RangeResult, TaskResult, TaskSpec
 from calving.data.writing import TableWriter
-from calving.errors import BadRecordError
+from calving.errors import BadRecordError, DataLossError
 
 
 def run(spec: TaskSpec) -> TaskResult:
@@ -28,9 +28,9 @@ def run(spec: TaskSpec) -> TaskResult:
     task = _Task(spec)
     try:
         return task.run()
-    except BadRecordError as error:
+    except (BadRecordError, DataLossError) as error:
         task.discard()
-        return TaskResult(spec.number, error=str(error))
+        return TaskResult(spec.number, error=str(error), data_loss=isinstance(error, DataLossError))
     except BaseException:
         task.discard()
         raise
@@ -97,6 +97,12 @@ class _Task:
             return 0, filtered, size
         with self._stage("decode"), _located(block, raw):
             routes = self._router.route(len(values), lambda path: self._converter.field_texts(values, path))
+            if routes.first_unrouted is not None and self._spec.routing.unrouted == "fail":
+                raise BadValueError(
+                    routes.first_unrouted,
+                    f"no route takes its '{self._spec.routing.field}'; correct the routes, or set"
+                    " iceberg.tables.on-unrouted = skip",
+                )
         filtered.update(routes.filtered)
         routed = routes.routed
         for table, index in routes.tables.items():

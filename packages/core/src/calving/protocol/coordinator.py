@@ -71,7 +71,8 @@ class Coordinator:
         self._buffer = Buffer()
         self._buffer.read.update(position)
         self._commit_id = NO_COMMIT
-        self._started = now - pace.interval
+        self.started = now - pace.interval
+        """When the last cycle began."""
         self._invited = now
         self._answers: dict[TopicPartition, int | None] = {}
         self._expected: frozenset[TopicPartition] = frozenset()
@@ -97,14 +98,14 @@ class Coordinator:
             return []
         self._expected = expected
         if self.phase is Phase.IDLE:
-            if now - self._started < self._pace.interval:
+            if now - self.started < self._pace.interval:
                 return []
-            self.phase, self._commit_id, self._started = Phase.WAITING, fresh_id, now
+            self.phase, self._commit_id, self.started = Phase.WAITING, fresh_id, now
             self._answers.clear()
             return self._invite(now)
         if self._complete():
             return self._commit(partial=False)
-        if now - self._started >= self._pace.timeout:
+        if now - self.started >= self._pace.timeout:
             return self._commit(partial=True)
         return self._invite(now) if now - self._invited >= self._pace.invite else []
 

@@ -80,6 +80,10 @@ class WorkerLoop:
             self._look()
             self._act(self.machine.tick(self._ends))
 
+    def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        """Positions on record, of whichever worker."""
+        return self._session.committed(partitions)
+
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         stored = self._session.committed(self._group.partitions() | frozenset(partitions))
         bounds = self._group.bounds(partitions)

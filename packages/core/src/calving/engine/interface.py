@@ -1,0 +1,28 @@
+"""What an engine is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from calving.data.spec import TaskResult, TaskSpec
+
+
+class Engine(ABC):
+    """Runs the tasks of one batch at a time."""
+
+    @property
+    @abstractmethod
+    def slots(self) -> int:
+        """Tasks that run at the same time."""
+
+    @abstractmethod
+    def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
+        """All tasks, each to its result. A task may be attempted several times; one result counts.
+
+        :raises Unavailable: a task kept failing.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what is held."""

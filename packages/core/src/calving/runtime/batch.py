@@ -1,0 +1,190 @@
+"""Runs a batch: cuts spans into tasks, hands them to the engine, gives tables what they need, balances the books."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from calving.data.spec import Evolution, Limits, Range, Routing, TaskResult, TaskSpec
+from calving.engine.interface import Engine
+from calving.errors import BadRecordError, CalvingError, DataLossError
+from calving.iceberg.tables import Tables
+from calving.model.events import TableFiles, TableReference
+from calving.model.files import DataFile
+from calving.model.offsets import Spans, TopicPartition
+from calving.protocol.worker import BatchOutcome
+
+log = logging.getLogger(__name__)
+
+_ROUNDS = 8
+_WORTH_A_TASK = 50_000
+"""Records below which splitting a batch further costs more than it saves."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """What every task of the sink is told."""
+
+    kafka: Mapping[str, str]
+    converter: str
+    converter_options: Mapping[str, str]
+    routing: Routing
+    evolution: Evolution
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counted since the start."""
+
+    read: int = 0
+    filtered: Counter[str] | None = None
+    files: int = 0
+    batches: int = 0
+
+
+class BatchRunner:
+    """The worker loop's ``Runner``: one batch at a time, beside the loop."""
+
+    def __init__(self, engine: Engine, tables: Tables, settings: BatchSettings) -> None:
+        self._engine, self._tables, self._settings = engine, tables, settings
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="calving-batch")
+        self._running: Future[tuple[int, BatchOutcome]] | None = None
+        self.totals = Totals(filtered=Counter())
+        self.stages: Counter[str] = Counter()
+        """CPU seconds of the tasks, by stage."""
+
+    def start(self, number: int, spans: Spans) -> None:
+        self._running = self._pool.submit(lambda: (number, self.run(spans)))
+
+    def poll(self) -> tuple[int, BatchOutcome] | None:
+        if self._running is None or not self._running.done():
+            return None
+        running, self._running = self._running, None
+        return running.result()
+
+    def wait(self) -> None:
+        """Until no batch is running, whatever became of it."""
+        if self._running is not None:
+            self._running.exception()
+
+    def forget(self) -> None:
+        """Drop the batch that has ended; its files are orphans."""
+        self._running = None
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self, spans: Spans) -> BatchOutcome:
+        """One batch.
+
+        :raises BadRecordError, DataLossError, ConfigError: an operator has to act. :raises Unavailable: try again.
+        """
+        started = time.monotonic()
+        rules = self._settings.routing.rules
+        known = set(self._tables.specs())
+        self._tables.refresh(known | {rule.table for rule in rules})
+        tasks = [self._task(n, ranges) for n, ranges in enumerate(cut(spans, self._engine.slots))]
+        results: list[TaskResult] = []
+        for _ in range(_ROUNDS):
+            round_results = self._engine.run(tasks)
+            _raise_errors(round_results)
+            needy = {r.number: r for r in round_results if r.needs}
+            results += [r for r in round_results if not r.needs]
+            if not needy:
+                break
+            needs = [need for result in needy.values() for need in result.needs]
+            self._tables.refresh({need.table for need in needs if need.kind == "load"})
+            self._tables.apply([need for need in needs if need.kind != "load"])
+            tasks = [self._task(t.number, t.ranges) for t in tasks if t.number in needy]
+        else:
+            raise CalvingError(f"after {_ROUNDS} rounds the tables still do not fit the records: {needs[:3]}")
+        outcome = self._outcome(spans, results)
+        log.info(
+            "batch: %d records, %d files, %.2f s",
+            outcome.records,
+            sum(len(f.data_files) for f in outcome.written.values()),
+            time.monotonic() - started,
+        )
+        return outcome
+
+    def _task(self, number: int, ranges: Sequence[Range]) -> TaskSpec:
+        s = self._settings
+        return TaskSpec(
+            number,
+            str(uuid.uuid4()),
+            tuple(ranges),
+            s.kafka,
+            s.converter,
+            s.converter_options,
+            s.routing,
+            self._tables.specs(),
+            self._tables.missing,
+            s.evolution,
+            s.limits,
+        )
+
+    def _outcome(self, spans: Spans, results: Sequence[TaskResult]) -> BatchOutcome:
+        covered: Counter[TopicPartition] = Counter()
+        latest: dict[TopicPartition, int] = {}
+        files: dict[TableReference, list[DataFile]] = {}
+        read = routed = size = 0
+        filtered: Counter[str] = Counter()
+        for result in results:
+            self.stages.update(result.stages)
+            for r in result.ranges:
+                tp = TopicPartition(r.range.topic, r.range.partition)
+                covered[tp] += r.range.end - r.range.start
+                read, routed, size = read + r.read, routed + r.routed, size + r.bytes
+                filtered.update(r.filtered)
+                if r.timestamp_ms is not None:
+                    latest[tp] = max(latest.get(tp, 0), r.timestamp_ms * 1000)
+            for table, found in result.files.items():
+                if found:
+                    files.setdefault(self._tables.reference(table), []).extend(found)
+        wanted = {tp: span.end - span.start for tp, span in spans.items()}
+        if covered != wanted or read != routed + sum(filtered.values()):
+            raise CalvingError(
+                f"the batch does not balance: {dict(covered)} of {wanted} offsets covered, {read} records read,"
+                f" {routed} written, {dict(filtered)} filtered; nothing is published"
+            )
+        totals = self.totals
+        totals.read += read
+        totals.batches += 1
+        totals.files += sum(map(len, files.values()))
+        if totals.filtered is not None:
+            totals.filtered.update(filtered)
+        if filtered:
+            log.info("filtered: %s", ", ".join(f"{cause} {count}" for cause, count in sorted(filtered.items())))
+        return BatchOutcome({table: TableFiles(tuple(found)) for table, found in files.items()}, latest, read, size)
+
+
+def cut(spans: Spans, slots: int) -> list[list[Range]]:
+    """Ranges of about equal size for at most ``slots`` tasks; a partition may be split over tasks."""
+    total = sum(span.end - span.start for span in spans.values())
+    count = max(1, min(slots, -(-total // _WORTH_A_TASK)))
+    share = -(-total // count)
+    tasks: list[list[Range]] = [[]]
+    room = share
+    for tp, span in sorted(spans.items()):
+        start = span.start
+        while start < span.end:
+            if room == 0:
+                tasks.append([])
+                room = share
+            end = min(span.end, start + room)
+            tasks[-1].append(Range(tp.topic, tp.partition, start, end))
+            room -= end - start
+            start = end
+    return tasks
+
+
+def _raise_errors(results: Sequence[TaskResult]) -> None:
+    for result in results:
+        if result.error is not None:
+            raise (DataLossError if result.data_loss else BadRecordError)(result.error)

@@ -1,0 +1,1 @@
+"""Settings: one declaration per key, read from TOML, Kafka Connect JSON or .properties."""

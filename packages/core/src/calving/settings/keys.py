@@ -1,0 +1,181 @@
+"""Every key of a sink, declared once: name, type, default, sentence. The manual's table is made from this file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+_COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
+
+
+def _split(value: object) -> object:
+    if isinstance(value, str):
+        return [item.strip() for item in _COMMAS_OUTSIDE_PARENTHESES.split(value) if item.strip()]
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+"""A list; in text, items are separated by commas, those inside parentheses do not count."""
+
+Policy = Literal["fail", "skip"]
+
+
+class TableKeys(BaseModel):
+    """Keys under ``iceberg.table.<table name>.``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    route_regex: str | None = Field(
+        None, alias="route-regex", description="Records whose route field matches this in full go to the table."
+    )
+    id_columns: Names | None = Field(None, alias="id-columns", description="Identifier fields when it is created.")
+    partition_by: Names | None = Field(None, alias="partition-by", description="Partition terms when it is created.")
+    commit_branch: str | None = Field(None, alias="commit-branch", description="The branch that is committed to.")
+
+
+class SinkKeys(BaseModel):
+    """Keys of a sink. ``J`` in the manual marks those of the Java sink."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(alias="name", description="The sink's name; its consumer group is `connect-<name>`.")
+    topics: Names = Field((), alias="topics", description="Topics to read.")
+    topics_regex: str | None = Field(
+        None, alias="topics.regex", description="Read all topics whose whole name matches, those to come included."
+    )
+
+    tables: Names = Field((), alias="iceberg.tables", description="Target tables, such as `db.events`.")
+    dynamic: bool = Field(
+        False, alias="iceberg.tables.dynamic-enabled", description="Each record names its table in the route field."
+    )
+    route_field: str | None = Field(
+        None, alias="iceberg.tables.route-field", description="The (dotted) field that records are routed by."
+    )
+    default_branch: str | None = Field(
+        None, alias="iceberg.tables.default-commit-branch", description="Branch to commit to; default main."
+    )
+    default_id_columns: Names = Field(
+        (), alias="iceberg.tables.default-id-columns", description="Identifier fields of tables that are created."
+    )
+    default_partition_by: Names = Field(
+        (),
+        alias="iceberg.tables.default-partition-by",
+        description="Partition terms of tables that are created: year, month, day, hour(column), bucket(column, N),"
+        " truncate(column, W), or a column.",
+    )
+    auto_create: bool = Field(
+        False, alias="iceberg.tables.auto-create-enabled", description="Create tables that are missing."
+    )
+    evolve: bool = Field(
+        False,
+        alias="iceberg.tables.evolve-schema-enabled",
+        description="Add columns, widen types and drop NOT NULL as records need it; else unknown fields are ignored.",
+    )
+    case_insensitive: bool = Field(
+        False, alias="iceberg.tables.schema-case-insensitive", description="Match fields to columns ignoring case."
+    )
+    on_missing_table: Policy = Field(
+        "fail", alias="iceberg.tables.on-missing-table", description="Records for a table that does not exist."
+    )
+    on_unrouted: Policy = Field(
+        "fail", alias="iceberg.tables.on-unrouted", description="Records that no route takes; skipped ones are counted."
+    )
+
+    catalog_name: str = Field("iceberg", alias="iceberg.catalog", description="Name of the catalog in control events.")
+    backend: str = Field("kafka", alias="iceberg.control.backend", description="The coordination backend.")
+    control_topic: str = Field("control-iceberg", alias="iceberg.control.topic", description="The control topic.")
+    group: str | None = Field(
+        None, alias="iceberg.connect.group-id", description="The consumer group; default `connect-<name>`."
+    )
+    commit_interval_ms: int = Field(
+        300_000,
+        ge=100,
+        alias="iceberg.control.commit.interval-ms",
+        description="Time from one commit to the next, ms.",
+    )
+    commit_timeout_ms: int = Field(
+        30_000,
+        ge=100,
+        alias="iceberg.control.commit.timeout-ms",
+        description="How long a commit waits for all workers before it goes on without them, ms.",
+    )
+    commit_threads: int = Field(
+        8, ge=1, alias="iceberg.control.commit.threads", description="Tables that are committed at the same time."
+    )
+    max_failures: int | None = Field(
+        None,
+        ge=1,
+        alias="iceberg.control.commit.max-consecutive-failures",
+        description="Fail the sink when a table's commit has failed this often in a row; default never, it only"
+        " reports DEGRADED.",
+    )
+    transactional_prefix: str = Field(
+        "",
+        alias="iceberg.coordinator.transactional.prefix",
+        description="Put before every transactional id, for clusters that authorise ids by prefix.",
+    )
+
+    reset: Literal["earliest", "latest"] = Field(
+        "earliest",
+        alias="iceberg.source.auto-offset-reset",
+        description="Where the first start begins; partitions that appear later are read from their beginning.",
+    )
+    on_data_loss: Policy = Field(
+        "fail",
+        alias="iceberg.source.on-data-loss",
+        description="What to do when the broker no longer has records that were not read.",
+    )
+    engine: Literal["spark", "local"] = Field(
+        "spark", alias="iceberg.engine", description="Where tasks run: Spark, or inside this process."
+    )
+    batch_records: int = Field(
+        2_000_000, ge=1, alias="iceberg.batch.max-records", description="Most records one batch reads."
+    )
+    batch_bytes: int = Field(
+        1024 * 1024 * 1024, ge=1024, alias="iceberg.batch.max-bytes", description="Most bytes one batch reads, about."
+    )
+    value_converter: str = Field("json", alias="value.converter", description="How record values are decoded.")
+
+    # Keys of a Kafka Connect file that is used as it is. Each is checked, none is a silent option.
+    connector_class: (
+        Literal["org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"]
+        | None
+    ) = Field(None, alias="connector.class", description="Accepted if it is one of the Iceberg sinks.")
+    tasks_max: int | None = Field(
+        None, alias="tasks.max", description="Accepted for a taken-over file; parallelism is Spark's (spark.master)."
+    )
+    key_converter: str | None = Field(
+        None, alias="key.converter", description="Accepted for a taken-over file; keys are not decoded."
+    )
+    errors_tolerance: Literal["none"] = Field(
+        "none", alias="errors.tolerance", description="A record that cannot be taken stops the sink."
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SinkKeys:
+        if bool(self.topics) == bool(self.topics_regex):
+            raise ValueError("set one of topics and topics.regex")
+        if self.tables and self.dynamic:
+            raise ValueError("iceberg.tables and iceberg.tables.dynamic-enabled exclude each other")
+        if self.dynamic and not self.route_field:
+            raise ValueError("iceberg.tables.dynamic-enabled needs iceberg.tables.route-field")
+        if not self.tables and not self.dynamic:
+            raise ValueError("set iceberg.tables, or iceberg.tables.dynamic-enabled with a route field")
+        return self
+
+
+PREFIXES: Mapping[str, str] = {
+    "kafka.": "librdkafka properties, such as `kafka.bootstrap.servers`",
+    "consumer.override.": "the same, for a taken-over Kafka Connect file",
+    "iceberg.kafka.": "librdkafka properties of the backend's clients, on top of `kafka.`",
+    "iceberg.catalog.": "catalog properties, such as `iceberg.catalog.type`",
+    "iceberg.tables.auto-create-props.": "properties of tables that are created",
+    "iceberg.tables.write-props.": "override the tables' properties for writing",
+    "spark.": "Spark properties, such as `spark.master`",
+    "value.converter.": "options of the converter",
+    "key.converter.": "accepted for a taken-over file; keys are not decoded",
+}
+"""Keys that are handed on, their prefix removed (kept for Spark)."""

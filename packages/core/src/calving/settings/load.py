@@ -1,0 +1,190 @@
+"""Reads a configuration file into ``Sink``, or says in one sentence which key is wrong."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from calving.backend import hooks
+from calving.backend.interface import Backend, SinkIdentity
+from calving.errors import ConfigError
+from calving.settings.keys import PREFIXES, SinkKeys, TableKeys
+
+_SECRET = re.compile(r"\$\{(env|file):([^}]+)\}")
+_TABLE = "iceberg.table."
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """A checked configuration."""
+
+    keys: SinkKeys
+    tables: Mapping[str, TableKeys]
+    kafka: Mapping[str, str]
+    control_kafka: Mapping[str, str]
+    catalog: Mapping[str, str]
+    create_properties: Mapping[str, str]
+    write_properties: Mapping[str, str]
+    spark: Mapping[str, str]
+    converter: Mapping[str, str]
+    backend: type[Backend]
+    backend_settings: BaseModel
+
+    @property
+    def group(self) -> str:
+        return self.keys.group or f"connect-{self.keys.name}"
+
+    @property
+    def identity(self) -> SinkIdentity:
+        return SinkIdentity(
+            self.keys.name,
+            self.group,
+            self.keys.control_topic,
+            self.control_kafka,
+            self.keys.transactional_prefix,
+        )
+
+
+def load(path: Path) -> Sink:
+    """:raises ConfigError: the file cannot be read, or a key is wrong."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or error}") from error
+    try:
+        if path.suffix == ".json":
+            raw = _flat_json(json.loads(text))
+        elif path.suffix == ".properties":
+            raw = _properties(text)
+        else:
+            raw = _flat(tomllib.loads(text))
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return parse(raw)
+
+
+def parse(raw: Mapping[str, str]) -> Sink:
+    """Flat keys, all values as text. :raises ConfigError: a key is wrong."""
+    raw = {key: _resolve(key, value) for key, value in raw.items()}
+    handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
+    tables: dict[str, dict[str, str]] = {}
+    plain: dict[str, str] = {}
+    own = {field.alias for field in SinkKeys.model_fields.values()}
+    for key, value in raw.items():
+        prefix = max((p for p in PREFIXES if key.startswith(p) and key not in own), key=len, default=None)
+        if prefix is not None:
+            handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = value
+        elif key.startswith(_TABLE):
+            table, _, name = key.removeprefix(_TABLE).rpartition(".")
+            tables.setdefault(table, {})[name] = value
+        else:
+            plain[key] = value
+    backend = hooks.find(plain.get("iceberg.control.backend", "kafka"))
+    theirs = {field.alias for field in backend.settings.model_fields.values()}
+    _check_names(plain, own | theirs)
+    kafka = {**handed_on["consumer.override."], **handed_on["kafka."]}
+    if "bootstrap.servers" not in kafka:
+        raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
+    return Sink(
+        keys=_validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, ""),
+        tables={name: _validate(TableKeys, found, f"{_TABLE}{name}.") for name, found in tables.items()},
+        kafka=kafka,
+        control_kafka={**kafka, **handed_on["iceberg.kafka."]},
+        catalog=handed_on["iceberg.catalog."] or {"type": "embedded"},
+        create_properties=handed_on["iceberg.tables.auto-create-props."],
+        write_properties=handed_on["iceberg.tables.write-props."],
+        spark=handed_on["spark."],
+        converter=handed_on["value.converter."],
+        backend=backend,
+        backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
+    )
+
+
+def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:
+    names = sorted(name for name in known if name)
+    for key in plain:
+        if key not in known:
+            near = difflib.get_close_matches(key, [*names, *PREFIXES], 1, 0.6)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(f"unknown key '{key}'{hint}")
+
+
+def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = prefix + ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "missing":
+            raise ConfigError(f"{key} is missing") from error
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(f"unknown key '{key}'") from error
+        given = f" (given: {first['input']!r})" if first["loc"] else ""
+        raise ConfigError(f"{key}: {message}{given}" if first["loc"] else message) from error
+
+
+def _resolve(key: str, value: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        kind, rest = match.groups()
+        if kind == "env":
+            if rest not in os.environ:
+                raise ConfigError(f"{key}: the environment variable {rest} is not set")
+            return os.environ[rest]
+        path, _, name = rest.rpartition(":")
+        try:
+            found = _properties(Path(path).read_text())
+        except OSError as error:
+            raise ConfigError(f"{key}: {path}: {error.strerror}") from error
+        if name not in found:
+            raise ConfigError(f"{key}: {path} has no '{name}'")
+        return found[name]
+
+    return _SECRET.sub(replace, value)
+
+
+def _flat_json(raw: Any) -> dict[str, str]:
+    if isinstance(raw, dict) and isinstance(raw.get("config"), dict):
+        raw = {"name": raw.get("name"), **raw["config"]} if raw.get("name") else raw["config"]
+    if not isinstance(raw, dict):
+        raise ConfigError("a JSON configuration is an object of keys, or {name, config}")
+    return _flat(raw)
+
+
+def _flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    out: dict[str, str] = {}
+    for key, value in raw.items():
+        if isinstance(value, Mapping):
+            out |= _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            out[prefix + key] = ",".join(_text(item) for item in value)
+        elif value is not None:
+            out[prefix + key] = _text(value)
+    return out
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _properties(text: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for line in re.sub(r"\\\r?\n\s*", "", text).splitlines():
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        key, separator, value = re.match(r"((?:\\.|[^\\=:\s])*)\s*([=:]?)\s*(.*)", line).groups()  # type: ignore[union-attr]
+        del separator
+        out[re.sub(r"\\(.)", r"\1", key)] = value
+    return out
