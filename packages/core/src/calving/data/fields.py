@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import _pyarrow_schema_ensure_small_types, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField, StructType
 
@@ -16,7 +16,26 @@ Json = Any
 
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The Arrow schema of a table's data files, field ids in the metadata."""
-    return _pyarrow_schema_ensure_small_types(schema_to_pyarrow(schema, include_field_ids=True))
+    return pa.schema([_small_field(field) for field in schema_to_pyarrow(schema, include_field_ids=True)])
+
+
+def _small_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_small(field.type))
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """32-bit offsets instead of 64-bit ones; pyiceberg's own conversion drops the field ids of list elements."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_small_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_small_field(kind.field(i)) for i in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
+    return kind
 
 
 class Lookup:

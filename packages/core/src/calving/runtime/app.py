@@ -77,7 +77,7 @@ class App:
         self._backend.provision()
         self._engine = self._engine or _engine(self._sink)
         runner = BatchRunner(self._engine, self._tables, _batch_settings(self._sink))
-        delay = _RESTART_SECONDS[0]
+        delay, batches = _RESTART_SECONDS[0], 0
         try:
             while not self._stop.is_set():
                 life = _Life(self._sink, self._backend, self._catalog_committer, runner, self.progress, self._stop)
@@ -92,8 +92,9 @@ class App:
                     self.progress.restarts += 1
                     runner.wait()
                     runner.forget()
+                    delay = _RESTART_SECONDS[0] if runner.totals.batches > batches else min(_RESTART_SECONDS[1], delay * 2)
+                    batches = runner.totals.batches
                     self._stop.wait(delay)
-                    delay = min(_RESTART_SECONDS[1], delay * 2) if not life.worked else _RESTART_SECONDS[0]
         finally:
             runner.close()
             self._engine.close()
@@ -119,7 +120,6 @@ class _Life:
         self._sink, self._backend, self._committer = sink, backend, committer
         self._runner, self._progress, self._stop = runner, progress, stop
         self._coordinator: _CoordinatorThread | None = None
-        self.worked = False
 
     def run(self, *, until_caught_up: bool, on_progress: Callable[[Progress], None] | None) -> None:
         keys = self._sink.keys
@@ -176,7 +176,6 @@ class _Life:
         progress.read, progress.behind = self._runner.totals.read, loop.behind
         progress.held, progress.leads = len(loop.machine.held), self._coordinator is not None
         progress.stages = dict(self._runner.stages)
-        self.worked = self.worked or bool(loop.machine.held)
         if on_progress is not None:
             on_progress(progress)
 
