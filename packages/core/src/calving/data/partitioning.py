@@ -65,7 +65,7 @@ class Partitioner:
             return
         keys = pa.table([transform(_column(rows, path)) for path, transform in self._transforms], names=self._names)
         codes = self._codes(keys)
-        order = pc.sort_indices(codes, null_placement="at_end")  # stable
+        order = pc.sort_indices(codes)  # stable
         sorted_codes = codes.take(order)
         runs = pc.run_end_encode(sorted_codes)
         start = 0

@@ -262,7 +262,7 @@ def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> Partitio
     """
     fields = []
     for number, term in enumerate(terms, 1000):
-        column, transform, suffix = _parse_term(term, table)
+        column, transform, suffix = parse_term(term, table)
         try:
             source = schema.find_field(column)
         except ValueError as error:
@@ -274,7 +274,11 @@ def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> Partitio
     return PartitionSpec(*fields)
 
 
-def _parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
+def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
+    """Column, transform, and what the partition field's name gets after the column's.
+
+    :raises ConfigError: the term is not understood.
+    """
     match = _TERM.fullmatch(term)
     if match is None:
         return term, IdentityTransform(), ""

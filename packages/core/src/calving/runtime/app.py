@@ -9,19 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from pyiceberg.catalog import Catalog
+
 from calving.backend.interface import Backend, Cursor, Session
 from calving.data.spec import Evolution, Limits, RouteRule, Routing
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, ProtocolError
-from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.commit import CommitStyle, IcebergCommitter, LoadedTable
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import TableRules, Tables, TableSettings
 from calving.protocol.coordinator import Pace
-from calving.protocol.ledger import LedgerKey
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner, BatchSettings
 from calving.runtime.coordinator import CoordinatorLoop
+from calving.runtime.guards import commit_style, refuse_lost_positions, refuse_reused_offsets
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
 from calving.source.interface import Group
@@ -80,7 +82,9 @@ class App:
         delay, batches = _RESTART_SECONDS[0], 0
         try:
             while not self._stop.is_set():
-                life = _Life(self._sink, self._backend, self._catalog_committer, runner, self.progress, self._stop)
+                life = _Life(
+                    self._sink, self._backend, self._catalog, self._catalog_committer, runner, self.progress, self._stop
+                )
                 try:
                     life.run(until_caught_up=until_caught_up, on_progress=on_progress)
                     if until_caught_up:
@@ -92,7 +96,9 @@ class App:
                     self.progress.restarts += 1
                     runner.wait()
                     runner.forget()
-                    delay = _RESTART_SECONDS[0] if runner.totals.batches > batches else min(_RESTART_SECONDS[1], delay * 2)
+                    delay = (
+                        _RESTART_SECONDS[0] if runner.totals.batches > batches else min(_RESTART_SECONDS[1], delay * 2)
+                    )
                     batches = runner.totals.batches
                     self._stop.wait(delay)
         finally:
@@ -101,7 +107,7 @@ class App:
 
     def _catalog_committer(self, cursor: Cursor) -> IcebergCommitter:
         style = commit_style(self._sink, cursor.log.identity)
-        refuse_reused_offsets(self._catalog, self._sink, cursor)
+        refuse_reused_offsets(self._catalog, self._sink, cursor.log)
         return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._sink.keys.commit_threads)
 
 
@@ -112,12 +118,13 @@ class _Life:
         self,
         sink: Sink,
         backend: Backend,
+        catalog: Catalog,
         committer: Callable[[Cursor], IcebergCommitter],
         runner: BatchRunner,
         progress: Progress,
         stop: threading.Event,
     ) -> None:
-        self._sink, self._backend, self._committer = sink, backend, committer
+        self._sink, self._backend, self._catalog, self._committer = sink, backend, catalog, committer
         self._runner, self._progress, self._stop = runner, progress, stop
         self._coordinator: _CoordinatorThread | None = None
 
@@ -129,6 +136,7 @@ class _Life:
         try:
             # The cursor first: a StartCommit that answers our joining must find us listening.
             cursor = session.follow(replay=False)
+            refuse_lost_positions(self._catalog, self._sink, session, cursor.log)
             group = KafkaGroup(self._sink.kafka, self._sink.group, keys.topics, keys.topics_regex)
             policy = SourcePolicy(keys.reset, keys.on_data_loss, min(1.0, keys.commit_interval_ms / 1000))
             limits = BatchLimits(keys.batch_records, keys.batch_bytes)
@@ -292,43 +300,6 @@ class _CoordinatorThread:
         for table, failures in progress.degraded.items():
             if limit is not None and failures >= limit:
                 raise ConfigError(f"table {table} could not be committed {failures} times in a row")
-
-
-def commit_style(sink: Sink, log_id: str) -> CommitStyle:
-    """Names and branches of this sink's commits."""
-    keys = sink.keys
-    default = keys.default_branch or "main"
-    return CommitStyle(
-        keys.control_topic,
-        sink.group,
-        log_id,
-        f"{keys.name}-0",
-        {table_id(name): t.commit_branch or default for name, t in sink.tables.items()},
-        default,
-    )
-
-
-def refuse_reused_offsets(catalog: object, sink: Sink, cursor: Cursor) -> None:
-    """B3: a ledger ahead of the log's end would take new events for old ones.
-
-    :raises DataLossError: the control log has lost entries that a table has seen.
-    """
-    style = commit_style(sink, cursor.log.identity)
-    for name in sink.keys.tables:
-        table = find_table(catalog, table_id(name))  # type: ignore[arg-type]
-        if table is None:
-            continue
-        branch = style.branch(table_id(name))
-        loaded = LoadedTable(table, branch)
-        key = LedgerKey(style.control_topic, style.group, style.log_id, branch)
-        ledger = key.read(loaded.ancestry, loaded.properties)
-        for partition, offset in ledger.control.items():
-            end = cursor.log.end.get(partition, 0)
-            if offset > end:
-                raise DataLossError(
-                    f"table {name} has seen control topic '{style.control_topic}', partition {partition}, up to offset"
-                    f" {offset}, but it ends at {end}: it has lost events, and new ones would be taken for old"
-                )
 
 
 def _engine(sink: Sink) -> Engine:

@@ -1,0 +1,52 @@
+# Two commands: `make demo` and `make test`. Everything they need, they install into .venv and .tox.
+PYTHON ?= python3
+SPARK ?= 4.3.0
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench simulate lock docs clean
+
+help:
+	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
+	@echo "make test      everything through tox"
+	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000)"
+	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
+	@echo "make docs      write the generated pages again"
+	@echo "make lock      pin the dependencies again"
+
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet 'uv>=0.5' 'tox>=4.23' 'tox-uv>=1.16'
+
+$(BIN)/calving: $(BIN)/uv packages/core/pyproject.toml packages/backend-kafka/pyproject.toml requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock 'pyspark[connect]==$(SPARK)' \
+		-e packages/core -e packages/backend-kafka
+	@touch $@
+
+demo: $(BIN)/calving
+	@$(BIN)/calving demo
+
+test: $(BIN)/uv
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run
+
+RECORDS ?= 5000000
+bench: $(BIN)/calving
+	@$(BIN)/python -m bench.run --records $(RECORDS)
+
+SEEDS ?= 5000
+simulate: $(BIN)/calving
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
+
+docs: $(BIN)/calving
+	@$(BIN)/python -m tests.generate_docs
+
+lock: $(BIN)/uv
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 requirements.in packages/core/pyproject.toml packages/backend-kafka/pyproject.toml \
+		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package pyspark --no-emit-package py4j \
+		-o requirements.lock
+
+clean:
+	rm -rf .venv .tox .cache .calving-demo bench-results

@@ -1,0 +1,193 @@
+"""Looks at a sink from outside: what is configured, stored and committed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from uuid import uuid4
+
+from rich.table import Table as RichTable
+
+from calving.backend.interface import Session
+from calving.errors import CalvingError, ConfigError
+from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.commit import LoadedTable
+from calving.iceberg.tables import parse_term
+from calving.model.events import DataWritten, Publication
+from calving.model.offsets import Advance, TopicPartition
+from calving.protocol.ledger import VALID_THROUGH, Ledger, LedgerKey
+from calving.runtime.guards import commit_style
+from calving.settings.load import Sink
+from calving.source.kafka import KafkaGroup, Topics
+
+_JOIN_SECONDS = 60.0
+
+
+def validate(sink: Sink) -> Iterator[str]:
+    """One line per thing that is in order.
+
+    :raises CalvingError: the first that is not.
+    """
+    keys = sink.keys
+    yield "configuration"
+    topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
+    every = topics.partitions()
+    if not every:
+        raise ConfigError(f"topics.regex = {keys.topics_regex} matches no topic")
+    topics.bounds(every)
+    yield f"topics: {', '.join(sorted({tp.topic for tp in every}))} ({len(every)} partitions)"
+    backend = sink.backend(sink.identity, sink.backend_settings)
+    backend.provision()
+    session = backend.open(str(uuid4()))
+    try:
+        session.committed(every)
+    finally:
+        session.close()
+    yield f"backend: {backend.name}, control topic {keys.control_topic}, group {sink.group}"
+    catalog = open_catalog(keys.catalog_name, sink.catalog)
+    try:
+        catalog.list_namespaces()
+    except Exception as error:  # every catalog has exceptions of its own
+        raise ConfigError(f"iceberg.catalog.*: the catalog cannot be read: {type(error).__name__}: {error}") from error
+    yield f"catalog: {keys.catalog_name}"
+    for name in keys.tables:
+        table = find_table(catalog, table_id(name))
+        if table is None and not keys.auto_create:
+            raise ConfigError(
+                f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
+            )
+        terms = sink.tables[name].partition_by if name in sink.tables else None
+        for term in terms if terms is not None else keys.default_partition_by:
+            parse_term(term, name)
+        yield f"table {name}: {'exists' if table is not None else 'will be created'}"
+
+
+def status(sink: Sink) -> Iterator[RichTable]:
+    """Positions with lag, then tables with their ledgers."""
+    yield positions(sink)
+    shown = RichTable("table", "records", "snapshots", "control offsets", "valid through", title="Tables")
+    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
+    with_session = _log_identity(sink)
+    for name in sink.keys.tables:
+        table = find_table(catalog, table_id(name))
+        if table is None:
+            shown.add_row(name, "missing", "", "", "")
+            continue
+        loaded = LoadedTable(table, _branch(sink, name))
+        ledger = _key(sink, name, with_session).read(loaded.ancestry, loaded.properties)
+        head = next(iter(loaded.ancestry), {})
+        through = next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-")
+        control = ", ".join(f"{p}: {o}" for p, o in sorted(ledger.control.items())) or "-"
+        shown.add_row(name, head.get("total-records", "0"), str(len(table.metadata.snapshots)), control, through)
+    yield shown
+
+
+def positions(sink: Sink) -> RichTable:
+    """Stored positions, ends and lag of every source partition."""
+    topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    every = topics.partitions()
+    bounds = topics.bounds(every)
+    session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
+    try:
+        stored = session.committed(every)
+    finally:
+        session.close()
+    shown = RichTable("topic", "partition", "stored", "end", "lag", title=f"Source positions of {sink.group}")
+    for tp in sorted(every):
+        at = stored.get(tp)
+        lag = bounds.ends[tp] - (at if at is not None else bounds.begins[tp])
+        shown.add_row(tp.topic, str(tp.partition), "-" if at is None else str(at), str(bounds.ends[tp]), str(lag))
+    return shown
+
+
+def adopt_from_table(sink: Sink) -> Iterator[str]:
+    """Store the source positions that the sink's one table holds.
+
+    :raises CalvingError: it would lose or double records: positions are stored already, the control log has files that
+        are not committed, or several tables hold different positions.
+    """
+    keys = sink.keys
+    if len(keys.tables) != 1:
+        raise ConfigError("positions can be adopted from one static table only: several tables hold different ones")
+    every = Topics(sink.kafka, keys.topics, keys.topics_regex).partitions()
+    backend = sink.backend(sink.identity, sink.backend_settings)
+    session = backend.open(str(uuid4()))
+    try:
+        if session.committed(every):
+            raise CalvingError(f"group {sink.group} has stored positions: there is nothing to adopt")
+        ledger = _ledger(sink, keys.tables[0], session)
+        if not ledger.source:
+            raise CalvingError(f"table {keys.tables[0]} holds no positions of group {sink.group}")
+        yield from _store(sink, session, {tp: o for tp, o in ledger.source.items() if tp in every})
+    finally:
+        session.close()
+
+
+def _ledger(sink: Sink, name: str, session: Session) -> Ledger:
+    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
+    table = find_table(catalog, table_id(name))
+    if table is None:
+        raise ConfigError(f"table {name} does not exist")
+    cursor = session.follow(replay=True)  # from now on no other coordinator commits
+    try:
+        loaded = LoadedTable(table, _branch(sink, name))
+        ledger = _key(sink, name, cursor.log.identity).read(loaded.ancestry, loaded.properties)
+        quiet = 0
+        while quiet < 3:
+            entries = cursor.read(1.0)
+            quiet = 0 if entries else quiet + 1
+            for entry in entries:
+                beyond = entry.offset >= ledger.control.get(entry.partition, 0)
+                if beyond and isinstance(entry.event, DataWritten) and entry.event.data_files:
+                    raise CalvingError("the control log has files that are not committed yet: they would be doubled")
+    finally:
+        cursor.close()
+    return ledger
+
+
+def _store(sink: Sink, session: Session, found: dict[TopicPartition, int]) -> Iterator[str]:
+    group = KafkaGroup(sink.kafka, sink.group, sink.keys.topics, sink.keys.topics_regex)
+    listener = _Silent()
+    try:
+        deadline = time.monotonic() + _JOIN_SECONDS
+        while not listener.held:
+            if time.monotonic() > deadline:
+                raise CalvingError(f"group {sink.group} could not be joined: stop the other workers first")
+            group.poll(0.2, listener)
+        advances = {tp: Advance(None, offset) for tp, offset in found.items()}
+        session.publish(Publication((), advances, {}), group.claim())
+    finally:
+        group.close()
+    for tp, offset in sorted(found.items()):
+        yield f"{tp}: {offset}"
+
+
+class _Silent:
+    def __init__(self) -> None:
+        self.held = False
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.held = True
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None: ...
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None: ...
+
+
+def _branch(sink: Sink, name: str) -> str:
+    return commit_style(sink, "").branch(table_id(name))
+
+
+def _key(sink: Sink, name: str, log_id: str) -> LedgerKey:
+    return LedgerKey(sink.keys.control_topic, sink.group, log_id, _branch(sink, name))
+
+
+def _log_identity(sink: Sink) -> str:
+    session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
+    try:
+        cursor = session.follow(replay=False)
+        identity = cursor.log.identity
+        cursor.close()
+        return identity
+    finally:
+        session.close()

@@ -1,0 +1,136 @@
+"""``calving``: run, validate, status, offsets, demo, version. A user's mistake is one sentence, not a traceback."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from calving import __version__
+from calving.errors import CalvingError, ConfigError
+from calving.settings.load import load
+
+app = typer.Typer(
+    help="Kafka topics into Apache Iceberg tables, exactly once, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+File = Annotated[Path, typer.Argument(help="The sink's configuration: TOML, Kafka Connect JSON or .properties.")]
+out = Console()
+
+
+class Adopt(Enum):
+    tables = "tables"
+
+
+@app.command()
+def run(
+    file: File,
+    until_caught_up: Annotated[
+        bool, typer.Option("--until-caught-up", help="End once everything now in the topics is committed.")
+    ] = False,
+) -> None:
+    """Run one worker of the sink until stopped."""
+    from calving.runtime.app import App
+
+    sink = App(load(file))
+
+    def on_signal(number: int, frame: object) -> None:
+        logging.getLogger("calving").info("stopping: the running batch is finished and published first")
+        sink.stop()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    sink.run(until_caught_up=until_caught_up)
+
+
+@app.command()
+def validate(file: File) -> None:
+    """Check the configuration, and everything that it points at. Creates the control topic if it is missing."""
+    from calving.cli.inspect import validate as check
+
+    for line in check(load(file)):
+        out.print(f"[green]ok[/green] {line}")
+
+
+@app.command()
+def status(file: File) -> None:
+    """Show positions, lag and tables of the sink, whether it runs or not."""
+    from calving.cli.inspect import status as tables
+
+    for table in tables(load(file)):
+        out.print(table)
+
+
+@app.command()
+def offsets(
+    file: File,
+    adopt: Annotated[
+        Adopt | None,
+        typer.Option(help="Store the positions that the sink's one table holds, where the store has lost them."),
+    ] = None,
+) -> None:
+    """Show the stored source positions, or adopt them from the table."""
+    from calving.cli.inspect import adopt_from_table, positions
+
+    sink = load(file)
+    if adopt is not None:
+        for line in adopt_from_table(sink):
+            out.print(line)
+        return
+    out.print(positions(sink))
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option(help="Where Kafka's data and the warehouse are kept.")] = Path(
+        ".calving-demo"
+    ),
+    records: Annotated[int, typer.Option(help="Records to produce in this run.")] = 300_000,
+) -> None:
+    """Start a real Kafka, stream records through Spark into an Iceberg table, and prove the result."""
+    from calving.demo import run_demo
+
+    if not run_demo(folder, records, out):
+        raise typer.Exit(1)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    out.print(__version__)
+
+
+def main() -> None:
+    """The entry point. CALVING_TRACEBACK=1 shows tracebacks, CALVING_LOG_LEVEL sets the log level."""
+    logging.basicConfig(
+        level=os.environ.get("CALVING_LOG_LEVEL", "INFO").upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for noisy in ("py4j", "calving.librdkafka", "pyiceberg"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    try:
+        app(standalone_mode=False)
+    except (typer.Exit, typer.Abort) as end:
+        sys.exit(getattr(end, "exit_code", 1))
+    except CalvingError as error:
+        _fail(error, 2 if isinstance(error, ConfigError) else 1)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a usage error of the command line library
+            _fail(error, 2, error.format_message())
+        raise
+
+
+def _fail(error: Exception, code: int, text: str | None = None) -> None:
+    if os.environ.get("CALVING_TRACEBACK"):
+        raise error
+    Console(stderr=True).print(f"[red]error:[/red] {text or error}", highlight=False, soft_wrap=True)
+    sys.exit(code)
