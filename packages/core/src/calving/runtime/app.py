@@ -102,6 +102,8 @@ class App:
                     batches = runner.totals.batches
                     self._stop.wait(delay)
         finally:
+            stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in runner.stages.items())
+            log.info("stopped after %d records; stages, CPU seconds: %s", runner.totals.read, stages or "none")
             runner.close()
             self._engine.close()
 

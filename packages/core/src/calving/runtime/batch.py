@@ -56,6 +56,7 @@ class BatchRunner:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Totals(filtered=Counter())
+        self._started = time.monotonic()
         self.stages: Counter[str] = Counter()
         """CPU seconds of the tasks, by stage."""
 
@@ -105,6 +106,8 @@ class BatchRunner:
         else:
             raise CalvingError(f"after {_ROUNDS} rounds the tables still do not fit the records: {needs[:3]}")
         outcome = self._outcome(spans, results)
+        if self.totals.batches == 1:
+            log.info("first batch finished %.1f s after the start", time.monotonic() - self._started)
         log.info(
             "batch: %d records, %d files, %.2f s",
             outcome.records,

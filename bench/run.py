@@ -1,0 +1,174 @@
+"""``make bench``: throughput of the whole sink, and the cost of commits. Prints a table, saves JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import re
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyspark
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from bench import commits, meter
+from calving.iceberg.catalog import open_catalog
+from calving.services.kafka import kafka
+from calving.services.process import interruptible
+from calving.source.client import client_config
+
+PARTITIONS = 4
+_EPOCH_MS = 1_767_225_600_000
+
+
+def record(number: int, ts: str, payload: str) -> bytes:
+    """About 176 bytes, six columns."""
+    millis = _EPOCH_MS + number
+    when = str(millis) if ts == "epoch" else f'"{datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")}"'
+    return (
+        f'{{"id":{number},"ts":{when},"user":"user-{number * 7919 % 100_000}","type":"{("click", "view", "buy")[number % 3]}",'
+        f'"amount":{number % 100_000 / 100},"payload":"{payload}"}}'
+    ).encode()
+
+
+def fill(servers: str, topic: str, records: int, ts: str) -> float:
+    """Mean record size, bytes."""
+    admin = AdminClient(client_config({"bootstrap.servers": servers}))
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
+    producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=50, compression_type="lz4"))
+    letters = random.Random(1)
+    payloads = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=80)) for _ in range(1000)]
+    size = 0
+    for number in range(records):
+        value = record(number, ts, payloads[number % 1000])
+        size += len(value)
+        while True:
+            try:
+                producer.produce(topic, value, partition=number * PARTITIONS // records)
+                break
+            except BufferError:
+                producer.poll(0.2)
+    producer.flush()
+    return size / records
+
+
+def drain(servers: str, topic: str, folder: Path, records: int, ts: str) -> dict[str, object]:
+    """Run the sink over the whole topic, and verify the table."""
+    config = folder / f"{topic}.json"
+    warehouse = folder / f"warehouse-{topic}"
+    catalog_keys = {"type": "embedded", "warehouse": str(warehouse)}
+    config.write_text(
+        json.dumps(
+            {
+                "name": topic,
+                "topics": topic,
+                "iceberg.tables": "bench.events",
+                "iceberg.control.commit.interval-ms": 60_000,
+                "iceberg.control.topic": f"control-{topic}",
+                "kafka.bootstrap.servers": servers,
+                **{f"iceberg.catalog.{k}": v for k, v in catalog_keys.items()},
+                "spark.master": "local[2]",
+                "spark.ui.showConsoleProgress": "false",
+            }
+        )
+    )
+    _create_table(catalog_keys)
+    log = folder / f"{topic}.log"
+    command = [str(Path(sys.executable).parent / "calving"), "run", "--until-caught-up", str(config)]
+    usage = meter.run(command, log, {"CALVING_LOG_LEVEL": "INFO"})
+    if usage.returncode:
+        sys.exit(f"the sink failed, see {log}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
+    table = open_catalog("iceberg", catalog_keys).load_table("bench.events")
+    ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
+    if len(ids) != records or len(ids.unique()) != records:
+        sys.exit(f"the table is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {records} expected")
+    return {
+        "ts": ts,
+        "records": records,
+        "wall_seconds": round(usage.wall_seconds, 2),
+        "records_per_second": round(records / usage.wall_seconds),
+        "cpu_seconds": round(usage.cpu_seconds, 2),
+        "cpu_seconds_per_million": round(usage.cpu_seconds / records * 1e6, 3),
+        "peak_mib": round(usage.peak_bytes / 2**20),
+        "stages_cpu_seconds_per_million": _stages(log.read_text(), records),
+        "first_batch_seconds": _first_batch(log.read_text()),
+    }
+
+
+def _create_table(catalog_keys: dict[str, str]) -> None:
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
+
+    kinds = {"id": LongType(), "ts": TimestamptzType(), "user": StringType(), "type": StringType()}
+    kinds |= {"amount": DoubleType(), "payload": StringType()}
+    columns = [NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(kinds.items(), 1)]
+    catalog = open_catalog("iceberg", catalog_keys)
+    catalog.create_namespace_if_not_exists("bench")
+    catalog.create_table("bench.events", Schema(*columns))
+
+
+def _stages(log: str, records: int) -> dict[str, float]:
+    found = re.findall(r"stages, CPU seconds: (.*)", log)
+    pairs = re.findall(r"(\w+) ([\d.]+)", found[-1]) if found else []
+    return {name: round(float(seconds) / records * 1e6, 3) for name, seconds in pairs}
+
+
+def _first_batch(log: str) -> float | None:
+    match = re.search(r"first batch finished (\S+) s after the start", log)
+    return float(match.group(1)) if match else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
+    parser.add_argument("--only", choices=("throughput", "commits"))
+    parser.add_argument("--out", type=Path, default=Path("bench-results"))
+    args = parser.parse_args()
+    console = Console()
+    report: dict[str, object] = {
+        "machine": f"{platform.machine()}, {len(__import__('os').sched_getaffinity(0))} cores",
+        "python": platform.python_version(),
+        "pyspark": pyspark.__version__,
+    }
+    with interruptible(), tempfile.TemporaryDirectory(prefix="calving-bench-") as name:
+        folder = Path(name)
+        if args.only != "commits":
+            report["throughput"] = _throughput(folder, args.records, args.ts, console)
+        if args.only != "throughput":
+            report["commits"] = commits.measure(folder / "commits", console)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    path.write_text(json.dumps(report, indent=1))
+    console.print(f"saved as {path}")
+
+
+def _throughput(folder: Path, records: int, ts: str, console: Console) -> list[dict[str, object]]:
+    results = []
+    with kafka(folder / "kafka") as servers:
+        for kind in ("epoch", "iso") if ts == "both" else (ts,):
+            size = fill(servers, f"bench-{kind}", records, kind)
+            console.print(f"{records:,} records of {size:.0f} bytes, ts as {kind}")
+            results.append(drain(servers, f"bench-{kind}", folder, records, kind))
+    table = Table(title="Throughput, whole process tree, start-up included")
+    for column in ("ts", "records/s", "CPU s/M records", "wall s", "peak MiB", "stages, CPU s/M", "first batch s"):
+        table.add_column(column)
+    for r in results:
+        stages = r["stages_cpu_seconds_per_million"]
+        text = ", ".join(f"{k} {v}" for k, v in stages.items()) if isinstance(stages, dict) else ""
+        keys = ("ts", "records_per_second", "cpu_seconds_per_million", "wall_seconds", "peak_mib")
+        table.add_row(*(str(r[k]) for k in keys), text, str(r["first_batch_seconds"]))
+    console.print(table)
+    return results
+
+
+if __name__ == "__main__":
+    main()
