@@ -68,7 +68,7 @@ class Evolution:
 class Limits:
     """Bounds on one task. Bytes are those of Arrow buffers, not yet encoded."""
 
-    block_records: int = 20_000
+    block_records: int = 8_000
     block_bytes: int = 8 * 1024 * 1024
     buffered_bytes: int = 96 * 1024 * 1024
     open_files: int = 64

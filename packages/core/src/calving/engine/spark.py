@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
+    # A job here is one map over a handful of rows: to compile or to re-plan it costs more than to run it.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # The heavy imports happen once, before workers are forked.
     "spark.python.daemon.module": "calving.engine.daemon",
 }
@@ -29,8 +32,9 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
-    # The JVM only schedules here: compiling it well would cost more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
+    # The JVM only schedules here: compiling it well, or verifying Spark's own classes, would cost more than it saves.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+    " -XX:-BytecodeVerificationRemote",
 }
 
 
