@@ -52,7 +52,9 @@ def measure(folder: Path, console: Console) -> dict[str, object]:
             commit("commits", number, 1)
         near[mark] = (time.perf_counter() - started) / 50 * 1000
         before = mark
-    table = Table("1,000 files in one commit", *(f"near commit {m:,}" for m in near), title="Commits, local disk, SQLite")
+    table = Table(
+        "1,000 files in one commit", *(f"near commit {m:,}" for m in near), title="Commits, local disk, SQLite"
+    )
     table.add_row(f"{thousand:.2f} s", *(f"{ms:.0f} ms" for ms in near.values()))
     console.print(table)
     return {"thousand_files_seconds": round(thousand, 3), "ms_per_commit": {k: round(v, 1) for k, v in near.items()}}

@@ -49,9 +49,9 @@ class _Meter(threading.Thread):
     def run(self) -> None:
         while not self._end.wait(_LOOK_SECONDS):
             resident = 0
-            for entry in os.listdir("/proc"):
-                if entry.isdigit():
-                    resident += self._look(int(entry))
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdigit():
+                    resident += self._look(int(entry.name))
             self.peak = max(self.peak, resident)
 
     def stop(self) -> None:

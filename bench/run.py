@@ -32,10 +32,14 @@ _EPOCH_MS = 1_767_225_600_000
 def record(number: int, ts: str, payload: str) -> bytes:
     """About 176 bytes, six columns."""
     millis = _EPOCH_MS + number
-    when = str(millis) if ts == "epoch" else f'"{datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")}"'
+    when = (
+        str(millis)
+        if ts == "epoch"
+        else f'"{datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")}"'
+    )
     return (
-        f'{{"id":{number},"ts":{when},"user":"user-{number * 7919 % 100_000}","type":"{("click", "view", "buy")[number % 3]}",'
-        f'"amount":{number % 100_000 / 100},"payload":"{payload}"}}'
+        f'{{"id":{number},"ts":{when},"user":"user-{number * 7919 % 100_000}",'
+        f'"type":"{("click", "view", "buy")[number % 3]}","amount":{number % 100_000 / 100},"payload":"{payload}"}}'
     ).encode()
 
 
@@ -81,7 +85,8 @@ def drain(servers: str, topic: str, folder: Path, records: int, ts: str) -> dict
         )
     )
     _create_table(catalog_keys)
-    log = folder / f"{topic}.log"
+    log = Path("bench-results") / f"{topic}.log"
+    log.parent.mkdir(exist_ok=True)
     command = [str(Path(sys.executable).parent / "calving"), "run", "--until-caught-up", str(config)]
     usage = meter.run(command, log, {"CALVING_LOG_LEVEL": "INFO"})
     if usage.returncode:

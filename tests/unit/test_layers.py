@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 CORE = Path(__file__).parents[2] / "packages" / "core" / "src" / "calving"
-FOREIGN = {"pyspark", "confluent_kafka", "pyiceberg", "pyarrow", "pydantic", "typer", "rich", "threading", "logging", "random", "time"}
+FOREIGN = {
+    "pyspark",
+    "confluent_kafka",
+    "pyiceberg",
+    "pyarrow",
+    "pydantic",
+    "typer",
+    "rich",
+    "threading",
+    "logging",
+    "random",
+    "time",
+}
 ALLOWED = {
     "model": {"model"},
     "protocol": {"model", "protocol", "errors"},

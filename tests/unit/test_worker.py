@@ -7,7 +7,15 @@ from uuid import UUID
 import pytest
 
 from calving.errors import ProtocolError
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, StartCommit, TableFiles, TableReference
+from calving.model.events import (
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    StartCommit,
+    TableFiles,
+    TableReference,
+)
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.protocol.effects import Publish, RunBatch

@@ -32,9 +32,8 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
-    # The JVM only schedules here: compiling it well, or verifying Spark's own classes, would cost more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-    " -XX:-BytecodeVerificationRemote",
+    # The JVM only schedules here: to compile it well would cost more than it saves.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
 }
 
 

@@ -48,7 +48,7 @@ DEFAULT_PROPERTIES = {
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    MAX_SNAPSHOTS: "500",
+    MAX_SNAPSHOTS: "200",
 }
 
 

@@ -92,6 +92,10 @@ class Coordinator:
         """Entries that are not in their table yet, by table."""
         return {table: len(entries) for table, entries in self._buffer.tables().items()}
 
+    def hurry(self, now: float) -> None:
+        """Start the next cycle at the next tick instead of after the interval."""
+        self.started = min(self.started, now - self._pace.interval)
+
     def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
         """Time has passed. ``fresh_id`` is used if a cycle starts; ``expected`` are the topics' partitions now (C2)."""
         if self.phase is Phase.COMMITTING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 _FATAL = (ConfigError, DataLossError, BadRecordError, ProtocolError)
 _STEP_SECONDS = 0.05
 _RESTART_SECONDS = (0.2, 10.0)
+_CAUGHT_UP_SECONDS = 0.3
+_REELECTION_SECONDS = 1.0
+"""A coordinator that stepped down waits, or two that believe to lead would fence each other without end."""
 
 
 @dataclass
@@ -129,6 +133,7 @@ class _Life:
         self._sink, self._backend, self._catalog, self._committer = sink, backend, catalog, committer
         self._runner, self._progress, self._stop = runner, progress, stop
         self._coordinator: _CoordinatorThread | None = None
+        self._elect_after = 0.0
 
     def run(self, *, until_caught_up: bool, on_progress: Callable[[Progress], None] | None) -> None:
         keys = self._sink.keys
@@ -175,7 +180,8 @@ class _Life:
             self._coordinator.stop()
             self._coordinator.raise_if_fatal()
             self._coordinator = None
-        if leads and self._coordinator is None:
+            self._elect_after = time.monotonic() + _REELECTION_SECONDS * (1 + random.random())  # noqa: S311 - jitter
+        if leads and self._coordinator is None and time.monotonic() >= self._elect_after:
             self._coordinator = _CoordinatorThread(self._sink, self._backend, self._committer, self._progress)
         elif not leads and self._coordinator is not None:
             self._coordinator.stop()
@@ -202,13 +208,18 @@ class _CaughtUp:
     def __init__(self) -> None:
         self._ends: dict[object, int] | None = None
         self._since: int | None = None
+        self._next = 0.0
 
     def check(self, loop: WorkerLoop, group: Group, coordinator: _CoordinatorThread | None) -> bool:
         every = group.partitions()
         if self._ends is None:
             self._ends = dict(group.bounds(every).ends)
-        if not loop.machine.held or loop.machine.busy:
+        now = time.monotonic()
+        if not loop.machine.held or loop.machine.busy or now < self._next:
             return False
+        self._next = now + _CAUGHT_UP_SECONDS
+        if coordinator is not None:
+            coordinator.hurry.set()
         stored = loop.stored(every)
         if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):  # type: ignore[call-overload]
             return False
@@ -228,6 +239,8 @@ class _CoordinatorThread:
         self._sink, self._backend, self._make_committer, self._progress = sink, backend, committer, progress
         self._stop = threading.Event()
         self._error: BaseException | None = None
+        self.hurry = threading.Event()
+        """Set it to have the next cycle start at once."""
         self.complete_cycles = 0
         self.buffered = 0
         self._thread = threading.Thread(target=self._run, name="calving-coordinator", daemon=True)
@@ -270,6 +283,9 @@ class _CoordinatorThread:
             loop = CoordinatorLoop(cursor, committer, topics.partitions, pace, time.monotonic, uuid4)
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
+                if self.hurry.is_set():
+                    self.hurry.clear()
+                    loop.hurry()
                 loop.step(min(0.2, keys.commit_interval_ms / 5000))
                 self._after_step(loop, committer)
         finally:

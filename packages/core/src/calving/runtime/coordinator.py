@@ -50,6 +50,11 @@ class CoordinatorLoop:
         self.last: Cycle | None = None
         self._tables = self._failed = 0
 
+    def hurry(self) -> None:
+        """Do not wait for the interval before the next cycle."""
+        if self.idle:
+            self.machine.hurry(self._clock())
+
     def step(self, timeout: float) -> None:
         """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds."""
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))

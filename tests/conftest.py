@@ -1,0 +1,74 @@
+"""Real services, started once for all tests that ask for them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from calving.services.kafka import LocalKafka, kafka
+from calving.source.client import client_config
+
+logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
+
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap servers of a broker that all tests share."""
+    with kafka(tmp_path_factory.mktemp("kafka")) as found:
+        yield found
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[LocalKafka]:
+    """A broker that a test may kill."""
+    broker = LocalKafka(tmp_path / "kafka")
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@pytest.fixture
+def unique() -> str:
+    """A name that no other test uses."""
+    return f"x{next(_NUMBERS)}"
+
+
+class Topic:
+    """A topic and a producer for it."""
+
+    def __init__(self, servers: str, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+        self.servers, self.name = servers, name
+        self.admin = AdminClient(client_config({"bootstrap.servers": servers}))
+        self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result()
+        self.producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5))
+
+    def send(self, *values: bytes | None, partition: int = 0, **more: object) -> None:
+        for value in values:
+            self.producer.produce(self.name, value, partition=partition, **more)
+        assert self.producer.flush(20) == 0
+
+    def transactional(self, transactional_id: str) -> Producer:
+        producer = Producer(client_config({"bootstrap.servers": self.servers}, transactional_id=transactional_id))
+        producer.init_transactions(20)
+        return producer
+
+
+@pytest.fixture
+def topic(servers: str, unique: str) -> Callable[..., Topic]:
+    """Makes topics: ``topic(partitions=2)``."""
+    numbers = itertools.count()
+
+    def make(partitions: int = 1, config: dict[str, str] | None = None) -> Topic:
+        return Topic(servers, f"{unique}-{next(numbers)}", partitions, config)
+
+    return make

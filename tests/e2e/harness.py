@@ -1,0 +1,179 @@
+"""Real workers over a real broker, a stream of known records, and an independent checker."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysTrue
+
+from calving.iceberg.catalog import find_table, open_catalog
+from calving.services.process import Process
+from calving.source.client import client_config
+
+TABLES = ("db.even", "db.odd")
+_PAYLOAD = "x" * 60
+
+
+def value(number: int) -> bytes:
+    proof = hashlib.sha256(str(number).encode()).hexdigest()[:16]
+    return json.dumps({"id": number, "route": TABLES[number % 2], "proof": proof, "pad": _PAYLOAD}).encode()
+
+
+class Run:
+    """One sink with its workers, in one folder."""
+
+    def __init__(
+        self, folder: Path, servers: str, name: str, *, partitions: int = 3, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder, self.servers, self.name, self.partitions = folder, servers, name, partitions
+        self.topic = f"source-{name}"
+        admin = AdminClient(client_config({"bootstrap.servers": servers}))
+        admin.create_topics([NewTopic(self.topic, partitions, 1)])[self.topic].result()
+        self._producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
+        self.sent = 0
+        self.force = folder / "force-lead"
+        self._catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
+        self.config = folder / "sink.json"
+        self.config.write_text(json.dumps(self._settings() | dict(settings or {})))
+        self.workers: list[Process] = []
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "name": self.name,
+            "topics": self.topic,
+            "iceberg.tables.dynamic-enabled": "true",
+            "iceberg.tables.route-field": "route",
+            "iceberg.tables.auto-create-enabled": "true",
+            "iceberg.control.topic": f"control-{self.name}",
+            "iceberg.control.commit.interval-ms": "1000",
+            "iceberg.control.commit.timeout-ms": "6000",
+            "iceberg.engine": "local",
+            "iceberg.batch.max-records": "400",
+            "kafka.bootstrap.servers": self.servers,
+            "kafka.session.timeout.ms": "3000",
+            "kafka.heartbeat.interval.ms": "500",
+            **{f"iceberg.catalog.{k}": v for k, v in self._catalog_keys.items()},
+        }
+
+    # Workers
+
+    def start(self, fault: str | None = None, *, forced: bool = False) -> Process:
+        env = {"CALVING_LOG_LEVEL": "INFO", **({"FAULT": fault} if fault else {})}
+        if forced:
+            env["FORCE_LEAD"] = str(self.force)
+        log = self.folder / f"worker-{len(self.workers)}.log"
+        worker = Process([sys.executable, "-m", "tests.e2e.worker", str(self.config)], log, env)
+        self.workers.append(worker)
+        return worker
+
+    def stop(self) -> None:
+        """A clean stop of all workers that live; kill what does not obey."""
+        for worker in self.workers:
+            worker.signal(signal.SIGCONT)
+            worker.signal(signal.SIGTERM)
+        for worker in self.workers:
+            worker.stop(20)
+
+    # Records
+
+    def produce(self, count: int, per_second: int = 1000) -> None:
+        for _ in range(count):
+            self._producer.produce(self.topic, value(self.sent), partition=self.sent * 7 % self.partitions)
+            self.sent += 1
+            if self.sent % 50 == 0:
+                self._producer.poll(0)
+                time.sleep(50 / per_second)
+        assert self._producer.flush(60) == 0
+
+    # The checker
+
+    @property
+    def catalog(self) -> Catalog:
+        return open_catalog("iceberg", self._catalog_keys)
+
+    def rows(self) -> pa.Table:
+        """All tables, read by DuckDB from the files that pyiceberg lists as live."""
+        paths: list[str] = []
+        for name in TABLES:
+            table = find_table(self.catalog, tuple(name.split(".")))
+            if table is not None:
+                files = table.scan(row_filter=AlwaysTrue()).plan_files()
+                paths += [task.file.file_path.removeprefix("file://") for task in files]
+        if not paths:
+            return pa.table({"id": pa.array([], pa.int64()), "route": [], "proof": []})
+        # A file that is listed twice is read twice: that is a duplicate, too.
+        parts = [f"select id, route, proof from read_parquet('{path}')" for path in paths]
+        found = [duckdb.sql(part).to_arrow_table() for part in parts]
+        return pa.concat_tables(found)
+
+    def verdict(self) -> dict[str, int]:
+        """GAP, DUPLICATE and MISMATCH counts; all zero is exactly once."""
+        rows = self.rows()
+        seen = Counter(rows["id"].to_pylist())
+        wrong = 0
+        for number, route, proof in zip(*(rows[c].to_pylist() for c in ("id", "route", "proof")), strict=True):
+            expected = json.loads(value(number))
+            wrong += (route, proof) != (expected["route"], expected["proof"])
+        return {
+            "GAP": sum(1 for number in range(self.sent) if number not in seen),
+            "DUPLICATE": sum(count - 1 for count in seen.values()),
+            "MISMATCH": wrong,
+        }
+
+    def wait_until_committed(self, seconds: float = 60, while_waiting: Callable[[], None] | None = None) -> None:
+        deadline = time.monotonic() + seconds
+        while len(self.rows()) < self.sent and time.monotonic() < deadline:
+            if while_waiting is not None:
+                while_waiting()
+            time.sleep(0.5)
+
+    def revive(self) -> None:
+        """Start a new worker for each that died."""
+        for worker in list(self.workers):
+            if worker.returncode is not None and not getattr(worker, "replaced", False):
+                worker.replaced = True  # type: ignore[attr-defined]
+                self.start()
+
+    def assert_exactly_once(self) -> None:
+        verdict = self.verdict()
+        assert verdict == {"GAP": 0, "DUPLICATE": 0, "MISMATCH": 0}, f"{verdict}; logs in {self.folder}"
+        self._assert_ledgers_never_go_back()
+
+    def _assert_ledgers_never_go_back(self) -> None:
+        key = f"kafka.connect.offsets.control-{self.name}.connect-{self.name}"
+        for name in TABLES:
+            table = find_table(self.catalog, tuple(name.split(".")))
+            last: dict[str, int] = {}
+            for snapshot in sorted(table.metadata.snapshots, key=lambda s: s.sequence_number) if table else ():
+                text = snapshot.summary.additional_properties.get(key) if snapshot.summary else None
+                if text is not None:
+                    now = json.loads(text)
+                    assert all(now.get(p, 0) >= o for p, o in last.items()), f"I3: {last} then {now}"
+                    last = now
+
+
+def died(worker: Process, seconds: float = 30) -> bool:
+    """Whether it has killed itself, which is what its fault was for."""
+    deadline = time.monotonic() + seconds
+    while worker.returncode is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return worker.returncode == -signal.SIGKILL
+
+
+def pause(worker: Process, seconds: float) -> None:
+    os.kill(worker.pid, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(worker.pid, signal.SIGCONT)

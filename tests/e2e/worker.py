@@ -1,0 +1,82 @@
+"""A worker process of the sink that dies, or is lied to, at one chosen place.
+
+``FAULT = <place>:<when>:<count>``: at the ``count``-th call of a place the process kills itself ``before`` or ``after``
+it takes effect, or (for ``table``) the commit is made to answer wrongly. ``FORCE_LEAD = <file>``: while the file exists,
+this worker believes that it leads.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+
+from calving.cli.main import main
+from calving.engine.local import LocalEngine
+from calving_kafka.cursor import KafkaCursor
+from calving_kafka.session import KafkaSession
+
+PLACES: dict[str, tuple[type, str]] = {
+    "batch": (LocalEngine, "run"),
+    "publish": (KafkaSession, "publish"),
+    "acknowledge": (KafkaCursor, "acknowledge"),
+    "table": (Table, "_do_commit"),
+}
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(fault: str) -> None:
+    place, when, count = fault.split(":")
+    owner, name = PLACES[place]
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls != int(count):
+            return original(*args, **kwargs)
+        match when:
+            case "before":
+                die()
+            case "after":
+                original(*args, **kwargs)
+                die()
+            case "lost-request":
+                raise OSError("the request was lost")
+            case "lost-answer":
+                original(*args, **kwargs)
+                raise OSError("the answer was lost")
+            case "false-conflict":
+                original(*args, **kwargs)
+                raise CommitFailedException("reported although it landed")
+        raise AssertionError(when)
+
+    setattr(owner, name, wrapped)
+
+
+def force_lead(flag: Path) -> None:
+    original = KafkaSession.lead
+
+    def lead(self: KafkaSession, held: Any, every: Any) -> bool:
+        return flag.exists() or original(self, held, every)
+
+    KafkaSession.lead = lead  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    if "FAULT" in os.environ:
+        arm(os.environ["FAULT"])
+    if "FORCE_LEAD" in os.environ:
+        force_lead(Path(os.environ["FORCE_LEAD"]))
+    sys.argv = ["calving", "run", *sys.argv[1:]]
+    main()

@@ -1,0 +1,411 @@
+"""The Kafka backend against a real broker: every way in which a publication must be refused, and what survives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import NewPartitions
+
+from calving.backend.hooks import find
+from calving.backend.interface import Cursor, Session, SinkIdentity
+from calving.errors import ConfigError, DataLossError, Fenced
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Publication, StartCommit, TableReference
+from calving.model.files import DataFile
+from calving.model.membership import Claim
+from calving.model.offsets import Advance, Span, TopicPartition
+from calving.source.kafka import KafkaGroup
+from calving_kafka.backend import KafkaBackend
+from calving_kafka.options import KafkaOptions
+from tests.conftest import Topic
+
+COMMIT = uuid4()
+TABLE = TableReference("c", ("db",), "t")
+PROTOCOLS = ["classic", "consumer"]
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.held: set[TopicPartition] = set()
+        self.lost_ever: set[TopicPartition] = set()
+        self.revoked_ever: set[TopicPartition] = set()
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.held |= set(partitions)
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.held -= set(partitions)
+        self.revoked_ever |= set(partitions)
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.held -= set(partitions)
+        self.lost_ever |= set(partitions)
+
+
+class Sink:
+    """One sink on the shared broker: its topic, its group, its backend."""
+
+    def __init__(self, servers: str, name: str, topic: Topic, protocol: str = "classic", **options: object) -> None:
+        self.kafka = {"bootstrap.servers": servers, "group.protocol": protocol}
+        if protocol == "classic":
+            self.kafka |= {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500", "max.poll.interval.ms": "4000"}
+        else:
+            self.kafka |= {"max.poll.interval.ms": "4000"}
+        self.topic = topic
+        self.identity = SinkIdentity(name, f"connect-{name}", f"control-{name}", {"bootstrap.servers": servers})
+        self.backend = KafkaBackend(self.identity, KafkaOptions.model_validate(options))
+        self.backend.provision()
+        self._open: list[Session | Cursor | KafkaGroup] = []
+
+    def session(self) -> Session:
+        return self._keep(self.backend.open(str(uuid4())))
+
+    def cursor(self, *, replay: bool) -> Cursor:
+        return self._keep(self.session().follow(replay=replay))
+
+    def join(self, partitions: int = 1) -> tuple[KafkaGroup, Listener]:
+        group = self._keep(KafkaGroup(self.kafka, self.identity.group, [self.topic.name], None))
+        listener = Listener()
+        wait(lambda: len(listener.held) >= partitions, lambda: group.poll(0.1, listener))
+        return group, listener
+
+    def _keep(self, part: Any) -> Any:
+        self._open.append(part)
+        return part
+
+    def close(self) -> None:
+        for part in reversed(self._open):
+            part.close()
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, 0)
+
+
+@pytest.fixture
+def sink(servers: str, unique: str, topic: Callable[..., Topic]) -> Iterator[Callable[..., Sink]]:
+    made: list[Sink] = []
+
+    def make(protocol: str = "classic", partitions: int = 1, **options: object) -> Sink:
+        made.append(Sink(servers, f"{unique}-{len(made)}", topic(partitions), protocol, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def wait(done: Callable[[], bool], step: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        step()
+
+
+def publication(tp: TopicPartition, start: int | None, end: int, *paths: str) -> Publication:
+    files = tuple(DataFile(path, "PARQUET", 1, 1) for path in paths)
+    events = (DataWritten(COMMIT, TABLE, files), DataComplete(COMMIT))
+    return Publication(events, {tp: Advance(start, end)}, {tp: Span(start or 0, end)})
+
+
+def heard(cursor: Cursor, count: int) -> list[Any]:
+    found: list[Any] = []
+    wait(lambda: len(found) >= count, lambda: found.extend(cursor.read(0.2)))
+    return found
+
+
+def silent(cursor: Cursor, seconds: float = 1.5) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if cursor.read(0.2):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_events_and_positions_become_visible_together(sink: Callable[..., Sink], protocol: str) -> None:
+    s = sink(protocol)
+    cursor, session = s.cursor(replay=False), s.session()
+    group, _ = s.join()
+    session.publish(publication(s.tp, None, 10, "f"), group.claim())
+    written, complete = heard(cursor, 2)
+    assert written.event.data_files[0].file_path == "f"
+    assert written.spans == {s.tp: Span(0, 10)}
+    assert isinstance(complete.event, DataComplete)
+    assert session.committed([s.tp]) == {s.tp: 10}
+
+
+def test_a_claim_without_a_member_is_refused_and_nothing_is_written(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    cursor, session = s.cursor(replay=False), s.session()
+    outsider = KafkaGroup(s.kafka, s.identity.group, [s.topic.name], None)
+    try:
+        claim = outsider.claim()  # has not joined: generation -1, no member
+        assert claim.member_id == ""
+        with pytest.raises(Fenced):
+            session.publish(publication(s.tp, None, 10, "f"), claim)
+    finally:
+        outsider.close()
+    with pytest.raises(Fenced):
+        session.publish(publication(s.tp, None, 10, "f"), Claim("someone", None))
+    assert session.committed([s.tp]) == {}
+    assert silent(cursor)
+
+
+@pytest.mark.parametrize("start", [None, 5, 11])
+def test_a_publication_that_does_not_start_at_the_stored_position_is_refused(
+    sink: Callable[..., Sink], start: int | None
+) -> None:
+    s = sink()
+    cursor, session = s.cursor(replay=False), s.session()
+    group, _ = s.join()
+    session.publish(publication(s.tp, None, 10, "f"), group.claim())
+    heard(cursor, 2)
+    with pytest.raises(Fenced):
+        session.publish(publication(s.tp, start, 20, "g"), group.claim())
+    assert session.committed([s.tp]) == {s.tp: 10}
+    assert silent(cursor)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_member_that_was_silent_past_the_poll_interval_is_refused(sink: Callable[..., Sink], protocol: str) -> None:
+    s = sink(protocol)
+    session = s.session()
+    group, _ = s.join()
+    claim = group.claim()
+    time.sleep(6)  # max.poll.interval.ms is 4 s, and librdkafka leaves the group
+    with pytest.raises(Fenced):
+        session.publish(publication(s.tp, None, 10, "zombie"), claim)
+    assert session.committed([s.tp]) == {}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_partition_that_was_lost_and_came_back_is_not_published_twice(
+    sink: Callable[..., Sink], protocol: str
+) -> None:
+    s = sink(protocol)
+    cursor = s.cursor(replay=False)
+    first, listener = s.join()
+    time.sleep(6)
+    second, _ = s.join()
+    s.session().publish(publication(s.tp, None, 10, "second"), second.claim())
+    second.close()
+    wait(lambda: s.tp in listener.lost_ever | listener.revoked_ever, lambda: first.poll(0.1, listener))
+    wait(lambda: s.tp in listener.held, lambda: first.poll(0.1, listener))
+    with pytest.raises(Fenced):
+        s.session().publish(publication(s.tp, None, 10, "first"), first.claim())
+    assert [e.event.data_files[0].file_path for e in heard(cursor, 2) if isinstance(e.event, DataWritten)] == ["second"]
+    assert silent(cursor)
+
+
+_ZOMBIE = """
+import sys
+from calving.backend.interface import SinkIdentity
+from calving.errors import CalvingError
+from calving.source.kafka import KafkaGroup
+from calving_kafka.backend import KafkaBackend
+from calving_kafka.options import KafkaOptions
+from tests.kafka.test_backend import Listener, publication, TopicPartition
+servers, name, topic, protocol = sys.argv[1:]
+kafka = {"bootstrap.servers": servers, "group.protocol": protocol, "max.poll.interval.ms": "6000"}
+if protocol == "classic":
+    kafka |= {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
+identity = SinkIdentity(name, f"connect-{name}", f"control-{name}", {"bootstrap.servers": servers})
+session = KafkaBackend(identity, KafkaOptions()).open("zombie")
+group, listener = KafkaGroup(kafka, identity.group, [topic], None), Listener()
+while not listener.held:
+    group.poll(0.1, listener)
+claim = group.claim()
+print("joined", flush=True)
+sys.stdin.readline()
+try:
+    session.publish(publication(TopicPartition(topic, 0), None, 10, "zombie"), claim)
+    print("published", flush=True)
+except CalvingError as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_process_that_was_stopped_past_its_session_is_refused(
+    sink: Callable[..., Sink], servers: str, protocol: str
+) -> None:
+    s = sink(protocol)
+    cursor = s.cursor(replay=False)
+    zombie = subprocess.Popen(
+        [sys.executable, "-c", _ZOMBIE, servers, s.identity.name, s.topic.name, protocol],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert zombie.stdout is not None and zombie.stdin is not None
+        assert zombie.stdout.readline() == "joined\n"
+        os.kill(zombie.pid, signal.SIGSTOP)
+        time.sleep(4 if protocol == "classic" else 8)
+        os.kill(zombie.pid, signal.SIGCONT)
+        zombie.stdin.write("\n")
+        zombie.stdin.flush()
+        assert zombie.stdout.readline() == "Fenced\n"
+    finally:
+        zombie.kill()
+        zombie.wait()
+    assert s.session().committed([s.tp]) == {}
+    assert silent(cursor)
+
+
+def test_a_rebalance_makes_an_old_claim_worthless_for_what_moved(sink: Callable[..., Sink]) -> None:
+    s = sink(partitions=2)
+    first, listener = s.join(2)
+    claim = first.claim()
+    second = KafkaGroup(s.kafka, s.identity.group, [s.topic.name], None)
+    other = Listener()
+    try:
+
+        def both() -> None:
+            first.poll(0.05, listener)
+            second.poll(0.05, other)
+
+        wait(lambda: bool(other.held), both)
+        with pytest.raises(Fenced):
+            s.session().publish(publication(next(iter(other.held)), None, 10, "old"), claim)
+    finally:
+        second.close()
+
+
+def test_the_coordinator_starts_at_the_earliest_entry_without_a_saved_position(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    group, _ = s.join()
+    s.session().publish(publication(s.tp, None, 10, "f"), group.claim())
+    assert isinstance(heard(s.cursor(replay=True), 2)[0].event, DataWritten)
+
+
+def test_the_coordinator_starts_at_the_saved_position(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    group, _ = s.join()
+    s.session().publish(publication(s.tp, None, 10, "f"), group.claim())
+    first = s.cursor(replay=True)
+    position = {0: heard(first, 2)[-1].offset + 1}
+    first.acknowledge(position, [CommitComplete(COMMIT)])
+    second = s.cursor(replay=True)
+    assert second.log.start == position
+    assert isinstance(heard(second, 1)[0].event, CommitComplete)
+
+
+def test_a_new_coordinator_fences_the_old_one(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    old = s.cursor(replay=True)
+    old.acknowledge({}, [StartCommit(COMMIT)])
+    new = s.cursor(replay=True)
+    with pytest.raises(Fenced):
+        old.acknowledge({0: 1}, [CommitComplete(COMMIT)])
+    new.acknowledge({}, [StartCommit(COMMIT)])
+
+
+def test_every_worker_hears_a_start_that_was_published_after_it_opened(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    cursors = [s.cursor(replay=False) for _ in range(3)]
+    s.cursor(replay=True).acknowledge({}, [StartCommit(COMMIT)])
+    assert all(heard(cursor, 1)[0].event == StartCommit(COMMIT) for cursor in cursors)
+
+
+def test_events_of_another_group_on_the_same_topic_are_not_heard(sink: Callable[..., Sink], servers: str) -> None:
+    s = sink()
+    stranger = SinkIdentity("other", "connect-other", s.identity.control_topic, s.identity.kafka)
+    cursor = s.cursor(replay=False)
+    theirs = KafkaBackend(stranger, KafkaOptions()).open("x").follow(replay=True)
+    theirs.acknowledge({}, [StartCommit(COMMIT)])
+    theirs.close()
+    assert silent(cursor)
+
+
+def test_records_that_cannot_be_decoded_are_skipped_counted_and_logged_once_per_sender(
+    sink: Callable[..., Sink], caplog: pytest.LogCaptureFixture
+) -> None:
+    s = sink()
+    cursor = s.cursor(replay=False)
+    for _ in range(3):
+        s.topic.producer.produce(s.identity.control_topic, b"garbage", key=b"vandal")
+    s.topic.producer.flush()
+    s.cursor(replay=True).acknowledge({}, [StartCommit(COMMIT)])
+    assert heard(cursor, 1)[0].event == StartCommit(COMMIT)
+    assert cursor.undecodable == {"vandal": 3}
+    assert sum("vandal" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_long_list_of_files_is_divided_and_arrives_whole(sink: Callable[..., Sink]) -> None:
+    s = sink(**{"iceberg.control.max-message-bytes": 50_000})
+    cursor, session = s.cursor(replay=False), s.session()
+    group, _ = s.join()
+    paths = [f"file-{i:05d}" for i in range(1000)]
+    session.publish(publication(s.tp, None, 10, *paths), group.claim())
+    found: list[str] = []
+    wait(
+        lambda: len(found) >= 1000,
+        lambda: found.extend(
+            f.file_path for e in cursor.read(0.2) if isinstance(e.event, DataWritten) for f in e.event.data_files
+        ),
+    )
+    assert found == paths
+
+
+def test_a_saved_position_that_was_truncated_away_is_an_error(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    cursor = s.cursor(replay=True)
+    cursor.acknowledge({0: 0}, [StartCommit(COMMIT)])
+    for _ in range(3):
+        cursor.acknowledge({}, [StartCommit(COMMIT)])
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": s.identity.kafka["bootstrap.servers"]})
+    for future in admin.delete_records([KafkaPartition(s.identity.control_topic, 0, 4)]).values():
+        future.result()
+    with pytest.raises(DataLossError, match="saved position 0"):
+        s.cursor(replay=True)
+    lenient = KafkaBackend(s.identity, KafkaOptions.model_validate({"iceberg.control.on-truncation": "continue"}))
+    going_on = lenient.open("x").follow(replay=True)
+    assert going_on.log.start == {0: 4}
+    going_on.close()
+
+
+def test_a_recreated_control_topic_has_another_identity(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    before = s.cursor(replay=False).log.identity
+    s.topic.admin.delete_topics([s.identity.control_topic])[s.identity.control_topic].result()
+    wait(lambda: s.identity.control_topic not in s.topic.admin.list_topics().topics, lambda: time.sleep(0.1))
+    s.backend.provision()
+    assert s.cursor(replay=False).log.identity != before
+
+
+def test_partitions_added_to_the_control_topic_are_read(
+    sink: Callable[..., Sink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving_kafka.cursor._PARTITIONS_SECONDS", 0.5)
+    s = sink()
+    cursor = s.cursor(replay=True)
+    s.topic.admin.create_partitions([NewPartitions(s.identity.control_topic, 4)])[s.identity.control_topic].result()
+    time.sleep(1)
+    group, _ = s.join()
+    for start in (None, *range(1, 12)):
+        s.session().publish(publication(s.tp, start, (start or 0) + 1, f"f{start}"), group.claim())
+    entries = heard(cursor, 24)
+    assert len({e.partition for e in entries}) > 1
+
+
+def test_a_compacted_control_topic_is_refused(sink: Callable[..., Sink], topic: Callable[..., Topic]) -> None:
+    compacted = topic(config={"cleanup.policy": "compact"})
+    identity = SinkIdentity("x", "connect-x", compacted.name, {"bootstrap.servers": compacted.servers})
+    with pytest.raises(ConfigError, match="compacted"):
+        KafkaBackend(identity, KafkaOptions()).provision()
+
+
+def test_the_backend_is_found_through_its_entry_point() -> None:
+    assert find("kafka") is KafkaBackend
