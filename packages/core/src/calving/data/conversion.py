@@ -195,6 +195,23 @@ def date_text(text: pa.Array) -> pa.Array:
     return text.cast(pa.date32())
 
 
+_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
+
+
+def time_text(text: pa.Array) -> pa.Array:
+    """``HH:mm[:ss[.fraction]]`` to microseconds of the day. :raises ValueError: one of them is none."""
+    return pa.array([None if item is None else _time_of_day(item) for item in text.to_pylist()], pa.time64("us"))
+
+
+def _time_of_day(text: str) -> int:
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError("not a time of day")
+    hours, minutes, seconds, fraction = match.groups()
+    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds or 0)
+    return whole * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
+
+
 def _micros_at_most(text: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(text, _SUB_MICROS.pattern, r"\1")
 
@@ -309,7 +326,7 @@ def _fixed(value: Any, length: int) -> bytes:
 
 
 def _time(value: Any) -> int:
-    micros = _number(value, 64) * 1000 if _is_number(value) else pa.array([_text(value)]).cast(pa.time64("us"))[0].value
+    micros = _number(value, 64) * 1000 if _is_number(value) else time_text(pa.array([_text(value)]))[0].value
     if not 0 <= micros < 86_400_000_000:
         raise OverflowError(f"{_short(value)} is not a time of day")
     return int(micros)

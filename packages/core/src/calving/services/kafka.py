@@ -114,7 +114,7 @@ class LocalKafka:
 def kafka(folder: Path) -> Iterator[str]:
     """A running broker's bootstrap servers: a container where a Docker daemon answers, else a local process."""
     if docker_answers():
-        from testcontainers.kafka import KafkaContainer
+        from testcontainers.community.kafka import KafkaContainer
 
         with KafkaContainer(f"apache/kafka:{VERSION}") as container:
             yield container.get_bootstrap_server()
@@ -131,7 +131,7 @@ def docker_answers() -> bool:
     """Whether containers can be started: the client library is there and a daemon answers."""
     try:
         import docker  # type: ignore[import-untyped]
-        import testcontainers.kafka  # noqa: F401
+        import testcontainers.community.kafka  # noqa: F401
     except ImportError:
         return False
     try:

@@ -35,6 +35,7 @@ from calving.data.conversion import (
     Converter,
     UnfitError,
     date_text,
+    time_text,
     timestamp_text,
     timestamptz_text,
 )
@@ -102,7 +103,7 @@ class JsonTableConverter(TableConverter):
             for _ in range(2):
                 try:
                     return Converted(self._convert_fast(values))
-                except (_RefusedError, pa.ArrowInvalid):
+                except (_RefusedError, ValueError, pa.ArrowException):
                     if not self._learn(values):
                         break
             if len(values) > _EXACT_AT_MOST:
@@ -147,7 +148,7 @@ class JsonTableConverter(TableConverter):
         for value in values[:20]:
             try:
                 _observe(json.loads(value), self._struct, found)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
         self._numbers = frozenset(field_id for field_id, is_number in found.items() if is_number)
         self._plan = None
@@ -224,7 +225,7 @@ def _cast(kind: IcebergType, field_id: int, numbers: frozenset[int]) -> Callable
         case DateType():
             return (lambda c: c.cast(pa.int32()).cast(pa.date32())) if field_id in numbers else date_text
         case TimeType():
-            return _time_millis if field_id in numbers else (lambda c: c.cast(pa.time64("us")))
+            return _time_millis if field_id in numbers else time_text
         case TimestampType():
             return (lambda c: _micros(c, None)) if field_id in numbers else timestamp_text
         case TimestamptzType():

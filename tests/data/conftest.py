@@ -1,0 +1,103 @@
+"""A sink's data plane without its control plane: batches over a real broker into a real table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.data.spec import Evolution, Limits, Range, RouteRule, Routing, TaskResult
+from calving.engine.interface import Engine
+from calving.engine.local import LocalEngine
+from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.commit import IcebergTarget
+from calving.iceberg.tables import TableRules, Tables, TableSettings
+from calving.model.events import DataWritten, Envelope
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.commit import CommitLoop
+from calving.protocol.ledger import LedgerKey
+from calving.protocol.worker import BatchOutcome
+from calving.runtime.batch import BatchRunner, BatchSettings
+from calving.source.kafka import Topics
+from tests.conftest import Topic
+
+KEY = LedgerKey("control", "connect-test", "log")
+
+
+class Plane:
+    """Reads a topic into tables, as often as asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.catalog: Catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder / "warehouse")})
+        self.routing = Routing((RouteRule("db.t"),))
+        self.evolution = Evolution(create=True, evolve=True)
+        self.limits = Limits()
+        self.rules = TableRules()
+        self.engine: Engine = LocalEngine()
+        self._commits = 0
+        self.results: list[TaskResult] = []
+
+    def settings(self, *, partition_by: Sequence[str] = (), id_columns: Sequence[str] = ()) -> None:
+        self.rules = TableRules(defaults=TableSettings(tuple(partition_by), tuple(id_columns)))
+
+    def read(self, topic: Topic, spans: dict[int, tuple[int, int]] | None = None) -> BatchOutcome:
+        """One batch over ``spans`` (default: all there is)."""
+        topics = Topics({"bootstrap.servers": topic.servers}, [topic.name], None)
+        bounds = topics.bounds(topics.partitions())
+        found = {tp: Span(bounds.begins[tp], bounds.ends[tp]) for tp in bounds.ends}
+        if spans is not None:
+            found = {TopicPartition(topic.name, p): Span(*span) for p, span in spans.items()}
+        settings = BatchSettings(
+            {"bootstrap.servers": topic.servers}, "json", {}, self.routing, self.evolution, self.limits
+        )
+        runner = BatchRunner(self.engine, Tables(self.catalog, "iceberg", self.rules), settings)
+        try:
+            return runner.run(found)
+        finally:
+            runner.close()
+
+    def commit(self, outcome: BatchOutcome) -> None:
+        self._commits += 1
+        for table, files in outcome.written.items():
+            event = DataWritten(__import__("uuid").uuid4(), table, files.data_files)
+            target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {})
+            CommitLoop(target, KEY, 5).settle([Envelope(0, self._commits, event)], {0: self._commits + 1})
+
+    def take(self, topic: Topic, spans: dict[int, tuple[int, int]] | None = None) -> BatchOutcome:
+        outcome = self.read(topic, spans)
+        self.commit(outcome)
+        return outcome
+
+    def rows(self, name: str = "db.t") -> pa.Table:
+        table = find_table(self.catalog, table_id(name))
+        assert table is not None
+        return table.scan().to_arrow()
+
+
+def encode(*records: object) -> list[bytes]:
+    return [json.dumps(record).encode() for record in records]
+
+
+@pytest.fixture
+def plane(tmp_path: Path) -> Plane:
+    return Plane(tmp_path)
+
+
+@pytest.fixture
+def fill(topic: Callable[..., Topic]) -> Callable[..., Topic]:
+    """A topic with these records in partition 0."""
+
+    def make(*records: object) -> Topic:
+        made = topic()
+        made.send(*encode(*records))
+        return made
+
+    return make
+
+
+__all__ = ["Plane", "Range", "encode"]

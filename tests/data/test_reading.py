@@ -1,0 +1,165 @@
+"""Ranges of a real broker: transactions, holes, large records, odd records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.data.reader import Block, RangeReader
+from calving.data.spec import Limits, Range
+from calving.errors import DataLossError, Unavailable
+from calving.model.offsets import TopicPartition
+from calving.source.kafka import Topics
+from tests.conftest import Topic
+
+
+def read(topic: Topic, start: int, end: int, partition: int = 0, **limits: object) -> list[Block]:
+    reader = RangeReader({"bootstrap.servers": topic.servers}, Limits(**limits))  # type: ignore[arg-type]
+    return list(reader.read(Range(topic.name, partition, start, end)))
+
+
+def values(blocks: Sequence[Block]) -> list[bytes | None]:
+    return [value for block in blocks for value in block.values]
+
+
+def stable_end(topic: Topic, partition: int = 0) -> int:
+    tp = TopicPartition(topic.name, partition)
+    return Topics({"bootstrap.servers": topic.servers}, [topic.name], None).bounds([tp]).ends[tp]
+
+
+def test_a_range_is_read_once_and_in_order(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(*[b"%d" % i for i in range(1000)])
+    assert values(read(t, 100, 900)) == [b"%d" % i for i in range(100, 900)]
+
+
+def test_an_empty_range_reads_nothing(topic: Callable[..., Topic]) -> None:
+    assert read(topic(), 0, 0) == []
+
+
+def test_blocks_are_bounded(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(*[b"x"] * 1000)
+    assert max(len(block) for block in read(t, 0, 1000, block_records=64)) <= 64
+
+
+def test_a_range_that_ends_in_an_aborted_transaction_ends(topic: Callable[..., Topic], unique: str) -> None:
+    t = topic()
+    t.send(b"kept")
+    producer = t.transactional(unique)
+    producer.begin_transaction()
+    producer.produce(t.name, b"aborted")
+    producer.flush()
+    producer.abort_transaction()
+    end = stable_end(t)
+    assert end == 3
+    assert values(read(t, 0, end)) == [b"kept"]
+
+
+def test_a_range_that_is_nothing_but_markers_ends(topic: Callable[..., Topic], unique: str) -> None:
+    t = topic()
+    producer = t.transactional(unique)
+    for _ in range(3):
+        producer.begin_transaction()
+        producer.produce(t.name, b"aborted")
+        producer.flush()
+        producer.abort_transaction()
+    assert values(read(t, 0, stable_end(t))) == []
+    assert values(read(t, 5, 6)) == []
+
+
+def test_a_range_that_ends_in_a_commit_marker_ends(topic: Callable[..., Topic], unique: str) -> None:
+    t = topic()
+    producer = t.transactional(unique)
+    producer.begin_transaction()
+    producer.produce(t.name, b"a")
+    producer.commit_transaction()
+    assert values(read(t, 0, stable_end(t))) == [b"a"]
+
+
+def test_an_open_transaction_holds_the_end_back(topic: Callable[..., Topic], unique: str) -> None:
+    t = topic()
+    t.send(b"before")
+    producer = t.transactional(unique)
+    producer.begin_transaction()
+    producer.produce(t.name, b"open")
+    producer.flush()
+    t.send(b"behind")
+    assert stable_end(t) == 1
+    producer.commit_transaction()
+    assert values(read(t, 0, stable_end(t))) == [b"before", b"open", b"behind"]
+
+
+def test_a_range_that_cannot_be_reached_gives_up_without_spinning(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(b"a")
+    started = time.process_time()
+    with pytest.raises(Unavailable, match="no progress at offset 1"):
+        read(t, 0, 5, stalled_seconds=1.5)
+    assert time.process_time() - started < 0.5
+
+
+def test_holes_left_by_compaction_are_stepped_over(topic: Callable[..., Topic]) -> None:
+    config = {
+        "cleanup.policy": "compact",
+        "segment.ms": "100",
+        "min.cleanable.dirty.ratio": "0.01",
+        "max.compaction.lag.ms": "100",
+        "delete.retention.ms": "100",
+    }
+    t = topic(config=config)
+    for i in range(60):
+        t.send(b"%d" % i, key=b"same")
+    deadline = time.monotonic() + 60
+    while len(values(read(t, 0, stable_end(t)))) > 30:
+        assert time.monotonic() < deadline, "the broker did not compact"
+        time.sleep(0.5)
+        t.send(b"tick", key=b"tick")
+    end = stable_end(t)
+    assert values(read(t, 0, end))[-1] == b"tick"
+    assert values(read(t, 0, 30)) in ([], [b"0"], [b"29"]) or len(values(read(t, 0, 30))) < 30
+
+
+def test_a_record_larger_than_the_fetch_size_is_read(topic: Callable[..., Topic]) -> None:
+    t = topic(config={"max.message.bytes": "10000000"})
+    large = b"x" * 5_000_000
+    t.producer = __import__("confluent_kafka").Producer(
+        {"bootstrap.servers": t.servers, "message.max.bytes": "10000000"}
+    )
+    t.send(b"a", large, b"b")
+    assert values(read(t, 0, 3)) == [b"a", large, b"b"]
+
+
+def test_keys_headers_timestamps_and_offsets_come_along(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(b"v", key=b"k", headers=[("h", b"1")], timestamp=1_700_000_000_000)
+    (block,) = read(t, 0, 1)
+    assert (block.keys, block.headers, block.offsets) == ([b"k"], [[("h", b"1")]], [0])
+    assert block.timestamps_ms == [1_700_000_000_000]
+    assert block.latest_ms == 1_700_000_000_000
+
+
+def test_a_record_without_timestamp_has_none(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(b"v", timestamp=-1)
+    (block,) = read(t, 0, 1)
+    assert block.latest_ms is None or block.latest_ms > 0  # a broker of today stamps what a client did not
+
+
+def test_a_partition_split_over_tasks_is_read_once(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(*[b"%d" % i for i in range(500)])
+    parts = [values(read(t, start, start + 125)) for start in range(0, 500, 125)]
+    assert [v for part in parts for v in part] == [b"%d" % i for i in range(500)]
+
+
+def test_records_that_are_gone_are_an_error_never_a_jump(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(*[b"x"] * 10)
+    for future in t.admin.delete_records([KafkaPartition(t.name, 0, 6)]).values():
+        future.result()
+    with pytest.raises(DataLossError, match=f"topic '{t.name}', partition 0: offset 2"):
+        read(t, 2, 10)

@@ -1,0 +1,365 @@
+"""Values into Iceberg types: facts 6.8, with the repairs that the manual lists."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from calving.data.conversion import java_double, primitive
+from calving.data.converters.interface import BadValueError
+from calving.data.converters.json import JsonConverter, JsonTableConverter
+from calving.data.fields import infer, merge
+from calving.data.spec import Evolution, Need
+
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "expected"),
+    [
+        (True, BooleanType(), True),
+        ("TRUE", BooleanType(), True),
+        (7, IntegerType(), 7),
+        ("-12", IntegerType(), -12),
+        ("+12", LongType(), 12),
+        (2.0, LongType(), 2),
+        (1, DoubleType(), 1.0),
+        ("1.5d", DoubleType(), 1.5),
+        (" 2.5 ", DoubleType(), 2.5),
+        ("NaN", DoubleType(), math.nan),
+        ("-Infinity", DoubleType(), -math.inf),
+        (Decimal("1.005"), DecimalType(9, 2), Decimal("1.01")),
+        ("1.23", DecimalType(9, 2), Decimal("1.23")),
+        (5, DecimalType(9, 2), Decimal("5.00")),
+        ("text", StringType(), "text"),
+        (True, StringType(), "true"),
+        (12, StringType(), "12"),
+        (1e10, StringType(), "1.0E10"),
+        ({"a": [1, None]}, StringType(), '{"a":[1,null]}'),
+        ("2024-01-02", StringType(), "2024-01-02"),
+        ("00112233-4455-6677-8899-aabbccddeeff", UUIDType(), bytes.fromhex("00112233445566778899aabbccddeeff")),
+        ("aGVsbG8=", BinaryType(), b"hello"),
+        ("aGVsbG8", BinaryType(), b"hello"),
+        ("aGVsbG8=", FixedType(5), b"hello"),
+        (19000, DateType(), 19000),
+        ("2022-01-08", DateType(), 19000),
+        (1000, TimeType(), 1_000_000),
+        ("01:02:03.5", TimeType(), 3_723_500_000),
+        (1704164645678, TimestamptzType(), 1704164645678000),
+        ("2024-01-02T03:04:05.678Z", TimestamptzType(), 1704164645678000),
+        ("2024-01-02T04:04:05.678+01:00", TimestamptzType(), 1704164645678000),
+        ("2024-01-02 03:04:05.678", TimestamptzType(), 1704164645678000),
+        ("2024-01-02T03:04:05.678901234Z", TimestamptzType(), 1704164645678901),
+        (1704164645678, TimestampType(), 1704164645678000),
+        ("2024-01-02T03:04:05.678-08", TimestampType(), 1704164645678000),
+        ("2024-01-02T03:04", TimestampType(), 1704164640000000),
+    ],
+)
+def test_a_value_is_taken(value: Any, kind: Any, expected: Any) -> None:
+    found = primitive(value, kind)
+    assert found == expected or (isinstance(expected, float) and math.isnan(expected) and math.isnan(found))
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (2**31, IntegerType()),
+        (2**63, LongType()),
+        ("9" * 30, LongType()),
+        (1.9, IntegerType()),
+        (math.nan, IntegerType()),
+        (1e39, FloatType()),
+        ("99999999.99", DecimalType(4, 2)),
+        ("yes", BooleanType()),
+        (1, BooleanType()),
+        ("1.5", LongType()),
+        ("", LongType()),
+        ("not base64!", BinaryType()),
+        ("aGVsbG8=", FixedType(4)),
+        ("1-2-3", UUIDType()),
+        ("2024-13-01", DateType()),
+        (2**40, DateType()),
+        ("25:00", TimeType()),
+        (DAY_US, TimeType()),
+        ("yesterday", TimestamptzType()),
+        ("2023-02-30T00:00:00Z", TimestamptzType()),
+        (2**62, TimestamptzType()),
+        ({"a": 1}, LongType()),
+        ([1], TimestamptzType()),
+    ],
+)
+def test_what_does_not_fit_is_an_error_never_a_wrap_around(value: Any, kind: Any) -> None:
+    with pytest.raises((ValueError, OverflowError, pa.ArrowInvalid)):
+        primitive(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (100.0, "100.0"),
+        (1e10, "1.0E10"),
+        (1e-5, "1.0E-5"),
+        (0.001, "0.001"),
+        (123456.789, "123456.789"),
+        (1e7, "1.0E7"),
+        (-1.5, "-1.5"),
+        (-0.0, "-0.0"),
+        (9999999.0, "9999999.0"),
+        (1.25e-10, "1.25E-10"),
+    ],
+)
+def test_a_double_as_text_is_javas(number: float, text: str) -> None:
+    assert java_double(number) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (None, None),
+        (1, "long"),
+        (2**70, "decimal(38, 0)"),
+        (1.5, "double"),
+        ("2024-01-02", "string"),
+        ([], None),
+        ([1, 2.5], {"list": "double"}),
+        ({}, None),
+        ({"a": None, "b": 1}, {"struct": {"b": "long"}}),
+        ([{"a": 1}, {"b": "x"}], {"list": {"struct": {"a": "long", "b": "string"}}}),
+    ],
+)
+def test_a_type_is_inferred_from_a_value(value: Any, kind: Any) -> None:
+    assert infer(value) == kind
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "both"),
+    [
+        ("long", "double", "double"),
+        ("long", "string", "string"),
+        ("boolean", "long", "string"),
+        ({"struct": {"a": "long"}}, "long", "string"),
+        (
+            {"struct": {"a": "long"}},
+            {"struct": {"a": "double", "b": "string"}},
+            {"struct": {"a": "double", "b": "string"}},
+        ),
+        ({"list": "long"}, {"list": None}, {"list": "long"}),
+        (None, "long", "long"),
+    ],
+)
+def test_two_types_merge_to_the_narrowest_that_takes_both(a: Any, b: Any, both: Any) -> None:
+    assert merge(a, b) == both == merge(b, a)
+
+
+SCHEMA = Schema(
+    NestedField(1, "i", IntegerType(), required=False),
+    NestedField(2, "l", LongType(), required=False),
+    NestedField(3, "f", FloatType(), required=False),
+    NestedField(4, "d", DoubleType(), required=False),
+    NestedField(5, "s", StringType(), required=False),
+    NestedField(6, "b", BooleanType(), required=False),
+    NestedField(7, "n", DecimalType(12, 3), required=False),
+    NestedField(8, "day", DateType(), required=False),
+    NestedField(9, "t", TimeType(), required=False),
+    NestedField(10, "z", TimestamptzType(), required=False),
+    NestedField(11, "ts", TimestampType(), required=False),
+    NestedField(
+        12,
+        "o",
+        StructType(
+            NestedField(13, "x", LongType(), required=False), NestedField(14, "z", TimestamptzType(), required=False)
+        ),
+        required=False,
+    ),
+    NestedField(15, "a", ListType(16, LongType(), element_required=False), required=False),
+)
+NONE = Evolution()
+
+
+def table_converter(schema: Schema = SCHEMA, evolution: Evolution = NONE) -> JsonTableConverter:
+    found = JsonConverter({}).for_table("db.t", schema, evolution)
+    assert isinstance(found, JsonTableConverter)
+    return found
+
+
+def exact(values: list[bytes], schema: Schema = SCHEMA, evolution: Evolution = NONE) -> Any:
+    converter = table_converter(schema, evolution)
+    converter._fast = False
+    return outcome(converter, values)
+
+
+def outcome(converter: JsonTableConverter, values: list[bytes]) -> Any:
+    """Rows and needs, or the place of the first bad value."""
+    try:
+        converted = converter.convert(values)
+    except BadValueError as error:
+        return error.index
+    return converted.rows.to_pylist() if converted.rows is not None else set(map(str, converted.needs))
+
+
+_MILLIS = st.integers(-(10**14), 10**14)
+_ISO = st.datetimes().map(lambda d: d.isoformat() + "Z")
+_LOCAL = st.datetimes().map(lambda d: d.isoformat())
+_ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.just([]), st.just({})
+)
+_RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "i": st.one_of(st.integers(-(2**31), 2**31 - 1), _ODD),
+        "l": st.one_of(st.integers(-(2**63), 2**63 - 1), _ODD),
+        "f": st.one_of(st.floats(width=32, allow_nan=False, allow_infinity=False), _ODD),
+        "d": st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(), _ODD),
+        "s": st.one_of(st.text(), st.sampled_from(["2024-01-02", "2024-01-02T03:04:05Z", "12"]), _ODD),
+        "b": st.one_of(st.booleans(), _ODD),
+        "n": st.one_of(st.integers(-(10**8), 10**8), st.decimals(-1000, 1000, places=3).map(float), _ODD),
+        "day": st.one_of(st.dates().map(lambda d: d.isoformat()), st.integers(-(10**6), 10**6), _ODD),
+        "t": st.one_of(st.times().map(lambda t: t.isoformat()), st.integers(0, 86_399_999), _ODD),
+        "z": st.one_of(_MILLIS, _ISO, _LOCAL, _ODD),
+        "ts": st.one_of(_MILLIS, _LOCAL, _ISO, _ODD),
+        "o": st.one_of(
+            st.fixed_dictionaries({}, optional={"x": st.integers(), "z": _MILLIS, "new": st.integers()}), _ODD
+        ),
+        "a": st.one_of(st.lists(st.one_of(st.none(), st.integers(-5, 5)), max_size=3), _ODD),
+        "unknown": _ODD,
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(_RECORDS, min_size=1, max_size=8))
+def test_the_fast_way_and_the_exact_way_give_the_same(records: list[dict[str, Any]]) -> None:
+    values = [json.dumps(record).encode() for record in records]
+    assert outcome(table_converter(), values) == exact(values)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_RECORDS, min_size=1, max_size=6))
+def test_the_fast_way_and_the_exact_way_ask_for_the_same(records: list[dict[str, Any]]) -> None:
+    evolution = Evolution(evolve=True)
+    values = [json.dumps(record).encode() for record in records]
+    assert outcome(table_converter(SCHEMA, evolution), values) == exact(values, SCHEMA, evolution)
+
+
+GOOD = [json.dumps({"l": i, "s": "x"}).encode() for i in range(500)]
+POISON = [
+    b"",
+    b"   ",
+    b"null",
+    b"[1]",
+    b'{"l":1}{"l":2}',
+    b'{"l":1',
+    b'{"s":"\xff"}',
+    b'{"l":"x"}',
+    b'{"l":1e999}',
+    b'{"l":1} x',
+    b"[" * 100_000,
+    b'{"l":' + b"9" * 5000 + b"}",
+]
+
+
+@pytest.mark.parametrize("place", [0, 1, 250, 499])
+@pytest.mark.parametrize("poison", POISON, ids=range(len(POISON)))
+def test_a_poison_value_is_named_wherever_it_stands(poison: bytes, place: int) -> None:
+    values = [*GOOD[:place], poison, *GOOD[place + 1 :]]
+    with pytest.raises(BadValueError) as caught:
+        table_converter().convert(values)
+    assert caught.value.index == place
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"l":1,"l":2}',
+        b' {"l": 2}\n',
+        b'{\n "l": 2\n}',
+        b'{"l":2,"s":"\\ud83d\\ude00"}',
+        b'{"l":"2"}',
+    ],
+)
+def test_an_odd_value_among_others_is_taken_as_the_exact_way_takes_it(odd: bytes) -> None:
+    values = [*GOOD[:100], odd, *GOOD[101:]]
+    assert outcome(table_converter(), values) == exact(values)
+    assert outcome(table_converter(), values)[100]["l"] == 2
+
+
+def test_blank_values_and_several_in_one_do_not_make_up_for_each_other() -> None:
+    with pytest.raises(BadValueError) as caught:
+        table_converter().convert([b'{"l":1}\n{"l":2}', b" ", b'{"l":3}'])
+    assert caught.value.index == 0
+
+
+def test_unknown_fields_are_ignored_without_evolution() -> None:
+    assert outcome(table_converter(), [b'{"l":1,"zz":{"q":1}}'])[0]["l"] == 1
+
+
+def test_an_unknown_field_that_is_only_null_needs_nothing() -> None:
+    rows = outcome(table_converter(evolution=Evolution(evolve=True)), [b'{"l":1,"zz":null,"yy":{},"xx":[]}'])
+    assert rows[0]["l"] == 1
+
+
+def test_an_unknown_nested_field_is_a_need() -> None:
+    found = table_converter(evolution=Evolution(evolve=True)).convert([b'{"o":{"new":"2024-01-02"}}'])
+    assert found.needs == [Need("db.t", "add", ("o", "new"), "string")]
+
+
+def test_a_number_too_large_for_its_column_is_a_need_to_widen() -> None:
+    found = table_converter(evolution=Evolution(evolve=True)).convert([b'{"i":3000000000}'])
+    assert found.needs == [Need("db.t", "widen", ("i",), "long")]
+
+
+def test_a_missing_value_of_a_required_column_is_an_error_or_a_need() -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    with pytest.raises(BadValueError, match="required"):
+        table_converter(schema).convert([b'{"id":1}', b"{}"])
+    found = table_converter(schema, Evolution(evolve=True)).convert([b'{"id":1}', b"{}"])
+    assert found.needs == [Need("db.t", "optional", ("id",))]
+
+
+def test_maps_are_written() -> None:
+    kind = MapType(2, StringType(), 3, LongType(), value_required=False)
+    schema = Schema(NestedField(1, "m", kind, required=False))
+    assert outcome(table_converter(schema), [b'{"m":{"a":1,"b":null}}']) == [{"m": [("a", 1), ("b", None)]}]
+
+
+def test_fields_are_found_ignoring_case_when_asked() -> None:
+    evolution = Evolution(case_insensitive=True)
+    assert outcome(table_converter(evolution=evolution), [b'{"L":5}'])[0]["l"] == 5
+
+
+def test_the_text_of_a_route_field_is_found_at_any_depth_and_of_any_kind() -> None:
+    values = [b'{"a":{"b":"x"}}', b'{"a":{"b":7}}', b'{"a":1}', b"{}", b'{"a":{"b":null}}', b'{"a":{"b":true}}']
+    assert JsonConverter({}).field_texts(values, "a.b") == ["x", "7", None, None, None, "true"]
+
+
+def test_an_error_names_the_field_and_the_value() -> None:
+    with pytest.raises(BadValueError, match=r"field 'o.x': 'abc' is not a long"):
+        table_converter().convert([b'{"o":{"x":"abc"}}'])
