@@ -53,8 +53,10 @@ class Topic:
         self.producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5))
 
     def send(self, *values: bytes | None, partition: int = 0, **more: object) -> None:
-        for value in values:
+        for number, value in enumerate(values, 1):
             self.producer.produce(self.name, value, partition=partition, **more)
+            if number % 10_000 == 0:
+                self.producer.flush()
         assert self.producer.flush(20) == 0
 
     def transactional(self, transactional_id: str) -> Producer:

@@ -1,0 +1,272 @@
+"""One commit at a time: what it writes, what it refuses, what it repairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import ManifestContent
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog, translate
+from calving.iceberg.commit import CommitStyle, IcebergCommitter, IcebergTarget, TableTroubleError, java_date_time
+from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.commit import CommitLoop, Settled
+from calving.protocol.coordinator import Committed, Failed
+from calving.protocol.effects import CommitTables
+from calving.protocol.ledger import LedgerKey
+
+KEY = LedgerKey("control", "connect-x", "log-1")
+REFERENCE = TableReference("iceberg", ("db",), "t")
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "kind", StringType(), required=False))
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    found = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    found.create_namespace("db")
+    found.create_table("db.t", SCHEMA, properties={"write.metadata.delete-after-commit.enabled": "true"})
+    return found
+
+
+def file(path: str, **more: Any) -> DataFile:
+    return DataFile(f"file:///x/{path}", "PARQUET", 3, 100, value_counts={1: 3, 2: 3}, **more)
+
+
+def entry(offset: int, *files: DataFile, reference: TableReference = REFERENCE) -> Envelope:
+    data = tuple(f for f in files if f.content is FileContent.DATA)
+    deletes = tuple(f for f in files if f.content is not FileContent.DATA)
+    event = DataWritten(uuid4(), reference, data, deletes)
+    return Envelope(0, offset, event, {TopicPartition("s", 0): Span(offset * 10, offset * 10 + 10)})
+
+
+def settle(catalog: Catalog, *entries: Envelope, branch: str = "main", **summary: str) -> Settled:
+    key = dataclasses.replace(KEY, branch=branch)
+    target = IcebergTarget(catalog, ("db", "t"), branch, key, summary, sleep=lambda _: None)
+    return CommitLoop(target, key, 5).settle(entries, {0: max(e.offset for e in entries) + 1})
+
+
+def paths(catalog: Catalog, branch: str = "main") -> list[str]:
+    table = catalog.load_table("db.t")
+    snapshot = table.metadata.snapshot_by_name(branch)
+    assert snapshot is not None
+    tasks = table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
+    return sorted(task.file.file_path.removeprefix("file:///x/") for task in tasks)
+
+
+def head(catalog: Catalog) -> dict[str, str]:
+    snapshot = catalog.load_table("db.t").current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    return dict(snapshot.summary.additional_properties)
+
+
+def test_the_summary_has_javas_names_and_only_text(catalog: Catalog) -> None:
+    settle(catalog, entry(4, file("a")), **{"kafka.connect.commit-id": "c"})
+    summary = head(catalog)
+    assert summary["kafka.connect.offsets.control.connect-x"] == '{"0":5}'
+    assert summary["calving.control-log-id"] == "log-1"
+    assert json.loads(summary["calving.source-offsets"]) == {"s": {"0": 50}}
+    assert summary["added-records"] == "3"
+    metadata = json.loads(Path(catalog.load_table("db.t").metadata_location.removeprefix("file://")).read_text())
+    assert all(isinstance(v, str) for s in metadata["snapshots"] for v in s["summary"].values())
+
+
+def test_the_ledger_is_also_a_table_property(catalog: Catalog) -> None:
+    settle(catalog, entry(4, file("a")))
+    assert catalog.load_table("db.t").properties["kafka.connect.offsets.control.connect-x"] == '{"0":5}'
+
+
+def test_a_replay_commits_nothing_and_makes_no_snapshot(catalog: Catalog) -> None:
+    settle(catalog, entry(0, file("a")), entry(1, file("b")))
+    before = len(catalog.load_table("db.t").metadata.snapshots)
+    assert settle(catalog, entry(0, file("a")), entry(1, file("b"))).snapshot_id is None
+    assert len(catalog.load_table("db.t").metadata.snapshots) == before
+
+
+def test_the_property_holds_after_all_snapshots_with_the_ledger_are_gone(catalog: Catalog) -> None:
+    settle(catalog, entry(0, file("a")))
+    table = catalog.load_table("db.t")
+    old = table.current_snapshot()
+    table.append(__import__("pyarrow").table({"id": [1], "kind": ["x"]}))
+    catalog.load_table("db.t").maintenance.expire_snapshots().by_id(old.snapshot_id).commit()  # type: ignore[union-attr]
+    assert settle(catalog, entry(0, file("a"))).snapshot_id is None
+
+
+@pytest.mark.parametrize("when", ["lost request", "lost answer", "false conflict", "true conflict"])
+def test_whatever_is_reported_the_table_is_asked(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    original, calls = Table._do_commit, []
+
+    def lying(self: Table, *args: Any) -> None:
+        calls.append(when)
+        if len(calls) > 1:
+            return original(self, *args)
+        if when == "lost request":
+            raise OSError(when)
+        if when == "true conflict":
+            settle(catalog, entry(7, file("other")))
+        original(self, *args)
+        if when == "lost answer":
+            raise OSError(when)
+        if when == "false conflict":
+            raise CommitFailedException(when)
+        return None
+
+    monkeypatch.setattr(Table, "_do_commit", lying)
+    if when == "true conflict":
+        settle(catalog, entry(8, file("a")))
+        assert paths(catalog) == ["a", "other"]
+    else:
+        settle(catalog, entry(0, file("a")))
+        assert paths(catalog) == ["a"]
+
+
+def test_a_competitor_that_commits_the_same_entries_first_leaves_nothing_to_do(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = Table._do_commit, []
+
+    def overtaken(self: Table, *args: Any) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            settle(catalog, entry(0, file("a")))
+        original(self, *args)
+
+    monkeypatch.setattr(Table, "_do_commit", overtaken)
+    assert settle(catalog, entry(0, file("a"))).snapshot_id is None
+    assert paths(catalog) == ["a"]
+
+
+def test_files_of_two_specs_and_delete_files_share_one_snapshot(catalog: Catalog) -> None:
+    with catalog.load_table("db.t").update_spec() as update:
+        update.add_field("kind", IdentityTransform(), "kind")
+    partition = PartitionTuple((PartitionField("kind", 1000, '"string"'),), ("x",))
+    deletes = file("d", content=FileContent.EQUALITY_DELETES, equality_ids=(1,), spec_id=1, partition=partition)
+    settle(catalog, entry(0, file("old"), file("new", spec_id=1, partition=partition), deletes))
+    table = catalog.load_table("db.t")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    manifests = snapshot.manifests(table.io)
+    assert sorted((m.partition_spec_id, m.content) for m in manifests) == [
+        (0, ManifestContent.DATA),
+        (1, ManifestContent.DATA),
+        (1, ManifestContent.DELETES),
+    ]
+    assert head(catalog)["added-equality-deletes"] == "3"
+    assert snapshot.summary is not None and snapshot.summary.operation.value == "overwrite"
+
+
+def test_a_missing_branch_is_made_from_main(catalog: Catalog) -> None:
+    settle(catalog, entry(0, file("a")))
+    settle(catalog, entry(1, file("b")), branch="audit")
+    assert paths(catalog) == ["a"]
+    assert paths(catalog, "audit") == ["a", "b"]
+
+
+def test_a_missing_branch_of_an_empty_table_is_made_too(catalog: Catalog) -> None:
+    settle(catalog, entry(1, file("b")), branch="audit")
+    assert paths(catalog, "audit") == ["b"]
+    assert paths(catalog) == []
+
+
+def test_a_snapshot_is_never_older_than_the_last_one(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle(catalog, entry(0, file("a")))
+    monkeypatch.setattr("pyiceberg.table.snapshots.time.time_ns", lambda: 10**18)
+    settle(catalog, entry(1, file("b")))
+    first, second = catalog.load_table("db.t").metadata.snapshots
+    assert second.timestamp_ms > first.timestamp_ms
+
+
+def test_a_table_made_anew_is_a_failure_not_a_skip(catalog: Catalog) -> None:
+    stranger = dataclasses.replace(REFERENCE, table_uuid=UUID(int=9))
+    with pytest.raises(TableTroubleError, match="dropped and created anew"):
+        target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, frozenset({str(stranger.table_uuid)}))
+        CommitLoop(target, KEY, 5).settle([entry(0, file("a"), reference=stranger)], {0: 1})
+
+
+def test_old_snapshots_expire_by_count_but_never_one_that_a_tag_holds(catalog: Catalog) -> None:
+    with catalog.load_table("db.t").transaction() as transaction:
+        transaction.set_properties({"calving.expire.max-snapshots": "5"})
+    settle(catalog, entry(0, file("f0")))
+    table = catalog.load_table("db.t")
+    tagged = table.metadata.current_snapshot_id
+    assert tagged is not None
+    table.manage_snapshots().create_tag(tagged, "kept").commit()
+    for offset in range(1, 40):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    metadata = catalog.load_table("db.t").metadata
+    assert len(metadata.snapshots) <= 17
+    assert tagged in {s.snapshot_id for s in metadata.snapshots}
+    assert len(paths(catalog)) == 40
+
+
+def committer(catalog: Catalog) -> IcebergCommitter:
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main")
+    return IcebergCommitter(catalog, "iceberg", style, 4)
+
+
+def test_a_table_that_fails_does_not_keep_the_others_from_committing(catalog: Catalog) -> None:
+    missing = dataclasses.replace(REFERENCE, name="missing")
+    tables = {
+        REFERENCE.identifier: (entry(0, file("a")),),
+        missing.identifier: (entry(1, file("b"), reference=missing),),
+    }
+    outcomes = dict(committer(catalog).commit(CommitTables(uuid4(), tables, {0: 2}, None)))
+    assert isinstance(outcomes["db", "t"], Committed)
+    failed = outcomes["db", "missing"]
+    assert isinstance(failed, Failed) and "does not exist" in failed.reason
+
+
+def test_valid_through_is_written_as_java_writes_it(catalog: Catalog) -> None:
+    request = CommitTables(uuid4(), {REFERENCE.identifier: (entry(0, file("a")),)}, {0: 1}, 1704164645678901)
+    list(committer(catalog).commit(request))
+    assert head(catalog)["kafka.connect.valid-through-ts"] == "2024-01-02T03:04:05.678901Z"
+    assert head(catalog)["kafka.connect.task-id"] == "x-0"
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [
+        (1704153600000000, "2024-01-02T00:00Z"),
+        (1704164645000000, "2024-01-02T03:04:05Z"),
+        (1704164645123000, "2024-01-02T03:04:05.123Z"),
+        (1704164640100000, "2024-01-02T03:04:00.100Z"),
+    ],
+)
+def test_a_date_time_is_javas(micros: int, text: str) -> None:
+    assert java_date_time(micros) == text
+
+
+@pytest.mark.parametrize(
+    ("java", "ours"),
+    [
+        (
+            {"catalog-impl": "org.apache.iceberg.rest.RESTCatalog", "uri": "http://x"},
+            {"type": "rest", "uri": "http://x"},
+        ),
+        ({"type": "rest", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, {"type": "rest"}),
+        (
+            {"type": "jdbc", "uri": "jdbc:postgresql://h/db", "jdbc.user": "u", "jdbc.password": "p@"},
+            {"type": "sql", "uri": "postgresql://u:p%40@h/db"},
+        ),
+    ],
+)
+def test_javas_catalog_properties_are_translated(java: dict[str, str], ours: dict[str, str]) -> None:
+    assert ours.items() <= translate(java).items()
+
+
+@pytest.mark.parametrize("kind", ["dynamodb", "hadoop", "nessie"])
+def test_a_catalog_that_cannot_serve_exactly_once_is_refused(kind: str) -> None:
+    with pytest.raises(ConfigError, match="cannot serve exactly-once"):
+        translate({"type": kind})
