@@ -75,6 +75,8 @@ class SparkEngine(Engine):
 
     def _settings(self, properties: Mapping[str, str]) -> dict[str, str]:
         if self._remote:
+            if properties["spark.remote"].startswith("local"):
+                os.environ["PYSPARK_PYTHON"] = sys.executable
             return dict(properties)
         master = properties.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
         settings = {**_DEFAULTS, **properties}
