@@ -8,12 +8,12 @@ back; so both are checked here, the positions under the same claim that the tran
 from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 from pydantic import BaseModel
 
 from calving.backend.interface import Backend, Session, SinkIdentity
 from calving.errors import ConfigError
-from calving.source.client import TIMEOUT, client_config, reaching
+from calving.source.client import TIMEOUT, admin_client, reaching
 from calving_kafka.options import KafkaOptions
 from calving_kafka.session import KafkaSession
 
@@ -28,7 +28,7 @@ class KafkaBackend(Backend):
 
     def provision(self) -> None:
         topic = self._sink.control_topic
-        admin = AdminClient(client_config(self._sink.kafka))
+        admin = admin_client(self._sink.kafka)
         with reaching(f"control topic '{topic}'"):
             future = admin.create_topics(
                 [NewTopic(topic, self._settings.partitions, self._settings.replication_factor)],
@@ -53,6 +53,6 @@ class KafkaBackend(Backend):
     def _topic_id(self) -> str:
         topic = self._sink.control_topic
         with reaching(f"control topic '{topic}'"):
-            admin = AdminClient(client_config(self._sink.kafka))
+            admin = admin_client(self._sink.kafka)
             found = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic].result()
         return str(found.topic_id)

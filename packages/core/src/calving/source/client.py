@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from calving.errors import ConfigError, Unavailable
 
@@ -31,6 +32,12 @@ def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[st
     """The user's librdkafka properties with ours on top (dots written as underscores), logging to Python."""
     quiet = {"log.connection.close": "false", "logger": log}
     return {**quiet, **kafka, **{key.replace("_", "."): value for key, value in ours.items()}}
+
+
+def admin_client(kafka: Mapping[str, str]) -> AdminClient:
+    """:raises ConfigError: a property is wrong."""
+    with reaching("kafka.*"):
+        return AdminClient(client_config(kafka))
 
 
 @contextlib.contextmanager

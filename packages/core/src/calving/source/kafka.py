@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import OffsetSpec
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
-from calving.source.client import TIMEOUT, client_config, reaching
+from calving.source.client import TIMEOUT, admin_client, client_config, reaching
 from calving.source.interface import Bounds, Group, Listener
 
 _METADATA_SECONDS = 5.0
@@ -23,7 +23,7 @@ class Topics:
     """Which partitions the sink reads now, and their bounds. May be used by several threads."""
 
     def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
-        self._admin = AdminClient(client_config(kafka))
+        self._admin = admin_client(kafka)
         self._topics, self._regex = topics, re.compile(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
         self._asked = float("-inf")

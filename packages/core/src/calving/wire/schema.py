@@ -128,8 +128,20 @@ def _event(payload: Json) -> Json:
     )
 
 
+def _partition_field(field: PartitionField) -> Json:
+    name = avro_name(field.name)
+    node = _optional(name, field.field_id, json.loads(field.avro_type))
+    return node if name == field.name else {**node, "iceberg-field-name": field.name}
+
+
+def avro_name(name: str) -> str:
+    """A legal Avro name, made as Java makes it (``AvroSchemaUtil.sanitize``)."""
+    legal = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"_x{ord(c):X}" for c in name)
+    return f"_{legal}" if legal[:1].isdigit() else legal
+
+
 def _data_written(partition: tuple[PartitionField, ...]) -> Json:
-    fields = [_optional(f.name, f.field_id, json.loads(f.avro_type)) for f in partition]
+    fields = [_partition_field(f) for f in partition]
     data = _file("GenericDataFile", _record("PartitionData", fields), define=True)
     deletes = _file("GenericDeleteFile", "PartitionData", define=False)
     return _record(

@@ -1,0 +1,165 @@
+"""The commands as a user runs them, against a real broker and a real catalog."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.iceberg.catalog import open_catalog
+from tests.conftest import Topic
+from tests.data.conftest import encode
+
+
+class Cli:
+    """A sink's configuration, and the command line over it."""
+
+    def __init__(self, folder: Path, topic: Topic, name: str) -> None:
+        self.topic, self.name, self.folder = topic, name, folder
+        self.catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
+        self.keys = {
+            "name": name,
+            "topics": topic.name,
+            "iceberg.tables": "db.t",
+            "iceberg.tables.auto-create-enabled": True,
+            "iceberg.control.topic": f"control-{name}",
+            "iceberg.control.commit.interval-ms": 1000,
+            "iceberg.engine": "local",
+            "kafka.bootstrap.servers": topic.servers,
+            **{f"iceberg.catalog.{k}": v for k, v in self.catalog_keys.items()},
+        }
+
+    @property
+    def config(self) -> Path:
+        path = self.folder / "sink.json"
+        path.write_text(json.dumps(self.keys))
+        return path
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-c", "from calving.cli.main import main; main()", *arguments, str(self.config)]
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        env = {**os.environ, "COLUMNS": "200"}
+        done = subprocess.run(
+            self.command(*arguments), capture_output=True, text=True, timeout=90, check=False, env=env
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def rows(self) -> int:
+        return len(open_catalog("iceberg", self.catalog_keys).load_table("db.t").scan().to_arrow())
+
+
+@pytest.fixture
+def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = topic(partitions=2)
+    made.send(*encode(*({"id": i} for i in range(100))))
+    return Cli(tmp_path, made, unique)
+
+
+def test_until_caught_up_commits_everything_and_ends(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 100
+    cli.topic.send(*encode({"id": 100}), partition=1)
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 101
+
+
+def test_sigterm_stops_cleanly_and_leaves_nothing_behind(cli: Cli) -> None:
+    worker = subprocess.Popen(cli.command("run"), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while "100 records" not in (line := worker.stderr.readline()):  # type: ignore[union-attr]
+        assert time.monotonic() < deadline and (line or worker.poll() is None)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(20) == 0
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 100
+
+
+def test_validate_names_everything_that_is_in_order(cli: Cli) -> None:
+    text = cli.run("validate")
+    for part in ("configuration", cli.topic.name, "backend: kafka", "catalog", "table db.t: will be created"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("topics", "nothing-there", "topic 'nothing-there' does not exist"),
+        ("iceberg.tables.auto-create-enabled", False, "table db.t does not exist"),
+        ("iceberg.tables.default-partition-by", "weekly(ts)", "partition-by 'weekly(ts)' is not understood"),
+        ("iceberg.tabels", "x", "did you mean 'iceberg.tables'?"),
+        ("kafka.security.protocol", "carrier-pigeon", "security.protocol"),
+    ],
+)
+def test_validate_names_what_is_wrong_without_a_traceback(cli: Cli, key: str, value: object, message: str) -> None:
+    cli.keys[key] = value
+    text = cli.run("validate", code=2)
+    assert message in text
+    assert "Traceback" not in text
+
+
+def test_status_and_offsets_show_positions_lag_and_the_table(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    cli.topic.send(*encode({"id": 1}, {"id": 2}))
+    assert [cell.strip() for cell in _row(cli.run("offsets"), "0")] == [cli.topic.name, "0", "100", "102", "2"]
+    assert [cell.strip() for cell in _row(cli.run("status"), "db.t")][:2] == ["db.t", "100"]
+
+
+def _row(text: str, cell: str) -> list[str]:
+    rows = [line.strip("│┃ \n").split("│") for line in text.splitlines() if "│" in line]
+    return next(row for row in rows if cell in [c.strip() for c in row])
+
+
+def test_a_bad_record_stops_the_sink_with_its_place_and_nothing_is_lost(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    cli.topic.send(b'{"id": "x"}')
+    text = cli.run("run", "--until-caught-up", code=1)
+    assert f"topic '{cli.topic.name}', partition 0, offset 100: field 'id'" in text
+    assert "Traceback" not in text
+    assert cli.rows() == 100
+
+
+def test_records_that_are_gone_stop_the_sink_unless_told_to_skip(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    cli.topic.send(*encode(*({"id": i} for i in range(100, 110))))
+    for future in cli.topic.admin.delete_records([KafkaPartition(cli.topic.name, 0, 105)]).values():
+        future.result()
+    text = cli.run("run", "--until-caught-up", code=1)
+    assert "offset 100 is wanted, but the broker has 105 to 110" in text
+    cli.keys["iceberg.source.on-data-loss"] = "skip"
+    assert "5 records from offset 100 are gone and were skipped" in cli.run("run", "--until-caught-up")
+    assert cli.rows() == 105
+
+
+def test_lost_positions_are_not_taken_for_a_first_start_and_can_be_adopted(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    cli.topic.admin.delete_consumer_groups([f"connect-{cli.name}"])[f"connect-{cli.name}"].result()
+    text = cli.run("run", "--until-caught-up", code=2)
+    assert "calving offsets FILE --adopt tables" in text
+    assert "100" in cli.run("offsets", "--adopt", "tables")
+    group = ConsumerGroupTopicPartitions(f"connect-{cli.name}", [KafkaPartition(cli.topic.name, 0)])
+    (stored,) = cli.topic.admin.list_consumer_group_offsets([group])[f"connect-{cli.name}"].result().topic_partitions
+    assert stored.offset == 100
+    cli.topic.send(*encode({"id": 100}))
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 101
+
+
+def test_the_version_is_printed(cli: Cli) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from calving.cli.main import main; main()", "version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "0.1.0"

@@ -1,0 +1,41 @@
+"""What the manual says is what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from calving.settings.load import _flat, parse
+from tests.generate_docs import PAGE, page
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [
+    (path.name, kind, text)
+    for path in TEXTS
+    for kind, text in re.findall(r"```(toml|json)\n(.*?)```", path.read_text(), re.DOTALL)
+]
+
+
+def test_the_reference_of_keys_is_up_to_date() -> None:
+    assert PAGE.read_text() == page()
+
+
+@pytest.mark.parametrize(("name", "kind", "text"), EXAMPLES, ids=range(len(EXAMPLES)))
+def test_every_configuration_in_the_manual_is_valid(
+    name: str, kind: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "x")
+    monkeypatch.setenv("CATALOG_TOKEN", "x")
+    raw = tomllib.loads(text) if kind == "toml" else json.loads(text)
+    parse(_flat(raw.get("config", raw) | ({"name": raw["name"]} if "name" in raw else {})))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda p: p.name)
+def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
+        assert (path.parent / target).exists(), target

@@ -1,0 +1,130 @@
+"""Configuration files, and the sentences that say what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from calving.backend.hooks import find
+from calving.backend.memory import MemoryBackend
+from calving.errors import ConfigError
+from calving.settings.load import load, parse
+
+BASE = {
+    "name": "orders",
+    "topics": "a, b",
+    "iceberg.tables": "db.orders",
+    "kafka.bootstrap.servers": "localhost:9092",
+}
+
+
+def test_defaults_are_the_java_sinks() -> None:
+    sink = parse(BASE)
+    assert sink.group == "connect-orders"
+    assert sink.keys.control_topic == "control-iceberg"
+    assert sink.keys.commit_interval_ms == 300_000
+    assert sink.keys.topics == ("a", "b")
+    assert sink.catalog == {"type": "embedded"}
+
+
+def test_the_three_kinds_of_file_say_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(
+        'name = "orders"\ntopics = ["a", "b"]\n"iceberg.tables" = "db.orders"\n[kafka]\n"bootstrap.servers" = "localhost:9092"\n'
+        "[iceberg.control.commit]\ninterval-ms = 500\n"
+    )
+    config = {k: v for k, v in BASE.items() if k != "name"} | {"iceberg.control.commit.interval-ms": 500}
+    (tmp_path / "a.json").write_text(json.dumps({"name": "orders", "config": config}))
+    lines = [f"{k}={v}" for k, v in BASE.items()] + ["# a comment", "iceberg.control.commit.interval-ms : 500"]
+    (tmp_path / "a.properties").write_text("\n".join(lines))
+    found = [load(tmp_path / name) for name in ("a.toml", "a.json", "a.properties")]
+    assert found[0].keys == found[1].keys == found[2].keys
+    assert found[0].keys.commit_interval_ms == 500
+    assert found[0].kafka == found[1].kafka == found[2].kafka
+
+
+def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
+    sink = parse(
+        {
+            **BASE,
+            "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+            "tasks.max": "2",
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "consumer.override.fetch.max.bytes": "1000",
+            "iceberg.kafka.acks": "all",
+            "iceberg.catalog": "prod",
+            "iceberg.catalog.type": "rest",
+            "iceberg.catalog.uri": "http://x",
+            "iceberg.table.db.orders.partition-by": "day(ts), bucket(id, 4)",
+        }
+    )
+    assert sink.tables["db.orders"].partition_by == ("day(ts)", "bucket(id, 4)")
+    assert sink.kafka["fetch.max.bytes"] == "1000"
+    assert sink.control_kafka["acks"] == "all"
+    assert sink.keys.catalog_name == "prod"
+    assert sink.converter == {"schemas.enable": "false"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"iceberg.tabels": "x"}, "unknown key 'iceberg.tabels'; did you mean 'iceberg.tables'?"),
+        ({"iceberg.control.topic.partition": "3"}, "did you mean 'iceberg.control.topic.partitions'?"),
+        ({"iceberg.table.db.orders.route-regx": "x"}, "unknown key 'iceberg.table.db.orders.route-regx'"),
+        ({"iceberg.control.commit.interval-ms": "soon"}, "iceberg.control.commit.interval-ms: .*'soon'"),
+        ({"topics.regex": "x.*"}, "set one of topics and topics.regex"),
+        ({"iceberg.tables.dynamic-enabled": "true"}, "exclude each other"),
+        ({"iceberg.tables": ""}, "set iceberg.tables"),
+        ({"errors.tolerance": "all"}, "errors.tolerance"),
+        ({"connector.class": "com.example.Other"}, "connector.class"),
+        ({"transforms": "x"}, "unknown key 'transforms'"),
+        ({"iceberg.hadoop-conf-dir": "/x"}, "unknown key 'iceberg.hadoop-conf-dir'"),
+        ({"kafka.sasl.password": "${env:NOT_SET_ANYWHERE}"}, "kafka.sasl.password: .*NOT_SET_ANYWHERE is not set"),
+        ({"iceberg.control.backend": "redis"}, r'not installed: pip install "calving\[redis\]"'),
+        ({"iceberg.control.backend": "etcd"}, "there is no backend 'etcd'; installed are: kafka, memory"),
+    ],
+)
+def test_a_wrong_key_is_named_in_one_sentence(change: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        parse({**BASE, **change})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers is missing"):
+        parse({k: v for k, v in BASE.items() if not k.startswith("kafka")})
+    with pytest.raises(ConfigError, match="name is missing"):
+        parse({k: v for k, v in BASE.items() if k != "name"})
+
+
+def test_secrets_come_from_the_environment_and_from_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KAFKA_PASSWORD", "s3cret")
+    (tmp_path / "secrets").write_text("token = t0ken\n")
+    sink = parse(
+        {
+            **BASE,
+            "kafka.sasl.password": "${env:KAFKA_PASSWORD}",
+            "iceberg.catalog.type": "rest",
+            "iceberg.catalog.token": f"${{file:{tmp_path / 'secrets'}:token}}",
+        }
+    )
+    assert sink.kafka["sasl.password"] == "s3cret"
+    assert sink.catalog["token"] == "t0ken"
+
+
+def test_the_memory_backend_comes_through_the_same_door() -> None:
+    assert find("memory") is MemoryBackend
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load(tmp_path / "nothing.toml")
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text("name = ")
+    with pytest.raises(ConfigError, match=r"x\.toml"):
+        load(tmp_path / "x.toml")
