@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import commits, meter
+from bench import commits, latency, meter
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -103,7 +103,7 @@ def drain(servers: str, topic: str, folder: Path, records: int, ts: str) -> dict
         "cpu_seconds": round(usage.cpu_seconds, 2),
         "cpu_seconds_per_million": round(usage.cpu_seconds / records * 1e6, 3),
         "peak_mib": round(usage.peak_bytes / 2**20),
-        "stages_cpu_seconds_per_million": _stages(log.read_text(), records),
+        "stages_cpu_seconds_per_million": _stages(log.read_text(), records, usage.cpu_seconds),
         "first_batch_seconds": _first_batch(log.read_text()),
     }
 
@@ -120,10 +120,13 @@ def _create_table(catalog_keys: dict[str, str]) -> None:
     catalog.create_table("bench.events", Schema(*columns))
 
 
-def _stages(log: str, records: int) -> dict[str, float]:
+def _stages(log: str, records: int, cpu_seconds: float) -> dict[str, float]:
+    """Stages of the tasks; overhead is the rest: Spark, start-up, librdkafka's threads, coordination."""
     found = re.findall(r"stages, CPU seconds: (.*)", log)
     pairs = re.findall(r"(\w+) ([\d.]+)", found[-1]) if found else []
-    return {name: round(float(seconds) / records * 1e6, 3) for name, seconds in pairs}
+    stages = {name: float(seconds) for name, seconds in pairs}
+    stages["overhead"] = cpu_seconds - sum(stages.values())
+    return {name: round(seconds / records * 1e6, 3) for name, seconds in stages.items()}
 
 
 def _first_batch(log: str) -> float | None:
@@ -135,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
-    parser.add_argument("--only", choices=("throughput", "commits"))
+    parser.add_argument("--only", choices=("throughput", "latency", "commits"))
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()
@@ -146,9 +149,11 @@ def main() -> None:
     }
     with interruptible(), tempfile.TemporaryDirectory(prefix="calving-bench-") as name:
         folder = Path(name)
-        if args.only != "commits":
+        if args.only in (None, "throughput"):
             report["throughput"] = _throughput(folder, args.records, args.ts, console)
-        if args.only != "throughput":
+        if args.only in (None, "latency"):
+            report["latency"] = latency.measure(folder / "latency", console)
+        if args.only in (None, "commits"):
             report["commits"] = commits.measure(folder / "commits", console)
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}.json"

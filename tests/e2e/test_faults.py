@@ -55,6 +55,18 @@ def test_a_worker_killed_before_or_after_any_effect_loses_and_doubles_nothing(
     r.assert_exactly_once()
 
 
+def test_a_worker_on_spark_killed_after_it_published_loses_and_doubles_nothing(run: Callable[..., Run]) -> None:
+    r = run(settings={"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"})
+    victim = r.start("publish:after:2")
+    r.produce(3000, 300)
+    assert died(victim, 60)
+    r.revive()
+    r.produce(1000)
+    r.wait_until_committed(90)
+    r.stop()
+    r.assert_exactly_once()
+
+
 @pytest.mark.parametrize("lie", ["lost-request", "lost-answer", "false-conflict"])
 def test_a_commit_whose_outcome_is_reported_wrongly_is_neither_lost_nor_repeated(
     run: Callable[..., Run], lie: str
