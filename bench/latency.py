@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -84,7 +85,7 @@ def _watch(servers: str, keys: dict[str, str]) -> dict[str, float]:
         time.sleep(0.03)
     first = RATE * (SECONDS - 30)
     waits = sorted(v - p for p, v in list(zip(produced, visible, strict=False))[first:])
-    gaps = sorted(b - a for a, b in zip(commits, commits[1:], strict=False) if b > produced[first])
+    gaps = sorted(b - a for a, b in itertools.pairwise(commits) if b > produced[first])
     return {
         "p50": round(waits[len(waits) // 2], 2),
         "p99": round(waits[len(waits) * 99 // 100], 2),

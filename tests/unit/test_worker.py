@@ -149,6 +149,15 @@ def test_a_handover_without_results_publishes_nothing() -> None:
     assert worker(a=0).handover([A]) == []
 
 
+def test_a_worker_that_stops_starts_no_further_batch() -> None:
+    machine = worker(a=0)
+    machine.tick({A: 1000})
+    machine.stop()
+    machine.finished(1, outcome())
+    assert machine.tick({A: 1000}) == []
+    assert published(machine.handover([A])).publication.advances == {A: Advance(0, 100)}
+
+
 def test_losing_a_partition_that_no_batch_has_read_drops_nothing() -> None:
     machine = worker(a=0, b=0)
     machine.tick({A: 100})

@@ -71,6 +71,7 @@ class Worker:
         self._cycle_open = False
         self._answered: set[TopicPartition] = set()
         self._swept = False
+        self._stopping = False
         self._record_bytes = 1.0
 
     @property
@@ -108,6 +109,10 @@ class Worker:
                 raise ProtocolError(f"{tp} was assigned twice")
             self._stored[tp], self._next[tp] = position.stored, position.next
             self._answered.discard(tp)
+
+    def stop(self) -> None:
+        """No further batch is started and nothing more is answered; ``handover`` of all that is held ends the work."""
+        self._stopping = True
 
     def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
         """These partitions are about to go: publish what finished batches hold (W6). Call ``released`` afterwards."""
@@ -151,7 +156,7 @@ class Worker:
 
     def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
         """Time has passed. ``ends`` are the last stable offsets of the held partitions."""
-        if self._running is not None or not self._next:
+        if self._running is not None or not self._next or self._stopping:
             return []
         backlog = {tp: Span(at, ends[tp]) for tp, at in self._next.items() if ends.get(tp, at) > at}
         if self.owes and self._swept:

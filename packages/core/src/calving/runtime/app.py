@@ -197,6 +197,7 @@ class _Life:
 
     def _wind_down(self, loop: WorkerLoop) -> None:
         """The batch that runs is let finish, and what is finished is published (W6)."""
+        loop.machine.stop()
         while loop.machine.busy:
             loop.step(_STEP_SECONDS)
         loop.finish()
