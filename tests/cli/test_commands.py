@@ -34,6 +34,7 @@ class Cli:
             "iceberg.control.topic": f"control-{name}",
             "iceberg.control.commit.interval-ms": 1000,
             "iceberg.engine": "local",
+            "kafka.session.timeout.ms": 3000,
             "kafka.bootstrap.servers": topic.servers,
             **{f"iceberg.catalog.{k}": v for k, v in self.catalog_keys.items()},
         }
@@ -153,6 +154,25 @@ def test_lost_positions_are_not_taken_for_a_first_start_and_can_be_adopted(cli: 
     cli.topic.send(*encode({"id": 100}))
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 101
+
+
+def test_files_of_a_table_that_was_made_anew_stay_buffered_until_an_operator_lets_go(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    schema = catalog.load_table("db.t").schema()
+    # A worker that is killed after it has published: its files are in the control log, and in no table.
+    cli.topic.send(*encode(*({"id": i} for i in range(100, 110))))
+    env = {**os.environ, "FAULT": "publish:after:1"}
+    command = [sys.executable, "-m", "tests.e2e.worker", str(cli.config)]
+    subprocess.run(command, env=env, timeout=60, check=False, capture_output=True)
+    catalog.drop_table("db.t")
+    catalog.create_table("db.t", schema)
+    record = cli.folder / "released.json"
+    assert "let go of 1 files with 10 rows" in cli.run("release", "--table", "db.t", "--record", str(record))
+    assert json.loads(record.read_text())["rows"] == 10
+    cli.topic.send(*encode({"id": 110}))
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 1
 
 
 def test_the_version_is_printed(cli: Cli) -> None:

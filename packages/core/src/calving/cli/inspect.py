@@ -8,12 +8,12 @@ from uuid import uuid4
 
 from rich.table import Table as RichTable
 
-from calving.backend.interface import Session
+from calving.backend.interface import Cursor, Session
 from calving.errors import CalvingError, ConfigError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.commit import LoadedTable
 from calving.iceberg.tables import parse_term
-from calving.model.events import DataWritten, Publication
+from calving.model.events import DataWritten, Envelope, Publication
 from calving.model.offsets import Advance, TopicPartition
 from calving.protocol.ledger import VALID_THROUGH, Ledger, LedgerKey
 from calving.runtime.guards import commit_style
@@ -132,17 +132,22 @@ def _ledger(sink: Sink, name: str, session: Session) -> Ledger:
     try:
         loaded = LoadedTable(table, _branch(sink, name))
         ledger = _key(sink, name, cursor.log.identity).read(loaded.ancestry, loaded.properties)
-        quiet = 0
-        while quiet < 3:
-            entries = cursor.read(1.0)
-            quiet = 0 if entries else quiet + 1
-            for entry in entries:
-                beyond = entry.offset >= ledger.control.get(entry.partition, 0)
-                if beyond and isinstance(entry.event, DataWritten) and entry.event.data_files:
-                    raise CalvingError("the control log has files that are not committed yet: they would be doubled")
+        for entry in read_to_end(cursor):
+            beyond = entry.offset >= ledger.control.get(entry.partition, 0)
+            if beyond and isinstance(entry.event, DataWritten) and entry.event.data_files:
+                raise CalvingError("the control log has files that are not committed yet: they would be doubled")
     finally:
         cursor.close()
     return ledger
+
+
+def read_to_end(cursor: Cursor) -> Iterator[Envelope]:
+    """What the control log holds from where ``cursor`` starts, until nothing has come for three seconds."""
+    quiet = 0
+    while quiet < 3:
+        entries = cursor.read(1.0)
+        quiet = 0 if entries else quiet + 1
+        yield from entries
 
 
 def _store(sink: Sink, session: Session, found: dict[TopicPartition, int]) -> Iterator[str]:

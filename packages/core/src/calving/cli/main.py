@@ -90,6 +90,19 @@ def offsets(
 
 
 @app.command()
+def release(
+    file: File,
+    table: Annotated[str, typer.Option(help="The table that can never take its files.")],
+    record: Annotated[Path, typer.Option(help="Where to write down what was let go.")],
+) -> None:
+    """Let go of files buffered for a table that was dropped or made anew; everything else goes on."""
+    from calving.cli.release import release as let_go
+
+    for line in let_go(load(file), table, record):
+        out.print(line)
+
+
+@app.command()
 def demo(
     folder: Annotated[Path, typer.Option(help="Where Kafka's data and the warehouse are kept.")] = Path(
         ".calving-demo"
