@@ -80,12 +80,19 @@ class Run:
         return worker
 
     def stop(self) -> None:
-        """A clean stop of all workers that live; kill what does not obey."""
+        """A clean stop of all workers that live; kill what does not obey, after it has said where it is."""
         for worker in self.workers:
             worker.signal(signal.SIGCONT)
             worker.signal(signal.SIGTERM)
+        deadline = time.monotonic() + 15
+        while any(w.returncode is None for w in self.workers) and time.monotonic() < deadline:
+            time.sleep(0.1)
         for worker in self.workers:
-            worker.stop(20)
+            if worker.returncode is None:
+                worker.signal(signal.SIGUSR1)
+                time.sleep(0.5)
+        for worker in self.workers:
+            worker.stop(5)
 
     # Records
 

@@ -7,6 +7,7 @@ this worker believes that it leads.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -74,6 +75,7 @@ def force_lead(flag: Path) -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # a stuck worker can be asked where it is
     if "FAULT" in os.environ:
         arm(os.environ["FAULT"])
     if "FORCE_LEAD" in os.environ:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -34,6 +36,7 @@ class Transactions:
 
     def __init__(self, kafka: Mapping[str, str], topic: str, transactional_id: str, timeout_ms: int) -> None:
         self._topic = topic
+        self._stuck = False
         try:
             self._producer = Producer(
                 client_config(
@@ -44,7 +47,7 @@ class Transactions:
                     linger_ms=0,
                 )
             )
-            self._producer.init_transactions(TIMEOUT)
+            self._call(lambda: self._producer.init_transactions(TIMEOUT))
         except KafkaException as error:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
 
@@ -61,17 +64,14 @@ class Transactions:
             for key, value, headers in records:
                 producer.produce(self._topic, key=key, value=value, headers=headers)
             if offsets:
-                producer.send_offsets_to_transaction(
-                    [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()],
-                    group_metadata,
-                    TIMEOUT,
-                )
+                positions = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
+                self._call(lambda: producer.send_offsets_to_transaction(positions, group_metadata, TIMEOUT))
         except (KafkaException, BufferError) as error:
             cause = error.args[0] if isinstance(error, KafkaException) else str(error)
             self._abort()
             raise _verdict(cause, f"control topic '{self._topic}'") from error
         try:
-            producer.commit_transaction(TIMEOUT)
+            self._call(lambda: producer.commit_transaction(TIMEOUT))
         except KafkaException as error:
             cause = error.args[0]
             if cause.txn_requires_abort():
@@ -84,9 +84,32 @@ class Transactions:
         # An open transaction hides everything behind it from read_committed readers until it times out.
         self._abort()
 
+    def _call(self, call: Callable[[], object]) -> None:
+        """Run one call of the client, and give up on it when it outstays its own timeout.
+
+        After a broker has come back from a crash, librdkafka can wait in ``send_offsets_to_transaction`` for ever,
+        whatever timeout it was given. Nothing follows a call that was given up, so it can never commit.
+        """
+        done: Future[object] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(call())
+            except BaseException as error:  # handed over to the caller
+                done.set_exception(error)
+
+        threading.Thread(target=run, name="calving-transaction", daemon=True).start()
+        try:
+            done.result(TIMEOUT + 5)
+        except TimeoutError as error:
+            self._stuck = True
+            raise OutcomeUnknown(f"control topic '{self._topic}': the client does not come back") from error
+
     def _abort(self) -> None:
-        with contextlib.suppress(KafkaException):
-            self._producer.abort_transaction(TIMEOUT)
+        if self._stuck:
+            return  # the client is beyond reach; the broker ends its transaction after the transaction timeout
+        with contextlib.suppress(KafkaException, OutcomeUnknown):
+            self._call(lambda: self._producer.abort_transaction(TIMEOUT))
 
 
 def _verdict(cause: KafkaError | str, where: str) -> CalvingError:

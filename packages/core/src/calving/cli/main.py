@@ -128,8 +128,9 @@ def main() -> None:
         level=os.environ.get("CALVING_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    for noisy in ("py4j", "calving.librdkafka", "pyiceberg"):
+    for noisy in ("py4j", "pyiceberg"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)  # what matters comes back as an error
     try:
         app(standalone_mode=False)
     except (typer.Exit, typer.Abort) as end:

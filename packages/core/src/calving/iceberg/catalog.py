@@ -19,6 +19,8 @@ from calving.model.events import TableId
 REQUEST_SECONDS = 60.0
 """pyiceberg sets no timeout on REST requests: a silent server would hold the coordinator for ever."""
 
+_OPEN_TRIES = 3
+
 _JAVA_TYPES = {
     "org.apache.iceberg.rest.RESTCatalog": "rest",
     "org.apache.iceberg.hive.HiveCatalog": "hive",
@@ -34,10 +36,15 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     :raises ConfigError: it cannot be opened, or cannot serve exactly-once.
     """
     translated = translate(properties)
-    try:
-        catalog = load_catalog(name, **translated)
-    except Exception as error:  # every catalog has exceptions of its own
-        raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {_first(error)}") from error
+    for tries in range(_OPEN_TRIES):
+        try:
+            catalog = load_catalog(name, **translated)
+            break
+        except Exception as error:  # every catalog has exceptions of its own
+            # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
+            if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
+                text = f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {_first(error)}"
+                raise ConfigError(text) from error
     session = getattr(catalog, "_session", None)
     if session is not None:
         for prefix in ("http://", "https://"):
