@@ -1,6 +1,6 @@
-"""One value into one Iceberg type: the exact, record by record way (reference/java-sink facts 6.8, with repairs).
+"""One value into one Iceberg type, record by record: the Java sink's ``RecordConverter``, with repairs.
 
-Repairs of the Java sink: what does not fit is an error, never a wrap-around or a truncation. The fast way in
+The repairs: what does not fit is an error, never a wrap-around or a truncation. The fast way in
 ``converters.json`` must give the same result for every value that it takes; text of temporal columns goes through the
 same Arrow casts in both.
 """

@@ -26,7 +26,7 @@ FieldValues = Callable[[str], Sequence[str | None]]
 
 
 class Router:
-    """Rules of facts 6.1: full match for static routes, lower case for dynamic names."""
+    """As the Java sink's ``SinkWriter``: full match for static routes, lower case for dynamic names."""
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing

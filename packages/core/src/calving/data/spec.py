@@ -81,7 +81,6 @@ class TaskSpec:
     """One task. ``missing`` are tables that were looked for and do not exist."""
 
     number: int
-    batch: str
     ranges: tuple[Range, ...]
     kafka: Mapping[str, str]
     converter: str

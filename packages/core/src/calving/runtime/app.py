@@ -68,7 +68,6 @@ class App:
         self._tables = Tables(self._catalog, keys.catalog_name, _table_rules(sink))
         self._engine = engine
         self._stop = threading.Event()
-        self._failure: BaseException | None = None
         self.progress = Progress()
 
     def stop(self) -> None:

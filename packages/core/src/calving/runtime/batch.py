@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,7 +42,7 @@ class Totals:
     """Counted since the start."""
 
     read: int = 0
-    filtered: Counter[str] | None = None
+    filtered: Counter[str] = field(default_factory=Counter)
     files: int = 0
     batches: int = 0
 
@@ -55,7 +54,7 @@ class BatchRunner:
         self._engine, self._tables, self._settings = engine, tables, settings
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
-        self.totals = Totals(filtered=Counter())
+        self.totals = Totals()
         self._started = time.monotonic()
         self.stages: Counter[str] = Counter()
         """CPU seconds of the tasks, by stage."""
@@ -120,7 +119,6 @@ class BatchRunner:
         s = self._settings
         return TaskSpec(
             number,
-            str(uuid.uuid4()),
             tuple(ranges),
             s.kafka,
             s.converter,
@@ -160,8 +158,7 @@ class BatchRunner:
         totals.read += read
         totals.batches += 1
         totals.files += sum(map(len, files.values()))
-        if totals.filtered is not None:
-            totals.filtered.update(filtered)
+        totals.filtered.update(filtered)
         if filtered:
             log.info("filtered: %s", ", ".join(f"{cause} {count}" for cause, count in sorted(filtered.items())))
         return BatchOutcome({table: TableFiles(tuple(found)) for table, found in files.items()}, latest, read, size)
