@@ -174,8 +174,7 @@ PREFIXES: Mapping[str, str] = {
     "iceberg.catalog.": "catalog properties, such as `iceberg.catalog.type`",
     "iceberg.tables.auto-create-props.": "properties of tables that are created",
     "iceberg.tables.write-props.": "override the tables' properties for writing",
-    "spark.": "Spark properties, such as `spark.master`; on Spark Connect `spark.calving.slots` says how many tasks run at"
-    " a time",
+    "spark.": "Spark properties, such as `spark.master`; `spark.calving.slots`: tasks at a time on Spark Connect",
     "value.converter.": "options of the converter",
     "key.converter.": "accepted for a taken-over file; keys are not decoded",
 }
