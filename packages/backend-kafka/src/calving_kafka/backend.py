@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from calving.backend.interface import Backend, Session, SinkIdentity
 from calving.errors import ConfigError
-from calving.source.client import TIMEOUT, admin_client, reaching
+from calving.source.client import TIMEOUT, admin_client, patiently, reaching
 from calving_kafka.options import KafkaOptions
 from calving_kafka.session import KafkaSession
 
@@ -26,6 +26,7 @@ class KafkaBackend(Backend):
         self._sink = sink
         self._settings = KafkaOptions.model_validate(settings.model_dump(by_alias=True))
 
+    @patiently
     def provision(self) -> None:
         topic = self._sink.control_topic
         admin = admin_client(self._sink.kafka)
@@ -50,6 +51,7 @@ class KafkaBackend(Backend):
     def open(self, member_id: str) -> Session:
         return KafkaSession(self._sink, self._settings, member_id, self._topic_id())
 
+    @patiently
     def _topic_id(self) -> str:
         topic = self._sink.control_topic
         with reaching(f"control topic '{topic}'"):

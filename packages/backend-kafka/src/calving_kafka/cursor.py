@@ -17,7 +17,7 @@ from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.events import Envelope, Event
 from calving.model.offsets import ControlOffsets, Span, Spans, TopicPartition
-from calving.source.client import TIMEOUT, client_config, reaching
+from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving.wire.codec import UndecodableError, decode
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import SPANS_HEADER, records_of
@@ -59,9 +59,8 @@ class KafkaCursor(Cursor):
         self._assigned: dict[int, int] = {}
         self._looked = time.monotonic()
         partitions = self._partitions()
-        with reaching(f"control topic '{sink.control_topic}'"):
-            bounds = {p: Span(*self._consumer.get_watermark_offsets(self._at(p), TIMEOUT)) for p in partitions}
-            saved = self._saved(partitions) if replay else {}
+        bounds = self._bounds(partitions)
+        saved = self._saved(partitions) if replay else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if replay else bounds[p].end for p in partitions}
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
         self._assign(start)
@@ -104,10 +103,18 @@ class KafkaCursor(Cursor):
         log.error("%s; going on at %d", text, bound.start)
         return bound.start
 
+    @patiently
+    def _bounds(self, partitions: Sequence[int]) -> dict[int, Span]:
+        with reaching(f"control topic '{self._sink.control_topic}'"):
+            return {p: Span(*self._consumer.get_watermark_offsets(self._at(p), TIMEOUT)) for p in partitions}
+
+    @patiently
     def _saved(self, partitions: Sequence[int]) -> dict[int, int]:
-        found = self._consumer.committed([self._at(p) for p in partitions], TIMEOUT)
+        with reaching(f"saved position of group '{self._sink.group}-coord'"):
+            found = self._consumer.committed([self._at(p) for p in partitions], TIMEOUT)
         return {p.partition: p.offset for p in found if p.offset >= 0}
 
+    @patiently
     def _partitions(self) -> list[int]:
         topic = self._sink.control_topic
         with reaching(f"control topic '{topic}'"):

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced
+from calving.errors import Fenced, Unavailable
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -43,7 +43,7 @@ class KafkaSession(Session):
             found = self._positions.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], TIMEOUT)
             for p in found:
                 if p.error is not None:
-                    raise Fenced(f"{p.topic}-{p.partition}: {p.error.str()}")
+                    raise Unavailable(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     def publish(self, publication: Publication, claim: Claim) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from calving.errors import ConfigError, Unavailable
 
@@ -32,6 +33,12 @@ def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[st
     """The user's librdkafka properties with ours on top (dots written as underscores), logging to Python."""
     quiet = {"log.connection.close": "false", "logger": log}
     return {**quiet, **kafka, **{key.replace("_", "."): value for key, value in ours.items()}}
+
+
+patiently = retry(
+    retry=retry_if_exception_type(Unavailable), stop=stop_after_delay(8), wait=wait_fixed(0.2), reraise=True
+)
+"""Ask again for a while: what was just made, or whose broker just died, is unknown or has no leader for a moment."""
 
 
 def admin_client(kafka: Mapping[str, str]) -> AdminClient:

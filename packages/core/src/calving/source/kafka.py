@@ -9,12 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
-from calving.source.client import TIMEOUT, admin_client, client_config, reaching
+from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import Bounds, Group, Listener
 
 _METADATA_SECONDS = 5.0
@@ -60,9 +59,7 @@ class Topics:
                 raise Unavailable(f"topic '{name}': {meta.error.str()}")
         return frozenset(TopicPartition(name, p) for name, meta in topics.items() for p in meta.partitions)
 
-    @retry(
-        retry=retry_if_exception_type(Unavailable), stop=stop_after_delay(5), wait=wait_fixed(0.2), reraise=True
-    )  # a partition that was just made, or whose broker just died, has no leader for a moment
+    @patiently
     def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
