@@ -15,8 +15,8 @@ from calving.iceberg.commit import LoadedTable
 from calving.iceberg.tables import parse_term
 from calving.model.events import DataWritten, Envelope, Publication
 from calving.model.offsets import Advance, TopicPartition
-from calving.protocol.ledger import VALID_THROUGH, Ledger, LedgerKey
-from calving.runtime.guards import commit_style
+from calving.protocol.ledger import VALID_THROUGH, Ledger
+from calving.runtime.guards import commit_style, ledger_of
 from calving.settings.load import Sink
 from calving.source.kafka import KafkaGroup, Topics
 
@@ -67,14 +67,14 @@ def status(sink: Sink) -> Iterator[RichTable]:
     yield positions(sink)
     shown = RichTable("table", "records", "snapshots", "control offsets", "valid through", title="Tables")
     catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    with_session = _log_identity(sink)
+    style = commit_style(sink, _log_identity(sink))
     for name in sink.keys.tables:
         table = find_table(catalog, table_id(name))
         if table is None:
             shown.add_row(name, "missing", "", "", "")
             continue
-        loaded = LoadedTable(table, _branch(sink, name))
-        ledger = _key(sink, name, with_session).read(loaded.ancestry, loaded.properties)
+        loaded = LoadedTable(table, style.branch(table_id(name)))
+        ledger = ledger_of(style, table_id(name), table)
         head = next(iter(loaded.ancestry), {})
         through = next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-")
         control = ", ".join(f"{p}: {o}" for p, o in sorted(ledger.control.items())) or "-"
@@ -130,8 +130,7 @@ def _ledger(sink: Sink, name: str, session: Session) -> Ledger:
         raise ConfigError(f"table {name} does not exist")
     cursor = session.follow(replay=True)  # from now on no other coordinator commits
     try:
-        loaded = LoadedTable(table, _branch(sink, name))
-        ledger = _key(sink, name, cursor.log.identity).read(loaded.ancestry, loaded.properties)
+        ledger = ledger_of(commit_style(sink, cursor.log.identity), table_id(name), table)
         for entry in read_to_end(cursor):
             beyond = entry.offset >= ledger.control.get(entry.partition, 0)
             if beyond and isinstance(entry.event, DataWritten) and entry.event.data_files:
@@ -177,14 +176,6 @@ class _Silent:
     def revoked(self, partitions: Collection[TopicPartition]) -> None: ...
 
     def lost(self, partitions: Collection[TopicPartition]) -> None: ...
-
-
-def _branch(sink: Sink, name: str) -> str:
-    return commit_style(sink, "").branch(table_id(name))
-
-
-def _key(sink: Sink, name: str, log_id: str) -> LedgerKey:
-    return LedgerKey(sink.keys.control_topic, sink.group, log_id, _branch(sink, name))
 
 
 def _log_identity(sink: Sink) -> str:

@@ -12,10 +12,9 @@ from calving.backend.interface import Cursor
 from calving.cli.inspect import read_to_end
 from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.commit import LoadedTable
 from calving.model.events import DataWritten, Envelope, TableId
-from calving.protocol.ledger import Buffer, Ledger, LedgerKey, admit
-from calving.runtime.guards import commit_style
+from calving.protocol.ledger import Buffer, admit
+from calving.runtime.guards import commit_style, ledger_of
 from calving.settings.load import Sink
 
 
@@ -70,9 +69,4 @@ def _pending(sink: Sink, table: TableId, entries: tuple[Envelope, ...], cursor: 
     found = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table)
     if found is None:
         return True
-    style = commit_style(sink, cursor.log.identity)
-    branch = style.branch(table)
-    loaded = LoadedTable(found, branch)
-    key = LedgerKey(style.control_topic, style.group, style.log_id, branch)
-    ledger: Ledger = key.read(loaded.ancestry, loaded.properties)
-    return bool(admit(entries, {}, ledger))
+    return bool(admit(entries, {}, ledger_of(commit_style(sink, cursor.log.identity), table, found)))

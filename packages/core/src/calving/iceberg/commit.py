@@ -16,12 +16,11 @@ from datetime import UTC, datetime
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 
 from calving import __version__
 from calving.errors import CalvingError
+from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.events import DataWritten, Envelope, TableId, TableReference
@@ -55,16 +54,6 @@ class LoadedTable:
     def ancestry(self) -> Iterator[Mapping[str, str]]:
         for snapshot in ancestors(self.table.metadata, self.branch):
             yield snapshot.summary.additional_properties if snapshot.summary else {}
-
-
-def ancestors(metadata: TableMetadata, branch: str) -> Iterator[Snapshot]:
-    """The snapshots of a branch, head first, as far as they have not expired."""
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}  # metadata.snapshot_by_id is a linear search
-    ref = metadata.refs.get(branch)
-    found = by_id.get(ref.snapshot_id) if ref else None
-    while found is not None:
-        yield found
-        found = by_id.get(found.parent_snapshot_id) if found.parent_snapshot_id is not None else None
 
 
 class IcebergTarget:

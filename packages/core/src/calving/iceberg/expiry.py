@@ -15,6 +15,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
+from calving.iceberg.ancestry import ancestors
+
 MAX_SNAPSHOTS = "calving.expire.max-snapshots"
 MAX_AGE_MS = "history.expire.max-snapshot-age-ms"
 MIN_TO_KEEP = "history.expire.min-snapshots-to-keep"
@@ -39,8 +41,7 @@ def expired(metadata: TableMetadata, branch: str) -> Expired:
     limits = metadata.properties
     if MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits:
         return Expired()
-    by_id = {s.snapshot_id: s for s in metadata.snapshots}
-    lines = {name: _line(by_id, ref.snapshot_id) for name, ref in metadata.refs.items()}
+    lines = {name: list(ancestors(metadata, name)) for name in metadata.refs}
     kept_elsewhere = {s.snapshot_id for name, line in lines.items() if name != branch for s in line}
     line = lines.get(branch, [])
     keep = max(1, int(limits.get(MIN_TO_KEEP, 1)))
@@ -59,12 +60,3 @@ def remove_files(io: FileIO, found: Expired) -> None:
     for snapshot in found.gone:
         with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
             io.delete(snapshot.manifest_list)
-
-
-def _line(by_id: dict[int, Snapshot], head: int) -> list[Snapshot]:
-    line = []
-    found = by_id.get(head)
-    while found is not None:
-        line.append(found)
-        found = by_id.get(found.parent_snapshot_id) if found.parent_snapshot_id is not None else None
-    return line

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
 from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.commit import CommitStyle, LoadedTable
+from calving.model.events import TableId
 from calving.protocol.ledger import Ledger, LedgerKey
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
@@ -35,10 +37,15 @@ def ledgers(catalog: Catalog, sink: Sink, log_id: str) -> Iterator[tuple[str, Le
     for name in sink.keys.tables:
         table = find_table(catalog, table_id(name))
         if table is not None:
-            branch = style.branch(table_id(name))
-            loaded = LoadedTable(table, branch)
-            key = LedgerKey(style.control_topic, style.group, log_id, branch)
-            yield name, key.read(loaded.ancestry, loaded.properties)
+            yield name, ledger_of(style, table_id(name), table)
+
+
+def ledger_of(style: CommitStyle, identifier: TableId, table: Table) -> Ledger:
+    """What the table's branch holds of the sink."""
+    branch = style.branch(identifier)
+    loaded = LoadedTable(table, branch)
+    key = LedgerKey(style.control_topic, style.group, style.log_id, branch)
+    return key.read(loaded.ancestry, loaded.properties)
 
 
 def refuse_reused_offsets(catalog: Catalog, sink: Sink, log: ControlLog) -> None:
