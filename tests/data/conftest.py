@@ -52,9 +52,7 @@ class Plane:
         found = {tp: Span(bounds.begins[tp], bounds.ends[tp]) for tp in bounds.ends}
         if spans is not None:
             found = {TopicPartition(topic.name, p): Span(*span) for p, span in spans.items()}
-        settings = BatchSettings(
-            {"bootstrap.servers": topic.servers}, "json", {}, self.routing, self.evolution, self.limits
-        )
+        settings = BatchSettings({"bootstrap.servers": topic.servers}, self.routing, self.evolution, limits=self.limits)
         runner = BatchRunner(self.engine, Tables(self.catalog, "iceberg", self.rules), settings)
         try:
             return runner.run(found)

@@ -69,7 +69,7 @@ def test_a_missing_table_without_creation_is_an_error_that_says_what_to_do(plane
 def test_a_bad_record_is_named_and_nothing_is_written(plane: Plane, fill: Fill) -> None:
     plane.take(fill({"id": 1}))
     topic = fill({"id": 2}, {"id": "x"}, {"id": 3})
-    with pytest.raises(BadRecordError, match=rf"topic '{topic.name}', partition 0, offset 1: field 'id'"):
+    with pytest.raises(BadRecordError, match=rf"topic '{topic.name}', partition 0, offset 1: table db.t: field 'id'"):
         plane.read(topic)
     files = list((plane.folder / "warehouse" / "db" / "t" / "data").rglob("*.parquet"))
     assert len(files) == 1

@@ -65,7 +65,7 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
     assert sink.kafka["fetch.max.bytes"] == "1000"
     assert sink.control_kafka["acks"] == "all"
     assert sink.keys.catalog_name == "prod"
-    assert sink.converter == {"schemas.enable": "false"}
+    assert sink.converters[""].value.options == {"schemas.enable": "false"}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
         ({"iceberg.tables": ""}, "set iceberg.tables"),
         ({"errors.tolerance": "all"}, "errors.tolerance"),
         ({"connector.class": "com.example.Other"}, "connector.class"),
-        ({"transforms": "x"}, "unknown key 'transforms'"),
+        ({"transforms": "x"}, "transforms.x.type is missing"),
         ({"iceberg.hadoop-conf-dir": "/x"}, "unknown key 'iceberg.hadoop-conf-dir'"),
         ({"kafka.sasl.password": "${env:NOT_SET_ANYWHERE}"}, "kafka.sasl.password: .*NOT_SET_ANYWHERE is not set"),
         ({"iceberg.control.backend": "redis"}, r'not installed: pip install "calving\[redis\]"'),

@@ -10,19 +10,22 @@ from uuid import uuid4
 from calving.backend.interface import SinkIdentity
 from calving.model.events import DataWritten, Event
 from calving.model.offsets import Spans
+from calving.source.dead_letters import OutRecord
 from calving.wire.codec import Message, divide, encode
 from calving_kafka.options import KafkaOptions
-from calving_kafka.transactions import Record
 
 SPANS_HEADER = "calving-spans"
 
 
-def records_of(sink: SinkIdentity, options: KafkaOptions, event: Event, spans: Spans, sender: str) -> list[Record]:
+def records_of(sink: SinkIdentity, options: KafkaOptions, event: Event, spans: Spans, sender: str) -> list[OutRecord]:
     """The records of one event: several where the list of files has to be divided."""
     parts: list[Event] = list(divide(event, options.max_message_bytes)) if isinstance(event, DataWritten) else [event]
     headers = [(SPANS_HEADER, json.dumps(_spans(spans), separators=(",", ":")).encode())] if spans else []
     now_us = time.time_ns() // 1000
-    return [(sender, encode(Message(uuid4(), now_us, sink.group, part)), headers) for part in parts]
+    return [
+        OutRecord(sink.control_topic, sender, encode(Message(uuid4(), now_us, sink.group, part)), headers)
+        for part in parts
+    ]
 
 
 def _spans(spans: Spans) -> Mapping[str, Mapping[str, list[int]]]:

@@ -13,6 +13,7 @@ from calving.errors import Fenced, Unavailable
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.source import dead_letters
 from calving.source.client import TIMEOUT, client_config, reaching
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
@@ -65,6 +66,8 @@ class KafkaSession(Session):
             for event in publication.events
             for r in records_of(self._sink, self._options, event, publication.spans, self._member_id)
         ]
+        if publication.dead_letters and self._sink.dead_letters is not None:
+            records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         self._transactions.write(records, {tp: a.end for tp, a in publication.advances.items()}, claim.token)
 
     def follow(self, *, replay: bool) -> Cursor:

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from calving.errors import CalvingError, Fenced, OutcomeUnknown, Unavailable
 from calving.model.offsets import TopicPartition
 from calving.source.client import TIMEOUT, client_config
+from calving.source.dead_letters import MAX_MESSAGE_BYTES, OutRecord
 
 _FENCED = frozenset(
     (
@@ -27,14 +28,12 @@ _FENCED = frozenset(
     )
 )
 
-Record = tuple[str, bytes, list[tuple[str, bytes]]]
-"""Key, value, headers."""
-
 
 class Transactions:
     """One transaction per ``write``. After an error the object is of no further use."""
 
     def __init__(self, kafka: Mapping[str, str], topic: str, transactional_id: str, timeout_ms: int) -> None:
+        """``topic`` is what errors name."""
         self._topic = topic
         self._stuck = False
         try:
@@ -45,6 +44,7 @@ class Transactions:
                     transaction_timeout_ms=timeout_ms,
                     message_timeout_ms=timeout_ms,
                     linger_ms=0,
+                    message_max_bytes=MAX_MESSAGE_BYTES,
                 )
             )
             self._call(lambda: self._producer.init_transactions(TIMEOUT))
@@ -52,17 +52,17 @@ class Transactions:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
 
     def write(
-        self, records: Sequence[Record], offsets: Mapping[TopicPartition, int], group_metadata: object | None
+        self, records: Sequence[OutRecord], offsets: Mapping[TopicPartition, int], group_metadata: object | None
     ) -> None:
-        """Append ``records`` to the topic and store ``offsets`` in the metadata's group: both, or neither.
+        """Append ``records`` to their topics and store ``offsets`` in the metadata's group: both, or neither.
 
         :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been.
         """
         producer = self._producer
         try:
             producer.begin_transaction()
-            for key, value, headers in records:
-                producer.produce(self._topic, key=key, value=value, headers=headers)
+            for r in records:
+                producer.produce(r.topic, key=r.key, value=r.value, headers=list(r.headers), timestamp=r.timestamp_ms)
             if offsets:
                 positions = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
                 self._call(lambda: producer.send_offsets_to_transaction(positions, group_metadata, TIMEOUT))

@@ -21,6 +21,15 @@ from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterTopic:
+    """Where dead letters go. ``replication`` counts when the topic has to be created; None is the broker's default."""
+
+    name: str
+    context_headers: bool = True
+    replication: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SinkIdentity:
     """Which sink it is, and how to reach Kafka (librdkafka properties)."""
 
@@ -29,6 +38,7 @@ class SinkIdentity:
     control_topic: str
     kafka: Mapping[str, str] = field(default_factory=dict)
     transactional_prefix: str = ""
+    dead_letters: DeadLetterTopic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,9 @@ class Session(ABC):
     @abstractmethod
     def publish(self, publication: Publication, claim: Claim) -> None:
         """Append the events and move the source positions: both, or neither (B1); durable once it returns (B4).
+
+        Dead letters are in the sink's dead-letter topic before the positions move; a backend that does not keep its
+        log in Kafka may leave some there twice.
 
         B2: refused if ``claim`` is stale or without a member, or if a stored position is not the ``start`` given.
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
 from calving.errors import Fenced
+from calving.model.dead_letters import DeadLetter
 from calving.model.events import Envelope, Event, Publication
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition, furthest
@@ -33,6 +34,7 @@ class MemoryStore:
     log: list[list[_Entry]] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     saved: dict[int, int] = field(default_factory=dict)
+    dead_letters: tuple[DeadLetter, ...] = ()
     coordinator_epoch: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -106,6 +108,7 @@ class MemorySession(Session):
                 if store.positions.get(tp) != advance.start:
                     raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
             store.append(self._member, publication.events, publication.spans)
+            store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
 
     def follow(self, *, replay: bool) -> Cursor:

@@ -3,60 +3,63 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from calving.data.spec import Routing
 
-
-@dataclass(slots=True)
-class Routed:
-    """Record positions in a block, by table; what goes nowhere, by cause."""
-
-    tables: dict[str, Sequence[int] | None]
-    """None stands for every record of the block."""
-    filtered: dict[str, int]
-    routed: int
-    """Records that go to at least one table."""
-    first_unrouted: int | None = None
-
-
-FieldValues = Callable[[str], Sequence[str | None]]
-"""The text of a (dotted) field for every record of the block."""
+Places = Sequence[int] | None
+"""Places among the values that were handed in; None stands for all."""
 
 
 class Router:
-    """As the Java sink's ``SinkWriter``: full match for static routes, lower case for dynamic names."""
+    """As the Java sink's ``SinkWriter``: full match for static routes, lower case for names that records give."""
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
         self._regexes = [(rule.table, re.compile(rule.regex) if rule.regex else None) for rule in routing.rules]
-        self._known: dict[str | None, tuple[str, ...]] = {}
+        self._topic_regex = re.compile(routing.topic_regex) if routing.topic_regex else None
+        self._by_field: dict[str | None, tuple[str, ...]] = {}
+        self._by_topic: dict[str, tuple[str, ...]] = {}
 
-    def route(self, records: int, field_values: FieldValues) -> Routed:
-        """Route ``records`` records."""
-        if self._routing.field is None:
-            return Routed({rule.table: None for rule in self._routing.rules}, {}, records)
-        tables: dict[str, list[int]] = {}
-        filtered: dict[str, int] = {}
-        routed = 0
-        first_unrouted: int | None = None
-        for i, value in enumerate(field_values(self._routing.field)):
-            targets = self._known.get(value)
+    @property
+    def field(self) -> str | None:
+        """The dotted field that decides, if one does."""
+        return self._routing.field
+
+    def by_topic(self, topic: str) -> tuple[str, ...]:
+        """The tables of a topic's records, where no field decides; empty: they go nowhere."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = self._by_topic[topic] = self._topic_targets(topic)
+        return found
+
+    def by_field(self, texts: Sequence[str | None]) -> dict[tuple[str, ...], Places]:
+        """Places by the set of tables they go to, for the field's texts; the empty set takes what goes nowhere."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for i, text in enumerate(texts):
+            targets = self._by_field.get(text)
             if targets is None:
-                targets = self._known.setdefault(value, self._targets(value))
-            for table in targets:
-                tables.setdefault(table, []).append(i)
-            if targets:
-                routed += 1
-            else:
-                filtered["unrouted"] = filtered.get("unrouted", 0) + 1
-                first_unrouted = i if first_unrouted is None else first_unrouted
-        return Routed(dict(tables), filtered, routed, first_unrouted)
+                targets = self._by_field[text] = self._field_targets(text)
+            found.setdefault(targets, []).append(i)
+        return {targets: None if len(places) == len(texts) else places for targets, places in found.items()}
 
-    def _targets(self, value: str | None) -> tuple[str, ...]:
-        if value is None:
+    def _topic_targets(self, topic: str) -> tuple[str, ...]:
+        if self._routing.topic_pattern is None:
+            return tuple(rule.table for rule in self._routing.rules)
+        groups: dict[str, str] = {}
+        if self._topic_regex is not None:
+            match = self._topic_regex.fullmatch(topic)
+            if match is None:
+                return ()
+            groups = {str(i): text or "" for i, text in enumerate(match.groups(), 1)}
+            groups |= {name: text or "" for name, text in match.groupdict().items()}
+        values = {"topic": topic, **groups}
+        name = re.sub(r"\{(\w+)\}", lambda m: values.get(m.group(1), m.group(0)), self._routing.topic_pattern)
+        return (name.lower(),)
+
+    def _field_targets(self, text: str | None) -> tuple[str, ...]:
+        if text is None:
             return ()
         if self._routing.dynamic:
-            return (value.lower(),)
-        return tuple(table for table, regex in self._regexes if regex is not None and regex.fullmatch(value))
+            return (text.lower(),)
+        return tuple(table for table, regex in self._regexes if regex is not None and regex.fullmatch(text))

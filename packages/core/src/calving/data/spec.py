@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 
 
@@ -41,16 +42,20 @@ class RouteRule:
     regex: str | None = None
 
 
-Policy = Literal["fail", "skip"]
+Policy = Literal["fail", "skip", "dead-letter"]
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Which tables a record goes to: all ``rules`` that match, or, if ``dynamic``, the one that its field names."""
+    """Which tables a record goes to: all ``rules`` that match, or, if ``dynamic``, the one that its field names, or the
+    one that ``topic_pattern`` makes of its topic (``{topic}``, and the groups of ``topic_regex`` by number or name).
+    """
 
     rules: tuple[RouteRule, ...] = ()
     field: str | None = None
     dynamic: bool = False
+    topic_pattern: str | None = None
+    topic_regex: str | None = None
     unrouted: Policy = "skip"
     missing_table: Policy = "fail"
 
@@ -62,6 +67,55 @@ class Evolution:
     create: bool = False
     evolve: bool = False
     case_insensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterSpec:
+    """A converter by name, with its own options."""
+
+    name: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConverters:
+    """How one topic's keys and values are decoded."""
+
+    key: ConverterSpec = ConverterSpec("bytes")
+    value: ConverterSpec = ConverterSpec("json")
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateSpec:
+    """A condition on records, by type."""
+
+    type: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformSpec:
+    """One step of the chain. It applies to the records that ``predicate`` (or, ``negate``, its opposite) chooses."""
+
+    name: str
+    type: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    predicate: PredicateSpec | None = None
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What happens to records that cannot be taken: the first is an error, or they go to a topic or to ``table``.
+
+    One task lets ``at_most`` pass. ``replayed``: the records are dead letters that go through the sink again, as the
+    records they once were.
+    """
+
+    to: Literal["error", "topic", "table"] = "error"
+    table: str | None = None
+    at_most: int = 10_000
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +137,14 @@ class TaskSpec:
     number: int
     ranges: tuple[Range, ...]
     kafka: Mapping[str, str]
-    converter: str
-    converter_options: Mapping[str, str]
+    converters: Mapping[str, TopicConverters]
+    """By topic; the one without a name is for all others."""
+    transforms: tuple[TransformSpec, ...]
     routing: Routing
     tables: Mapping[str, TableSpec]
     missing: frozenset[str]
     evolution: Evolution
+    tolerance: Tolerance = field(default_factory=Tolerance)
     limits: Limits = field(default_factory=Limits)
 
     def to_json(self) -> str:
@@ -102,6 +158,15 @@ class TaskSpec:
             **raw
             | {
                 "ranges": tuple(Range(**r) for r in raw["ranges"]),
+                "converters": {
+                    topic: TopicConverters(ConverterSpec(**c["key"]), ConverterSpec(**c["value"]))
+                    for topic, c in raw["converters"].items()
+                },
+                "transforms": tuple(
+                    TransformSpec(**t | {"predicate": PredicateSpec(**t["predicate"]) if t["predicate"] else None})
+                    for t in raw["transforms"]
+                ),
+                "tolerance": Tolerance(**raw["tolerance"]),
                 "routing": Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
                 "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
                 "missing": frozenset(raw["missing"]),
@@ -127,11 +192,13 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """How one range went. ``filtered`` counts by cause; ``read = routed + sum(filtered)``."""
+    """How one range went. ``filtered`` counts by cause; ``read = written + rejected + sum(filtered)``."""
 
     range: Range
     read: int
-    routed: int
+    written: int
+    """Records that went to at least one table."""
+    rejected: int
     filtered: Mapping[str, int]
     bytes: int
     timestamp_ms: int | None
@@ -145,6 +212,9 @@ class TaskResult:
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     ranges: list[RangeResult] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
+    rejected: list[DeadLetter] = field(default_factory=list)
+    """For the dead-letter topic; those for a table are among the files."""
+    first_rejected: str | None = None
     error: str | None = None
     """What no other attempt can change: a record that cannot be taken, or records that are gone."""
     data_loss: bool = False
@@ -159,6 +229,8 @@ class TaskResult:
                 "files": files,
                 "ranges": [asdict(r) for r in self.ranges],
                 "needs": [asdict(n) for n in self.needs],
+                "rejected": [_letter_out(r) for r in self.rejected],
+                "first_rejected": self.first_rejected,
                 "error": self.error,
                 "data_loss": self.data_loss,
                 "stages": self.stages,
@@ -173,6 +245,8 @@ class TaskResult:
             {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
             [RangeResult(**r | {"range": Range(**r["range"])}) for r in raw["ranges"]],
             [Need(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["needs"]],
+            [_letter_in(r) for r in raw["rejected"]],
+            raw["first_rejected"],
             raw["error"],
             raw["data_loss"],
             raw["stages"],
@@ -209,6 +283,26 @@ def _file_in(raw: dict[str, Any]) -> DataFile:
             raw[name] = tuple(raw[name])
     raw["content"] = FileContent(raw["content"])
     return DataFile(**raw)
+
+
+def _letter_out(letter: DeadLetter) -> dict[str, Any]:
+    raw = asdict(letter)
+    raw["key"], raw["value"] = _bytes_out(letter.key), _bytes_out(letter.value)
+    raw["headers"] = [(name, _bytes_out(value)) for name, value in letter.headers]
+    return raw
+
+
+def _letter_in(raw: dict[str, Any]) -> DeadLetter:
+    headers = tuple((name, _bytes_in(value)) for name, value in raw["headers"])
+    return DeadLetter(**raw | {"key": _bytes_in(raw["key"]), "value": _bytes_in(raw["value"]), "headers": headers})
+
+
+def _bytes_out(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes_in(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value)
 
 
 def _value_out(value: object) -> object:

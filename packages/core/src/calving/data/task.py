@@ -1,23 +1,19 @@
-"""The task: reads its ranges, routes, converts and writes. The same function runs in Spark and in process."""
+"""The task: reads its ranges, decodes, transforms, routes, converts and writes. The same in Spark and in process."""
 
 from __future__ import annotations
 
 import gc
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from pyiceberg.schema import Schema
-
-from calving.data.converters.interface import BadValueError, TableConverter
-from calving.data.converters.registry import converter
-from calving.data.fields import merge
+from calving.data.delivery import Delivery
+from calving.data.pipeline import Pipeline
 from calving.data.reader import Block, RangeReader
-from calving.data.routing import Router
-from calving.data.spec import Need, Range, RangeResult, TaskResult, TaskSpec
-from calving.data.writing import TableWriter
+from calving.data.records import Bad
+from calving.data.spec import Range, RangeResult, TaskResult, TaskSpec
+from calving.data.stages import Stages
 from calving.errors import BadRecordError, DataLossError
+from calving.model.dead_letters import DeadLetter, origin
 
 
 def run(spec: TaskSpec) -> TaskResult:
@@ -46,150 +42,104 @@ def run(spec: TaskSpec) -> TaskResult:
 class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
-        self._converter = converter(spec.converter, spec.converter_options)
-        self._router = Router(spec.routing)
+        self._stages = Stages()
         self._reader = RangeReader(spec.kafka, spec.limits)
-        self._tables: dict[str, tuple[TableWriter, TableConverter]] = {}
-        self._needs: dict[tuple[str, str, tuple[str, ...]], Need] = {}
-        self._inferred: Counter[str] = Counter()
-        self.result = TaskResult(spec.number)
+        self._delivery = Delivery(spec, self._stages)
+        self._pipeline = Pipeline(spec, self._delivery, self._stages)
+        self._letters: list[DeadLetter] = []
+        self._rejected = 0
+        self._first_rejected: str | None = None
 
     def run(self) -> TaskResult:
-        self.result.ranges = [self._run_range(source) for source in self._spec.ranges]
-        if self._needs:
+        spec = self._spec
+        ranges = [self._run_range(source) for source in spec.ranges]
+        needs = self._delivery.needs
+        if needs:
             self.discard()
-            return TaskResult(self._spec.number, needs=list(self._needs.values()), stages=self.result.stages)
-        with self._stage("write"):
-            self.result.files = {table: writer.close() for table, (writer, _) in self._tables.items()}
-        for table, (writer, _) in self._tables.items():
-            written = sum(file.record_count for file in self.result.files[table])
-            if written != writer.rows:
-                raise RuntimeError(f"table {table}: {writer.rows} rows were handed over, its files hold {written}")
-        return self.result
+            return TaskResult(spec.number, needs=needs, stages=self._stages.seconds)
+        with self._stages("write"):
+            files = self._delivery.close()
+        return TaskResult(
+            spec.number,
+            files,
+            ranges,
+            rejected=self._letters,
+            first_rejected=self._first_rejected,
+            stages=self._stages.seconds,
+        )
 
     def discard(self) -> None:
-        for writer, _ in self._tables.values():
-            writer.discard()
-        self._tables.clear()
+        self._delivery.discard()
 
     def _run_range(self, source: Range) -> RangeResult:
-        read = routed = size = 0
+        read = written = rejected = size = 0
         filtered: Counter[str] = Counter()
         latest: int | None = None
         blocks = self._reader.read(source)
         while True:
-            with self._stage("fetch"):
+            with self._stages("fetch"):
                 block = next(blocks, None)
                 if block is None:
                     break
                 values = block.values
                 latest_here = block.latest_ms
-            read += len(block)
             if latest_here is not None:
                 latest = latest_here if latest is None else max(latest, latest_here)
-            found, counts, here = self._run_block(block, values)
-            filtered.update(counts)
-            routed += found
-            size += here
-        if read != routed + sum(filtered.values()):
-            raise RuntimeError(f"{source}: read {read} records, routed {routed}, filtered {dict(filtered)}")
-        return RangeResult(source, read, routed, dict(filtered), size, latest)
+            outcome = self._pipeline.run(block, values)
+            self._reject(block, outcome.bad)
+            read += len(block)
+            written += outcome.written
+            rejected += len(outcome.bad)
+            filtered.update(outcome.filtered)
+            size += sum(map(len, filter(None, values)))
+        if not self._delivery.needs and read != written + rejected + sum(filtered.values()):
+            raise RuntimeError(
+                f"{source}: read {read} records, wrote {written}, rejected {rejected}, filtered {dict(filtered)}"
+            )
+        return RangeResult(source, read, written, rejected, dict(filtered), size, latest)
 
-    def _run_block(self, block: Block, raw: Sequence[bytes | None]) -> tuple[int, dict[str, int], int]:
-        """Records routed, records filtered by cause, bytes read."""
-        values: Sequence[bytes] = [v for v in raw if v is not None] if None in raw else raw  # type: ignore[assignment]
-        size = sum(map(len, values))
-        filtered = {"tombstone": len(raw) - len(values)} if len(values) < len(raw) else {}
-        if not values:
-            return 0, filtered, size
-        with self._stage("decode"), _located(block, raw):
-            routes = self._router.route(len(values), lambda path: self._converter.field_texts(values, path))
-            if routes.first_unrouted is not None and self._spec.routing.unrouted == "fail":
-                raise BadValueError(
-                    routes.first_unrouted,
-                    f"no route takes its '{self._spec.routing.field}'; correct the routes, or set"
-                    " iceberg.tables.on-unrouted = skip",
-                )
-        filtered.update(routes.filtered)
-        routed = routes.routed
-        for table, index in routes.tables.items():
-            chosen = values if index is None else [values[i] for i in index]
-            with _located(block, raw, index):
-                written = self._write(table, chosen)
-            if not written:
-                routed -= len(chosen)
-                filtered["missing table"] = filtered.get("missing table", 0) + len(chosen)
-        return routed, filtered, size
+    def _reject(self, block: Block, bad: Sequence[Bad]) -> None:
+        if not bad:
+            return
+        bad = sorted(bad, key=lambda b: b.index)
+        tolerance = self._spec.tolerance
+        fatal = next((b for b in bad if b.fatal or tolerance.to == "error"), None)
+        if fatal is not None:
+            raise BadRecordError(_located(block, fatal))
+        if self._first_rejected is None:
+            self._first_rejected = _located(block, bad[0])
+        self._rejected += len(bad)
+        if self._rejected > tolerance.at_most:
+            raise BadRecordError(
+                f"more than errors.max-per-batch = {tolerance.at_most} bad records; the first: {self._first_rejected}"
+            )
+        letters = [self._letter(block, b) for b in bad]
+        if tolerance.to == "topic":
+            self._letters += letters
+        else:
+            self._delivery.dead_letters(letters)
 
-    def _write(self, table: str, values: Sequence[bytes]) -> bool:
-        """Whether the table takes the values; what it needs for that is collected."""
-        spec = self._spec
-        if table in spec.missing:
-            return self._missing(table, values)
-        if table not in spec.tables:
-            self._need(Need(table, "load"))
-            return True
-        if table not in self._tables:
-            writer = TableWriter(spec.tables[table], spec.number, spec.limits)
-            schema = Schema.model_validate_json(spec.tables[table].schema_json)
-            self._tables[table] = (writer, self._converter.for_table(table, schema, spec.evolution))
-        writer, to_rows = self._tables[table]
-        with self._stage("convert"):
-            converted = to_rows.convert(values)
-        for need in converted.needs:
-            self._need(need)
-        # With a need the whole task runs again: from here on it only looks for more needs.
-        if converted.rows is not None and not self._needs:
-            with self._stage("write"):
-                writer.write(converted.rows)
-                self._relieve()
-        return True
-
-    def _missing(self, table: str, values: Sequence[bytes]) -> bool:
-        if self._spec.evolution.create:
-            room = self._spec.limits.inferred_records - self._inferred[table]
-            if room > 0:
-                self._inferred[table] += min(room, len(values))
-                self._need(Need(table, "create", type=self._converter.infer(values[:room])))
-            return True
-        if self._spec.routing.missing_table == "skip":
-            return False
-        raise BadRecordError(
-            f"table {table} does not exist: create it, or set iceberg.tables.auto-create-enabled = true,"
-            " or iceberg.tables.on-missing-table = skip"
+    def _letter(self, block: Block, bad: Bad) -> DeadLetter:
+        i = bad.index
+        place = (block.source.topic, block.source.partition, block.offsets[i])
+        headers = tuple(block.headers[i])
+        if self._spec.tolerance.replayed:
+            place = origin(headers) or place
+        return DeadLetter(
+            *place,
+            block.timestamps_ms[i],
+            block.keys[i],
+            block.values[i],
+            headers,
+            bad.stage,
+            bad.error,
+            bad.reason,
         )
 
-    def _need(self, need: Need) -> None:
-        key = (need.table, need.kind, need.path)
-        known = self._needs.get(key)
-        kind = need.type if known is None else merge(known.type, need.type)
-        self._needs[key] = Need(need.table, need.kind, need.path, kind)
 
-    def _relieve(self) -> None:
-        writers = [writer for writer, _ in self._tables.values()]
-        while sum(w.weight for w in writers) > self._spec.limits.buffered_bytes:
-            max(writers, key=lambda w: w.weight).relieve()
-
-    @contextmanager
-    def _stage(self, name: str) -> Iterator[None]:
-        started = time.thread_time()
-        try:
-            yield
-        finally:
-            self.result.stages[name] = self.result.stages.get(name, 0.0) + time.thread_time() - started
-
-
-@contextmanager
-def _located(block: Block, raw: Sequence[bytes | None], index: Sequence[int] | None = None) -> Iterator[None]:
-    """Name the record that could not be taken."""
-    try:
-        yield
-    except BadValueError as error:
-        present = [i for i, value in enumerate(raw) if value is not None]
-        place = present[error.index if index is None else index[error.index]]
-        raise BadRecordError(
-            f"topic '{block.source.topic}', partition {block.source.partition}, offset {block.offsets[place]}: {error}"
-        ) from error
+def _located(block: Block, bad: Bad) -> str:
+    source = block.source
+    return f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index]}: {bad.reason}"
 
 
 def run_json(text: str) -> str:

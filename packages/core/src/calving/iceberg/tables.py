@@ -31,9 +31,9 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyiceberg.types import IcebergType, ListType, NestedField, PrimitiveType, StructType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from calving.data.fields import Json, merge
+from calving.data.conversion.kinds import Kind, all_optional, merge
 from calving.data.spec import Need, TableSpec
 from calving.errors import ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, table_id
@@ -68,6 +68,7 @@ class TableRules:
     create_properties: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     defaults: TableSettings = TableSettings()
+    force_optional: bool = False
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
@@ -106,7 +107,7 @@ class Tables:
         """
         for name, group in itertools.groupby(sorted(needs, key=lambda n: n.table), key=lambda n: n.table):
             mine = list(group)
-            create: Json | None = None
+            create: Kind | None = None
             for need in mine:
                 if need.kind == "create":
                     create = merge(create, need.type)
@@ -144,11 +145,11 @@ class Tables:
             table.io.properties,
         )
 
-    def _create(self, name: str, kind: Json | None) -> None:
+    def _create(self, name: str, kind: Kind | None) -> None:
         if kind is None:
             raise ConfigError(f"table {name} cannot be created: its first records have no field with a value")
         rules = self._rules.of(name)
-        schema = schema_of(kind, rules.id_columns, name)
+        schema = schema_of(all_optional(kind) if self._rules.force_optional else kind, rules.id_columns, name)
         spec = partition_spec(rules.partition_by, schema, name)
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
@@ -211,8 +212,8 @@ def _change(update: Any, need: Need) -> None:
             update.make_column_optional(need.path)
 
 
-def schema_of(kind: Json, id_columns: Sequence[str], table: str) -> Schema:
-    """The schema of a new table; everything is optional but the identifier fields.
+def schema_of(kind: Kind, id_columns: Sequence[str], table: str) -> Schema:
+    """The schema of a new table; required are the identifier fields, and what the records' schema says is.
 
     :raises ConfigError: an id-column is not among the fields.
     """
@@ -221,20 +222,27 @@ def schema_of(kind: Json, id_columns: Sequence[str], table: str) -> Schema:
         if column not in fields:
             raise ConfigError(f"table {table}: id-column '{column}' is not among its fields: {', '.join(fields)}")
     ids = itertools.count(1)
+    required = kind.get("required", ()) if isinstance(kind, Mapping) else ()
     columns = [
-        NestedField(next(ids), name, _iceberg_type(item, ids), required=name in id_columns)
+        NestedField(next(ids), name, _iceberg_type(item, ids), required=name in id_columns or name in required)
         for name, item in fields.items()
     ]
     return Schema(*columns, identifier_field_ids=[c.field_id for c in columns if c.name in id_columns])
 
 
-def _iceberg_type(kind: Json, ids: Iterator[int]) -> IcebergType:
+def _iceberg_type(kind: Kind, ids: Iterator[int]) -> IcebergType:
     if isinstance(kind, str):
         return _primitive(kind)
+    required = kind.get("required") or ()
     if "list" in kind:
-        return ListType(next(ids), _iceberg_type(kind["list"], ids), element_required=False)
+        return ListType(next(ids), _iceberg_type(kind["list"], ids), element_required=bool(required))
+    if "map" in kind:
+        key, value = kind["map"]
+        return MapType(
+            next(ids), _iceberg_type(key, ids), next(ids), _iceberg_type(value, ids), value_required=bool(required)
+        )
     return StructType(
-        *(NestedField(next(ids), n, _iceberg_type(k, ids), required=False) for n, k in kind["struct"].items())
+        *(NestedField(next(ids), n, _iceberg_type(k, ids), required=n in required) for n, k in kind["struct"].items())
     )
 
 

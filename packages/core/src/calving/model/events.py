@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.offsets import Advances, Spans, TopicPartition
 
@@ -93,7 +94,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a worker publishes in one atomic act: its events and the move of its source positions.
+    """What a worker publishes in one atomic act: its events, its dead letters, and the move of its source positions.
 
     ``spans`` says which records the files hold; ``advances`` also has partitions whose position is stored for the first
     time although nothing was read.
@@ -102,6 +103,7 @@ class Publication:
     events: tuple[DataWritten | DataComplete, ...]
     advances: Advances
     spans: Spans
+    dead_letters: tuple[DeadLetter, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

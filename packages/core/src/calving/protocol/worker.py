@@ -17,6 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from calving.errors import ProtocolError
+from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
     NO_COMMIT,
     CommitComplete,
@@ -44,12 +45,13 @@ class BatchLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What a finished batch reports: files by table, the largest timestamp per partition, and its size."""
+    """What a finished batch reports: files by table, the largest timestamp per partition, its size, its bad records."""
 
     written: Written
     timestamps_us: Mapping[TopicPartition, int]
     records: int
     bytes: int
+    dead_letters: tuple[DeadLetter, ...] = ()
 
 
 @dataclass(slots=True)
@@ -229,4 +231,5 @@ class Worker:
         advances = {
             tp: Advance(self._stored[tp], at) for tp, at in sorted(self._next.items()) if at != self._stored[tp]
         }
-        return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans))]
+        letters = tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters)
+        return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans, letters))]

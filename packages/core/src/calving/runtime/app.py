@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, Cursor, Session
-from calving.data.spec import Evolution, Limits, RouteRule, Routing
+from calving.data.spec import Evolution, RouteRule, Routing, Tolerance
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, ProtocolError
@@ -22,11 +23,12 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import TableRules, Tables, TableSettings
 from calving.protocol.coordinator import Pace
 from calving.protocol.worker import BatchLimits
-from calving.runtime.batch import BatchRunner, BatchSettings
+from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.guards import commit_style, refuse_lost_positions, refuse_reused_offsets
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
+from calving.source import dead_letters
 from calving.source.interface import Group
 from calving.source.kafka import KafkaGroup, Topics
 
@@ -80,6 +82,8 @@ class App:
         :raises CalvingError: what an operator has to act on; everything else is tried again.
         """
         self._backend.provision()
+        if self._sink.identity.dead_letters is not None:
+            dead_letters.provision(self._sink.kafka, self._sink.identity.dead_letters)
         self._engine = self._engine or _engine(self._sink)
         runner = BatchRunner(self._engine, self._tables, _batch_settings(self._sink))
         delay, batches = _RESTART_SECONDS[0], 0
@@ -335,12 +339,29 @@ def _batch_settings(sink: Sink) -> BatchSettings:
     )
     return BatchSettings(
         sink.kafka,
-        keys.value_converter,
-        sink.converter,
-        Routing(rules, keys.route_field, keys.dynamic, keys.on_unrouted, keys.on_missing_table),
+        Routing(
+            rules,
+            keys.route_field,
+            keys.dynamic,
+            keys.topic_pattern,
+            keys.topic_regex,
+            keys.on_unrouted,
+            keys.on_missing_table,
+        ),
         Evolution(keys.auto_create, keys.evolve, keys.case_insensitive),
-        Limits(),
+        sink.converters,
+        sink.transforms,
+        _tolerance(sink),
+        ErrorLimits(keys.errors_per_batch, keys.errors_share),
     )
+
+
+def _tolerance(sink: Sink) -> Tolerance:
+    keys = sink.keys
+    if keys.errors_tolerance == "none":
+        return Tolerance()
+    to: Literal["topic", "table"] = "topic" if keys.dead_letter_topic is not None else "table"
+    return Tolerance(to, keys.dead_letter_table, keys.errors_per_batch, sink.replayed)
 
 
 def _table_rules(sink: Sink) -> TableRules:
@@ -353,4 +374,4 @@ def _table_rules(sink: Sink) -> TableRules:
         )
         for name, t in sink.tables.items()
     }
-    return TableRules(sink.write_properties, sink.create_properties, tables, defaults)
+    return TableRules(sink.write_properties, sink.create_properties, tables, defaults, keys.force_optional)

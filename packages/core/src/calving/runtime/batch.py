@@ -9,7 +9,17 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from calving.data.spec import Evolution, Limits, Range, Routing, TaskResult, TaskSpec
+from calving.data.spec import (
+    Evolution,
+    Limits,
+    Range,
+    Routing,
+    TaskResult,
+    TaskSpec,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
 from calving.engine.interface import Engine
 from calving.errors import BadRecordError, CalvingError, DataLossError
 from calving.iceberg.tables import Tables
@@ -26,14 +36,40 @@ _WORTH_A_TASK = 50_000
 
 
 @dataclass(frozen=True, slots=True)
+class ErrorLimits:
+    """The circuit breaker: how many bad records of one batch go to the dead letters before the sink stops instead.
+
+    The share counts only in batches with more than ``share_from`` bad records, so that a few bad ones alone do not.
+    """
+
+    per_batch: int = 10_000
+    share: float = 1.0
+    share_from: int = 100
+
+    def check(self, count: int, read: int, first: str) -> None:
+        """:raises BadRecordError: too many; nothing is published, and the records are read again."""
+        if count > self.per_batch:
+            key, limit = "errors.max-per-batch", str(self.per_batch)
+        elif count > self.share_from and count > self.share * read:
+            key, limit = "errors.max-share", str(self.share)
+        else:
+            return
+        raise BadRecordError(
+            f"{count} of {read} records are bad, more than {key} = {limit} lets pass; the first: {first}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BatchSettings:
     """What every task of the sink is told."""
 
     kafka: Mapping[str, str]
-    converter: str
-    converter_options: Mapping[str, str]
     routing: Routing
     evolution: Evolution
+    converters: Mapping[str, TopicConverters] = field(default_factory=dict)
+    transforms: tuple[TransformSpec, ...] = ()
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    errors: ErrorLimits = field(default_factory=ErrorLimits)
     limits: Limits = field(default_factory=Limits)
 
 
@@ -42,6 +78,7 @@ class Totals:
     """Counted since the start."""
 
     read: int = 0
+    rejected: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     files: int = 0
     batches: int = 0
@@ -121,12 +158,13 @@ class BatchRunner:
             number,
             tuple(ranges),
             s.kafka,
-            s.converter,
-            s.converter_options,
+            s.converters,
+            s.transforms,
             s.routing,
             self._tables.specs(),
             self._tables.missing,
             s.evolution,
+            s.tolerance,
             s.limits,
         )
 
@@ -134,14 +172,18 @@ class BatchRunner:
         covered: Counter[TopicPartition] = Counter()
         latest: dict[TopicPartition, int] = {}
         files: dict[TableReference, list[DataFile]] = {}
-        read = routed = size = 0
+        read = written = size = 0
         filtered: Counter[str] = Counter()
+        letters = [letter for result in results for letter in result.rejected]
+        first_rejected = next((r.first_rejected for r in results if r.first_rejected is not None), "")
+        rejected = 0
         for result in results:
             self.stages.update(result.stages)
             for r in result.ranges:
                 tp = TopicPartition(r.range.topic, r.range.partition)
                 covered[tp] += r.range.end - r.range.start
-                read, routed, size = read + r.read, routed + r.routed, size + r.bytes
+                read, written, size = read + r.read, written + r.written, size + r.bytes
+                rejected += r.rejected
                 filtered.update(r.filtered)
                 if r.timestamp_ms is not None:
                     latest[tp] = max(latest.get(tp, 0), r.timestamp_ms * 1000)
@@ -149,19 +191,25 @@ class BatchRunner:
                 if found:
                     files.setdefault(self._tables.reference(table), []).extend(found)
         wanted = {tp: span.end - span.start for tp, span in spans.items()}
-        if covered != wanted or read != routed + sum(filtered.values()):
+        if covered != wanted or read != written + rejected + sum(filtered.values()):
             raise CalvingError(
                 f"the batch does not balance: {dict(covered)} of {wanted} offsets covered, {read} records read,"
-                f" {routed} written, {dict(filtered)} filtered; nothing is published"
+                f" {written} written, {rejected} dead letters, {dict(filtered)} filtered; nothing is published"
             )
+        self._settings.errors.check(rejected, read, first_rejected)
         totals = self.totals
         totals.read += read
         totals.batches += 1
         totals.files += sum(map(len, files.values()))
+        totals.rejected += rejected
         totals.filtered.update(filtered)
-        if filtered:
-            log.info("filtered: %s", ", ".join(f"{cause} {count}" for cause, count in sorted(filtered.items())))
-        return BatchOutcome({table: TableFiles(tuple(found)) for table, found in files.items()}, latest, read, size)
+        if filtered or rejected:
+            causes = "".join(f", {cause} {count}" for cause, count in sorted(filtered.items()))
+            log.info("read %d = written %d, dead letters %d%s", read, written, rejected, causes)
+        if rejected:
+            log.warning("bad records: %d; the first: %s", rejected, first_rejected)
+        tables = {table: TableFiles(tuple(found)) for table, found in files.items()}
+        return BatchOutcome(tables, latest, read, size, tuple(letters))
 
 
 def cut(spans: Spans, slots: int) -> list[list[Range]]:

@@ -21,6 +21,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list; in text, items are separated by commas, those inside parentheses do not count."""
 
 Policy = Literal["fail", "skip"]
+RecordPolicy = Literal["fail", "skip", "dead-letter"]
 
 
 class TableKeys(BaseModel):
@@ -77,10 +78,26 @@ class SinkKeys(BaseModel):
     case_insensitive: bool = Field(
         False, alias="iceberg.tables.schema-case-insensitive", description="Match fields to columns ignoring case."
     )
-    on_missing_table: Policy = Field(
+    topic_pattern: str | None = Field(
+        None,
+        alias="iceberg.tables.topic-pattern",
+        description="Each record goes to the table that this makes of its topic, such as `lake.{topic}`; groups of the"
+        " topic regex stand by number or name, such as `lake.{1}`. Lower case.",
+    )
+    topic_regex: str | None = Field(
+        None,
+        alias="iceberg.tables.topic-regex",
+        description="With the topic pattern: a topic has to match this in full, or its records are unrouted.",
+    )
+    force_optional: bool = Field(
+        False,
+        alias="iceberg.tables.schema-force-optional",
+        description="Create columns as optional even where the records' schema says that they are required.",
+    )
+    on_missing_table: RecordPolicy = Field(
         "fail", alias="iceberg.tables.on-missing-table", description="Records for a table that does not exist."
     )
-    on_unrouted: Policy = Field(
+    on_unrouted: RecordPolicy = Field(
         "fail", alias="iceberg.tables.on-unrouted", description="Records that no route takes; skipped ones are counted."
     )
 
@@ -137,7 +154,58 @@ class SinkKeys(BaseModel):
     batch_bytes: int = Field(
         1024 * 1024 * 1024, ge=1024, alias="iceberg.batch.max-bytes", description="Most bytes one batch reads, about."
     )
-    value_converter: str = Field("json", alias="value.converter", description="How record values are decoded.")
+    value_converter: str = Field(
+        "json",
+        alias="value.converter",
+        description="How record values are decoded: json, avro, protobuf, string, bytes, or the Kafka Connect class.",
+    )
+    key_converter: str = Field(
+        "bytes",
+        alias="key.converter",
+        description="How record keys are decoded, where a transform looks at them.",
+    )
+    transforms: Names = Field((), alias="transforms", description="Names of the transforms, in order.")
+    predicates: Names = Field((), alias="predicates", description="Names of the predicates that transforms use.")
+
+    errors_tolerance: Literal["none", "all"] = Field(
+        "none",
+        alias="errors.tolerance",
+        description="none: a record that cannot be taken stops the sink. all: it becomes a dead letter.",
+    )
+    dead_letter_topic: str | None = Field(
+        None,
+        alias="errors.deadletterqueue.topic.name",
+        description="The topic that dead letters go to, in the transaction of the batch's events.",
+    )
+    dead_letter_replication: int | None = Field(
+        None,
+        ge=1,
+        alias="errors.deadletterqueue.topic.replication.factor",
+        description="Replication of the dead-letter topic if it has to be created; default the broker's.",
+    )
+    dead_letter_headers: bool = Field(
+        True,
+        alias="errors.deadletterqueue.context.headers.enable",
+        description="Write headers that say where a dead letter came from and why; `calving replay` needs them.",
+    )
+    dead_letter_table: str | None = Field(
+        None,
+        alias="errors.deadletterqueue.table",
+        description="Instead of a topic: the Iceberg table that dead letters go to, created if it is missing.",
+    )
+    errors_per_batch: int = Field(
+        10_000,
+        ge=1,
+        alias="errors.max-per-batch",
+        description="Bad records of one batch (each of its tasks) that stop the sink instead.",
+    )
+    errors_share: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        alias="errors.max-share",
+        description="Share of bad records in a batch that stops the sink instead, once there are more than 100.",
+    )
 
     # Keys of a Kafka Connect file that is used as it is. Each is checked, none is a silent option.
     connector_class: (
@@ -147,24 +215,43 @@ class SinkKeys(BaseModel):
     tasks_max: int | None = Field(
         None, alias="tasks.max", description="Accepted for a taken-over file; parallelism is Spark's (spark.master)."
     )
-    key_converter: str | None = Field(
-        None, alias="key.converter", description="Accepted for a taken-over file; keys are not decoded."
-    )
-    errors_tolerance: Literal["none"] = Field(
-        "none", alias="errors.tolerance", description="A record that cannot be taken stops the sink."
-    )
 
     @model_validator(mode="after")
     def _consistent(self) -> SinkKeys:
         if bool(self.topics) == bool(self.topics_regex):
             raise ValueError("set one of topics and topics.regex")
-        if self.tables and self.dynamic:
-            raise ValueError("iceberg.tables and iceberg.tables.dynamic-enabled exclude each other")
+        ways = {
+            "iceberg.tables": bool(self.tables),
+            "iceberg.tables.dynamic-enabled": self.dynamic,
+            "iceberg.tables.topic-pattern": self.topic_pattern is not None,
+        }
+        chosen = [key for key, given in ways.items() if given]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} exclude each other")
+        if not chosen:
+            raise ValueError("set iceberg.tables, iceberg.tables.topic-pattern, or iceberg.tables.dynamic-enabled")
         if self.dynamic and not self.route_field:
             raise ValueError("iceberg.tables.dynamic-enabled needs iceberg.tables.route-field")
-        if not self.tables and not self.dynamic:
-            raise ValueError("set iceberg.tables, or iceberg.tables.dynamic-enabled with a route field")
+        if self.topic_regex is not None and self.topic_pattern is None:
+            raise ValueError("iceberg.tables.topic-regex needs iceberg.tables.topic-pattern")
+        if self.route_field is not None and self.topic_pattern is not None:
+            raise ValueError("iceberg.tables.route-field and iceberg.tables.topic-pattern exclude each other")
+        self._check_dead_letters()
         return self
+
+    def _check_dead_letters(self) -> None:
+        places = [self.dead_letter_topic, self.dead_letter_table]
+        if None not in places:
+            raise ValueError("errors.deadletterqueue.topic.name and errors.deadletterqueue.table exclude each other")
+        if self.errors_tolerance == "all" and places == [None, None]:
+            raise ValueError(
+                "errors.tolerance = all needs errors.deadletterqueue.topic.name or errors.deadletterqueue.table:"
+                " nothing is dropped silently"
+            )
+        if self.errors_tolerance == "none" and places != [None, None]:
+            raise ValueError("a dead-letter topic or table needs errors.tolerance = all")
+        if self.errors_tolerance == "none" and "dead-letter" in (self.on_unrouted, self.on_missing_table):
+            raise ValueError("the policy dead-letter needs errors.tolerance = all")
 
 
 PREFIXES: Mapping[str, str] = {
@@ -175,7 +262,10 @@ PREFIXES: Mapping[str, str] = {
     "iceberg.tables.auto-create-props.": "properties of tables that are created",
     "iceberg.tables.write-props.": "override the tables' properties for writing",
     "spark.": "Spark properties, such as `spark.master`; `spark.calving.slots`: tasks at a time on Spark Connect",
-    "value.converter.": "options of the converter",
-    "key.converter.": "accepted for a taken-over file; keys are not decoded",
+    "value.converter.": "options of the value converter",
+    "key.converter.": "options of the key converter",
+    "iceberg.topic.": "per topic, such as `iceberg.topic.orders.value.converter` and its options",
+    "transforms.": "of a transform: `transforms.<name>.type`, `.predicate`, `.negate` and its options",
+    "predicates.": "of a predicate: `predicates.<name>.type` and its options",
 }
 """Keys that are handed on, their prefix removed (kept for Spark)."""

@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from calving.backend import hooks
-from calving.backend.interface import Backend, SinkIdentity
+from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
+from calving.data.spec import ConverterSpec, TopicConverters, TransformSpec
 from calving.errors import ConfigError
 from calving.settings.keys import PREFIXES, SinkKeys, TableKeys
+from calving.settings.records import converters, transforms
 
 _SECRET = re.compile(r"\$\{(env|file):([^}]+)\}")
 _TABLE = "iceberg.table."
@@ -37,9 +39,12 @@ class Sink:
     create_properties: Mapping[str, str]
     write_properties: Mapping[str, str]
     spark: Mapping[str, str]
-    converter: Mapping[str, str]
+    converters: Mapping[str, TopicConverters]
+    transforms: tuple[TransformSpec, ...]
     backend: type[Backend]
     backend_settings: BaseModel
+    replayed: bool = False
+    """Whether the topics hold dead letters of the sink, which go through it as the records they once were."""
 
     @property
     def group(self) -> str:
@@ -53,7 +58,15 @@ class Sink:
             self.keys.control_topic,
             self.control_kafka,
             self.keys.transactional_prefix,
+            self._dead_letters,
         )
+
+    @property
+    def _dead_letters(self) -> DeadLetterTopic | None:
+        keys = self.keys
+        if keys.dead_letter_topic is None:
+            return None
+        return DeadLetterTopic(keys.dead_letter_topic, keys.dead_letter_headers, keys.dead_letter_replication)
 
 
 def load(path: Path) -> Sink:
@@ -96,8 +109,9 @@ def parse(raw: Mapping[str, str]) -> Sink:
     kafka = {**handed_on["consumer.override."], **handed_on["kafka."]}
     if "bootstrap.servers" not in kafka:
         raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
+    keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
     return Sink(
-        keys=_validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, ""),
+        keys=keys,
         tables={name: _validate(TableKeys, found, f"{_TABLE}{name}.") for name, found in tables.items()},
         kafka=kafka,
         control_kafka={**kafka, **handed_on["iceberg.kafka."]},
@@ -105,7 +119,12 @@ def parse(raw: Mapping[str, str]) -> Sink:
         create_properties=handed_on["iceberg.tables.auto-create-props."],
         write_properties=handed_on["iceberg.tables.write-props."],
         spark=handed_on["spark."],
-        converter=handed_on["value.converter."],
+        converters=converters(
+            ConverterSpec(keys.key_converter, handed_on["key.converter."]),
+            ConverterSpec(keys.value_converter, handed_on["value.converter."]),
+            handed_on["iceberg.topic."],
+        ),
+        transforms=transforms(keys.transforms, keys.predicates, handed_on["transforms."], handed_on["predicates."]),
         backend=backend,
         backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
     )

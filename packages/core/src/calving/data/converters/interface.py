@@ -1,65 +1,61 @@
-"""What a converter is."""
+"""What a converter is: one format, from the bytes of keys or values to columns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-import pyarrow as pa
-from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
 
-from calving.data.fields import Json
-from calving.data.spec import Evolution, Need
+from calving.data.records import Bad, Values
 
 
-class BadValueError(ValueError):
-    """One value cannot be taken. ``index`` is its place in the sequence that was handed in."""
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What becomes of schemaless values: the columns they go to, if the values stay as they are on the way there.
 
-    def __init__(self, index: int, reason: str) -> None:
-        super().__init__(reason)
-        self.index = index
+    ``closed``: nothing but these columns and the fields of these ``names`` is wanted, others may be skipped.
+    """
+
+    columns: StructType
+    closed: bool
+    names: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class Converted:
-    """Rows in the table's Arrow schema, or what the table needs before they can be made."""
+class Decoded:
+    """Values by shape, and those that are not of the format. Every value is in one of them, once."""
 
-    rows: pa.RecordBatch | None
-    needs: list[Need] = field(default_factory=list)
+    values: list[Values] = field(default_factory=list)
+    bad: list[Bad] = field(default_factory=list)
 
 
-class TableConverter(ABC):
-    """Converts values for one table. Kept for a whole task, so it may learn how the values are written."""
+class Converter(ABC):
+    """One format. Made for the keys or the values of one topic, with the converter's own options.
+
+    Kept for a whole task, so it may learn what the values look like. Values are never None: a null is a tombstone,
+    and no converter sees it.
+
+    :raises ConfigError: by the constructor, if an option is wrong.
+    """
+
+    projects: ClassVar[bool] = False
+    """Whether a closed wish makes decoding cheaper, so that it pays to look at the route field first."""
 
     @abstractmethod
-    def convert(self, values: Sequence[bytes]) -> Converted:
-        """All ``values``, in order.
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None: ...
 
-        :raises BadValueError: the first value that cannot be taken.
+    @abstractmethod
+    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+        """All values. A value that decodes to null is null in its column.
+
+        :raises Unavailable: what the format needs (a schema registry) does not answer; nothing is wrong with the
+            values.
         """
 
 
-class ValueConverter(ABC):
-    """One format. Made with the converter's own options, their prefix removed."""
-
-    @abstractmethod
-    def __init__(self, options: Mapping[str, str]) -> None: ...
-
-    @abstractmethod
-    def for_table(self, table: str, schema: Schema, evolution: Evolution) -> TableConverter:
-        """A converter to the rows of ``table``."""
-
-    @abstractmethod
-    def field_texts(self, values: Sequence[bytes], path: str) -> Sequence[str | None]:
-        """The text of a dotted field of every value, None where it is missing or null.
-
-        :raises BadValueError: a value cannot be decoded.
-        """
-
-    @abstractmethod
-    def infer(self, values: Sequence[bytes]) -> Json | None:
-        """The type of a table that takes all ``values``; None if they say nothing.
-
-        :raises BadValueError: a value cannot be decoded.
-        """
+def stage(is_key: bool) -> str:
+    """Connect's name of the stage, for dead letters."""
+    return "KEY_CONVERTER" if is_key else "VALUE_CONVERTER"

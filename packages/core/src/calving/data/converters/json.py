@@ -1,348 +1,318 @@
-"""Schemaless JSON objects.
+"""Schemaless JSON.
 
-The fast way hands a whole block to Arrow's JSON reader with the table's types, and never looks at a single record. It
-refuses rather than guesses; a block that it refuses is cut in halves until what is left goes the exact way, value by
-value. Numbers and text both occur in temporal columns: which of them is learnt from the data.
+The fast way hands a whole block to Arrow's JSON reader, with types that were learnt from the data and from the columns
+that the values go to, and never looks at a single record. It refuses rather than guesses; a block that it refuses is
+split until what is left goes the exact way, value by value.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
-from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BinaryType,
     DateType,
-    FixedType,
+    DecimalType,
+    DoubleType,
     FloatType,
     IcebergType,
+    IntegerType,
     ListType,
-    NestedField,
+    LongType,
+    MapType,
+    StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
-    UUIDType,
 )
 
-from calving.data.conversion import (
-    Converter,
-    UnfitError,
-    date_text,
-    time_text,
-    timestamp_text,
-    timestamptz_text,
-)
-from calving.data.converters.interface import BadValueError, Converted, TableConverter, ValueConverter
-from calving.data.fields import Json, arrow_schema, contains_map, infer, merge
-from calving.data.spec import Evolution
-from calving.errors import ConfigError
+from calving.data.converters.interface import Converter, Decoded, Wish, stage
+from calving.data.records import Bad, Values
 
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
+_SAMPLE = 20
+_FIELDS_AT_MOST = 2_000
+_CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
+_ROW = re.compile(r" in row ([0-9]+)$")
+_REFUSALS_AT_MOST = 24
+"""Refusals in one block after which the rest of it goes the exact way."""
+_PATIENCE = 4
+"""Blocks that go the exact way at once after one whose values mostly had to."""
 
-_TEMPORAL = (DateType, TimeType, TimestampType, TimestamptzType)
-_SLOW_ONLY = (UUIDType, BinaryType, FixedType)
-"""Columns whose text Arrow does not decode."""
+_TEMPORAL = (DateType, TimeType, TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+_WHOLE = (IntegerType, LongType, StringType, *_TEMPORAL)
 
 
 class _RefusedError(Exception):
     """The fast way does not take this block."""
 
-
-class JsonConverter(ValueConverter):
-    def __init__(self, options: Mapping[str, str]) -> None:
-        if options.get("schemas.enable", "false").lower() == "true":
-            raise ConfigError(
-                "value.converter.schemas.enable: JSON with a schema envelope is not supported; set it to false"
-            )
-
-    def for_table(self, table: str, schema: Schema, evolution: Evolution) -> TableConverter:
-        return JsonTableConverter(table, schema, evolution)
-
-    def field_texts(self, values: Sequence[bytes], path: str) -> Sequence[str | None]:
-        nested: pa.DataType = pa.string()
-        for name in reversed(path.split(".")[1:]):
-            nested = pa.struct([(name, nested)])
-        try:
-            column = _read(values, pa.schema([(path.split(".")[0], nested)]), infer_more=False).column(0)
-        except _RefusedError:
-            return [_field_text(_load(i, value), path) for i, value in enumerate(values)]
-        for name in path.split(".")[1:]:
-            column = pc.struct_field(column, name)
-        return list(column.to_pylist())
-
-    def infer(self, values: Sequence[bytes]) -> Json | None:
-        found: Json | None = None
-        for i, value in enumerate(values):
-            found = merge(found, infer(_load(i, value)))
-        return found
+    def __init__(self, reason: str, row: int | None = None) -> None:
+        super().__init__(reason)
+        self.row = row
 
 
-class JsonTableConverter(TableConverter):
-    def __init__(self, table: str, schema: Schema, evolution: Evolution) -> None:
-        self._table, self._evolution = table, evolution
-        self._struct = schema.as_struct()
-        self._arrow = arrow_schema(schema)
-        self._numbers: frozenset[int] = frozenset()
-        """Ids of the temporal columns that come as numbers."""
-        self._plan: list[_Leaf] | None = None
-        self._fast = not (contains_map(self._struct) or _slow_only(self._struct) or evolution.case_insensitive)
+class JsonConverter(Converter):
+    projects = True
 
-    def convert(self, values: Sequence[bytes]) -> Converted:
-        return self._convert(values, 0)
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        self._stage = stage(is_key)
+        self._shape = _Shape()
+        self._wish: Wish | None = None
+        self._schema: pa.Schema | None = None
+        self._exact_blocks = 0
+        self.fast = True
 
-    def _convert(self, values: Sequence[bytes], first: int) -> Converted:
-        if self._fast:
-            for _ in range(2):
-                try:
-                    return Converted(self._convert_fast(values))
-                except (_RefusedError, ValueError, pa.ArrowException):
-                    if not self._learn(values):
-                        break
-            if len(values) > _EXACT_AT_MOST:
-                half = len(values) // 2
-                return _joined(self._convert(values[:half], first), self._convert(values[half:], first + half))
-        return self._convert_exactly(values, first)
+    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+        if wish is not self._wish:
+            self._wish, self._schema = wish, None
+        block = _Block(values)
+        if self.fast and self._exact_blocks == 0:
+            if not self._shape.kinds:
+                self._learn(values)
+            self._decode(block, 0, len(values))
+            if len(block.exact) * 2 > len(values) > _EXACT_AT_MOST:
+                self._exact_blocks = _PATIENCE
+        else:
+            self._exact_blocks = max(0, self._exact_blocks - 1)
+            block.exact += range(len(values))
+        self._decode_exactly(block)
+        return block.decoded
 
-    def _convert_fast(self, values: Sequence[bytes]) -> pa.RecordBatch:
-        if self._plan is None:
-            self._plan = [_Leaf(field, self._numbers) for field in self._struct.fields]
-        wanted = pa.schema([(leaf.name, leaf.read_type) for leaf in self._plan])
-        table = _read(values, wanted, infer_more=self._evolution.evolve)
-        if table.num_columns > len(self._plan) and _has_values(table, wanted):
-            raise _RefusedError("new fields")
-        columns = []
-        for i, leaf in enumerate(self._plan):
-            if self._evolution.evolve and not _same_shape(table.schema.field(i).type, leaf.read_type):
-                raise _RefusedError("new nested fields")
-            column = leaf.cast(_whole(table.column(i)))
-            if leaf.required and column.null_count:
-                raise _RefusedError("nulls in a required column")
-            columns.append(column.cast(self._arrow.field(i).type))
-        return pa.RecordBatch.from_arrays(columns, schema=self._arrow)
-
-    def _convert_exactly(self, values: Sequence[bytes], first: int) -> Converted:
-        converter = Converter(self._table, self._struct, self._evolution)
-        rows = []
-        for i, value in enumerate(values, first):
+    def _decode(self, block: _Block, start: int, end: int) -> None:
+        """Values ``start`` to ``end`` by Arrow as far as it takes them."""
+        while start < end:
+            values = block.values[start:end]
+            if block.refusals > _REFUSALS_AT_MOST:
+                block.exact += range(start, end)
+                return
             try:
-                rows.append(converter.row(_load(i, value)))
-            except UnfitError as error:
-                raise BadValueError(i, str(error)) from error
-        if converter.needs:
-            return Converted(None, converter.needs)
-        columns = [pa.array([row[f.name] for row in rows], f.type) for f in self._arrow]
-        return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow))
+                data = self._read(values)
+            except _RefusedError as refused:
+                if self._learn(values):
+                    continue
+                block.refusals += 1
+                if refused.row is not None and refused.row < len(values):
+                    # Arrow names the row: what stands before it is read at once, and this one on its own.
+                    self._decode(block, start, start + refused.row)
+                    block.exact.append(start + refused.row)
+                    start += refused.row + 1
+                    continue
+                if len(values) <= _EXACT_AT_MOST:
+                    block.exact += range(start, end)
+                    return
+                middle = start + len(values) // 2
+                self._decode(block, start, middle)
+                start = middle
+            else:
+                block.decoded.values.append(
+                    Values(data, False, None if len(values) == block.size else range(start, end))
+                )
+                return
+
+    def _decode_exactly(self, block: _Block) -> None:
+        found: list[Any] = []
+        places: list[int] = []
+        for i in block.exact:
+            try:
+                value = json.loads(block.values[i].decode(), parse_float=Decimal, parse_constant=_no_constant)
+            except (ValueError, RecursionError) as error:
+                block.decoded.bad.append(Bad(i, self._stage, type(error).__name__, f"not JSON: {error}"))
+                continue
+            found.append(value)
+            places.append(i)
+        if found:
+            if self._shape.learn(found):
+                self._schema = None
+            block.decoded.values.append(Values(found, False, places))
 
     def _learn(self, values: Sequence[bytes]) -> bool:
-        """Look how temporal columns are written; whether that changes anything."""
-        before = self._numbers
-        found = dict.fromkeys(self._numbers, True)
-        for value in values[:20]:
+        """Look at some values; whether that changes how a block is read."""
+        samples = []
+        for value in values[:: max(1, len(values) // _SAMPLE)]:
             try:
-                _observe(json.loads(value), self._struct, found)
+                samples.append(json.loads(value))
             except (ValueError, RecursionError):
                 continue
-        self._numbers = frozenset(field_id for field_id, is_number in found.items() if is_number)
-        self._plan = None
-        return self._numbers != before
+        before = self._read_schema()
+        if self._shape.learn(samples):
+            self._schema = None
+        return self._read_schema() != before
 
+    def _read_schema(self) -> pa.Schema | None:
+        """None: there is no fast way for values of this shape."""
+        if self._schema is None:
+            wish = self._wish
+            columns, closed = (wish.columns, wish.closed) if wish is not None else (StructType(), False)
+            try:
+                kind = _struct(self._shape, columns, closed, wish.names if wish is not None else ())
+            except _RefusedError:
+                return None
+            self._schema = pa.schema(list(kind))
+        return self._schema
 
-def _joined(a: Converted, b: Converted) -> Converted:
-    if a.rows is None or b.rows is None:
-        return Converted(None, a.needs + b.needs)
-    return Converted(pa.concat_batches([a.rows, b.rows]))
+    def _read(self, values: Sequence[bytes]) -> pa.StructArray:
+        """One row per value, by Arrow.
 
-
-def _read(values: Sequence[bytes], schema: pa.Schema, *, infer_more: bool) -> pa.Table:
-    """One row per value, by Arrow.
-
-    A joint that is not ``}``, newline, ``{`` means a value that is not one object: blank, or several. Neither kind can
-    hide the other, because blanks spoil one joint more than they are.
-    """
-    data = b"\n".join(values)
-    if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(values) - 1:
-        raise _RefusedError("not one object per record")
-    if not data.isascii():
+        A joint that is not ``}``, newline, ``{`` means a value that is not one object: blank, or several. Neither kind
+        can hide the other, because blanks spoil one joint more than they are.
+        """
+        data = b"\n".join(values)
+        if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(values) - 1:
+            raise _RefusedError("not one object per record")
+        if not data.isascii():
+            try:
+                data.decode()  # Arrow would let invalid text pass
+            except UnicodeDecodeError as error:
+                raise _RefusedError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
+        if (b"NaN" in data or b"Inf" in data) and (constant := _CONSTANT.search(data)):
+            raise _RefusedError("not a JSON number", data.count(b"\n", 0, constant.start()))  # Arrow would take it
+        closed = self._wish is not None and self._wish.closed
+        schema = self._read_schema()
+        if schema is None:
+            raise _RefusedError("no type for it")
         try:
-            data.decode()  # Arrow would let invalid text pass
-        except UnicodeDecodeError as error:
-            raise _RefusedError("invalid UTF-8") from error
-    try:
-        table = pj.read_json(
-            pa.BufferReader(data),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior="infer" if infer_more else "ignore"
-            ),
+            table = pj.read_json(
+                pa.BufferReader(data),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=pj.ParseOptions(
+                    explicit_schema=schema, unexpected_field_behavior="ignore" if closed else "error"
+                ),
+            )
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            row = _ROW.search(str(error))
+            raise _RefusedError(str(error), int(row.group(1)) if row else None) from error
+        if table.num_rows != len(values):
+            raise _RefusedError("not one row per record")
+        return (
+            pa.StructArray.from_arrays([_whole(c) for c in table.columns], fields=list(table.schema))
+            if table.num_columns
+            else pa.array([{}] * len(values), pa.struct([]))
         )
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _RefusedError(str(error)) from error
-    if table.num_rows != len(values):
-        raise _RefusedError("not one row per record")
-    return table
 
 
-class _Leaf:
-    """How one column is read and then cast."""
+class _Block:
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self.values, self.size = values, len(values)
+        self.exact: list[int] = []
+        self.refusals = 0
+        self.decoded = Decoded()
 
-    def __init__(self, field: NestedField, numbers: frozenset[int]) -> None:
-        self.name, self.required = field.name, field.required
-        self.read_type = _read_type(field.field_type, field.field_id, numbers)
-        self.cast: Callable[[pa.Array], pa.Array] = _cast(field.field_type, field.field_id, numbers)
+
+class _Shape:
+    """What was seen of a field: its kinds in the order they first came, its fields, its elements."""
+
+    __slots__ = ("element", "fields", "kinds")
+
+    def __init__(self) -> None:
+        self.kinds: list[str] = []
+        self.fields: dict[str, _Shape] = {}
+        self.element: _Shape | None = None
+
+    def learn(self, values: Sequence[Any]) -> bool:
+        """Whether any of these values is news."""
+        news = [self._see(value) for value in values]  # every value is looked at
+        return any(news)
+
+    def _see(self, value: Any) -> bool:
+        kind = _KINDS.get(type(value))
+        if kind is None:
+            return False
+        news = kind not in self.kinds
+        if news:
+            self.kinds.append(kind)
+        if kind == "object":
+            for name, item in value.items():
+                known = self.fields.get(name)
+                if known is None:
+                    known = self.fields[name] = _Shape()
+                    news = True
+                news = known._see(item) or news
+        elif kind == "array":
+            if self.element is None:
+                self.element, news = _Shape(), True
+            for item in value:
+                news = self.element._see(item) or news
+        return news
 
 
-def _read_type(kind: IcebergType, field_id: int, numbers: frozenset[int]) -> pa.DataType:
-    match kind:
-        case StructType():
-            return pa.struct([(f.name, _read_type(f.field_type, f.field_id, numbers)) for f in kind.fields])
-        case ListType():
-            return pa.list_(_read_type(kind.element_type, kind.element_id, numbers))
-        case FloatType():
+_KINDS: Mapping[type, str] = {
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    Decimal: "double",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
+
+
+def _struct(shape: _Shape, columns: StructType, closed: bool, more: Sequence[str] = ()) -> pa.DataType:
+    wanted = {f.name: f.field_type for f in columns.fields}
+    names = dict.fromkeys([*wanted, *more] if closed else shape.fields)
+    if len(names) > _FIELDS_AT_MOST:
+        raise _RefusedError("too many fields")
+    return pa.struct(
+        [(n, _read_type(shape.fields.get(n, _UNSEEN), wanted.get(n), closed and n in wanted)) for n in names]
+    )
+
+
+_UNSEEN = _Shape()
+
+
+def _read_type(shape: _Shape, column: IcebergType | None, closed: bool) -> pa.DataType:
+    """The type that Arrow reads a field as, by what was seen of it and where it goes."""
+    first = shape.kinds[0] if shape.kinds else None
+    if first is None:
+        return _unseen_type(column, closed)
+    if first == "object":
+        if isinstance(column, MapType):
+            raise _RefusedError("an object into a map: its keys are not known beforehand")
+        return _struct(shape, column if isinstance(column, StructType) else StructType(), closed and _is_struct(column))
+    if first == "array":
+        element = shape.element or _UNSEEN
+        return pa.list_(_read_type(element, column.element_type if isinstance(column, ListType) else None, closed))
+    if isinstance(column, DecimalType) and first in ("long", "double", "string"):
+        # Arrow's reader does not look at the precision once it has filled up the scale; the cast later does.
+        return pa.decimal128(38, column.scale)
+    if first in ("long", "double"):
+        if isinstance(column, FloatType | DoubleType):
             return pa.float64()
-        case DateType() | TimeType() | TimestampType() | TimestamptzType():
-            return pa.int64() if field_id in numbers else pa.string()
-    return _arrow_type(kind)
+        if isinstance(column, _WHOLE):
+            return pa.int64()  # a double could not hold every whole number, and its text is another
+        return pa.float64() if "double" in shape.kinds else pa.int64()
+    return pa.bool_() if first == "boolean" else pa.string()
 
 
-def _cast(kind: IcebergType, field_id: int, numbers: frozenset[int]) -> Callable[[pa.Array], pa.Array]:
-    match kind:
+def _is_struct(column: IcebergType | None) -> bool:
+    return isinstance(column, StructType)
+
+
+def _unseen_type(column: IcebergType | None, closed: bool) -> pa.DataType:
+    """Null: the first value makes Arrow refuse, and then it is seen."""
+    match column:
         case StructType():
-            casts = [_cast(f.field_type, f.field_id, numbers) for f in kind.fields]
-            required = [f.required for f in kind.fields]
-            return lambda column: _cast_struct(column, casts, required)
-        case ListType():
-            return _cast_list(_cast(kind.element_type, kind.element_id, numbers), kind.element_required)
-        case FloatType():
-            return _single
-        case DateType():
-            return (lambda c: c.cast(pa.int32()).cast(pa.date32())) if field_id in numbers else date_text
-        case TimeType():
-            return _time_millis if field_id in numbers else time_text
-        case TimestampType():
-            return (lambda c: _micros(c, None)) if field_id in numbers else timestamp_text
-        case TimestamptzType():
-            return (lambda c: _micros(c, "UTC")) if field_id in numbers else timestamptz_text
-    return lambda column: column
-
-
-def _micros(column: pa.Array, zone: str | None) -> pa.Array:
-    return column.cast(pa.timestamp("ms", zone)).cast(pa.timestamp("us", zone))
-
-
-def _time_millis(column: pa.Array) -> pa.Array:
-    if pc.any(pc.or_(pc.less(column, 0), pc.greater_equal(column, 86_400_000))).as_py():
-        raise _RefusedError("not a time of day")
-    return column.cast(pa.int32()).cast(pa.time32("ms")).cast(pa.time64("us"))
-
-
-def _single(column: pa.Array) -> pa.Array:
-    single = column.cast(pa.float32(), safe=False)
-    if pc.any(pc.and_(pc.is_inf(single), pc.invert(pc.is_inf(column)))).as_py():
-        raise _RefusedError("a number does not fit a float")
-    return single
-
-
-def _cast_struct(
-    column: pa.Array, casts: Sequence[Callable[[pa.Array], pa.Array]], required: Sequence[bool]
-) -> pa.Array:
-    children = [cast(child) for cast, child in zip(casts, column.flatten(), strict=True)]
-    present = len(column) - column.null_count
-    if any(r and len(c) - c.null_count < present for r, c in zip(required, children, strict=True)):
-        raise _RefusedError("nulls in a required column")
-    names = [column.type.field(i).name for i in range(column.type.num_fields)]
-    return pa.StructArray.from_arrays(children, names=names, mask=column.is_null())
-
-
-def _cast_list(cast: Callable[[pa.Array], pa.Array], required: bool) -> Callable[[pa.Array], pa.Array]:
-    def apply(column: pa.Array) -> pa.Array:
-        items = column.flatten()
-        if required and items.null_count:
-            raise _RefusedError("nulls in a required element")
-        lengths = pc.fill_null(pc.list_value_length(column), 0)
-        starts = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
-        mask = column.is_null() if column.null_count else None
-        return pa.ListArray.from_arrays(starts, cast(items), mask=mask)
-
-    return apply
-
-
-def _arrow_type(kind: IcebergType) -> pa.DataType:
-    return arrow_schema(Schema(NestedField(1, "x", kind, required=False))).field(0).type
-
-
-def _slow_only(kind: IcebergType) -> bool:
-    match kind:
-        case StructType():
-            return any(_slow_only(f.field_type) for f in kind.fields)
-        case ListType():
-            return _slow_only(kind.element_type)
-    return isinstance(kind, _SLOW_ONLY)
-
-
-def _observe(value: Any, kind: IcebergType, found: dict[int, bool], field_id: int = -1) -> None:
-    match kind, value:
-        case StructType(), dict():
-            for field in kind.fields:
-                _observe(value.get(field.name), field.field_type, found, field.field_id)
-        case ListType(), list():
-            for item in value[:3]:
-                _observe(item, kind.element_type, found, kind.element_id)
-        case _ if isinstance(kind, _TEMPORAL) and value is not None:
-            found[field_id] = not isinstance(value, str)
-
-
-def _has_values(table: pa.Table, wanted: pa.Schema) -> bool:
-    return any(_any_value(table.column(i)) for i in range(len(wanted), table.num_columns))
-
-
-def _any_value(column: pa.ChunkedArray) -> bool:
-    """Whether an inferred column says anything: an all-null one, an empty struct or empty lists do not."""
-    if pa.types.is_null(column.type) or column.null_count == len(column):
-        return False
-    if pa.types.is_struct(column.type):
-        return any(_any_value(pa.chunked_array([c])) for chunk in column.chunks for c in chunk.flatten())
-    if pa.types.is_list(column.type):
-        return any(_any_value(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks)
-    return True
-
-
-def _same_shape(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_struct(wanted):
-        return found.num_fields == wanted.num_fields and all(
-            _same_shape(found.field(i).type, wanted.field(i).type) for i in range(wanted.num_fields)
-        )
-    if pa.types.is_list(wanted):
-        return _same_shape(found.value_type, wanted.value_type)
-    return True
+            return _struct(_UNSEEN, column, closed)
+        case LongType():
+            return pa.int64()
+        case DoubleType() | FloatType():
+            return pa.float64()
+        case StringType() | DateType() | TimeType() | TimestampType() | TimestamptzType():
+            return pa.string()
+    return pa.null()
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _load(index: int, value: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(value.decode(), parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise BadValueError(index, f"not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise BadValueError(index, "not a JSON object")
-    return found
-
-
-def _field_text(record: Any, path: str) -> str | None:
-    for name in path.split("."):
-        if not isinstance(record, dict):
-            return None
-        record = record.get(name)
-    if record is None or isinstance(record, str):
-        return record
-    return json.dumps(record, default=float) if not isinstance(record, bool) else str(record).lower()
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")

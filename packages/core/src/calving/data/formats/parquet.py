@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.schema import Schema
 
-from calving.data.fields import arrow_schema
+from calving.data.conversion.fields import arrow_schema
 from calving.data.formats.interface import FileFormat, FileWriter
 from calving.model.files import DataFile, FileContent, PartitionTuple
 

@@ -1,8 +1,7 @@
-"""One value into one Iceberg type, record by record: the Java sink's ``RecordConverter``, with repairs.
+"""One value into one Iceberg type: the Java sink's ``RecordConverter``, with repairs.
 
-The repairs: what does not fit is an error, never a wrap-around or a truncation. The fast way in
-``converters.json`` must give the same result for every value that it takes; text of temporal columns goes through the
-same Arrow casts in both.
+The repairs: what does not fit is an error, never a wrap-around or a truncation. The fast way in ``columns`` must give
+the same result for every value that it takes; text of temporal columns goes through the same Arrow casts in both.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import json
 import math
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any
 
@@ -35,13 +35,16 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
 )
 
-from calving.data.fields import Lookup, infer
+from calving.data.conversion.fields import Lookup
+from calving.data.conversion.kinds import of_value
 from calving.data.spec import Evolution, Need
 
 
@@ -58,28 +61,33 @@ _OFFSET = r"(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _F32_MAX = 3.4028235677973366e38
 
 
-class Converter:
-    """Converts records to the rows of one table, and collects what the table needs for those that do not fit."""
+class ExactConverter:
+    """Converts values to the columns of one table, and collects what the table needs for those that do not fit."""
 
-    def __init__(self, table: str, struct: StructType, evolution: Evolution) -> None:
-        self._table, self._struct, self._evolution = table, struct, evolution
+    def __init__(self, table: str, evolution: Evolution, names: Mapping[int, tuple[str, ...]]) -> None:
+        self._table, self._evolution, self._names = table, evolution, names
         self._lookups: dict[int, Lookup] = {}
         self.needs: list[Need] = []
 
-    def row(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """:raises UnfitError: a value does not fit, and no need can change that."""
-        return self._to_struct(record, self._struct, ())
+    def value(self, value: Any, column: NestedField, path: tuple[str, ...]) -> Any:
+        """One value of one column. :raises UnfitError: it does not fit, and no need can change that."""
+        found = self._to(value, column.field_type, path)
+        if found is None and column.required:
+            self._missing(column, path)
+        return found
 
     def _to_struct(self, value: Any, struct: StructType, path: tuple[str, ...]) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise UnfitError(path, f"{_short(value)} is not an object")
-        lookup = self._lookups.setdefault(id(struct), Lookup(struct, self._evolution.case_insensitive))
+        lookup = self._lookups.get(id(struct))
+        if lookup is None:
+            lookup = self._lookups[id(struct)] = Lookup(struct, self._evolution.case_insensitive, self._names)
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
         for name, item in value.items():
             column = lookup.find(name)
             if column is not None:
                 row[column.name] = self._to(item, column.field_type, (*path, column.name))
-            elif self._evolution.evolve and (kind := infer(item)) is not None:
+            elif self._evolution.evolve and (kind := of_value(item)) is not None:
                 self.needs.append(Need(self._table, "add", (*path, name), kind))
         for column in struct.fields:
             if row[column.name] is None and column.required:
@@ -100,14 +108,9 @@ class Converter:
             case ListType():
                 if not isinstance(value, list):
                     raise UnfitError(path, f"{_short(value)} is not an array")
-                return [self._to(item, kind.element_type, (*path, "element")) for item in value]
+                return [self._element(item, kind, (*path, "element")) for item in value]
             case MapType():
-                if not isinstance(value, Mapping):
-                    raise UnfitError(path, f"{_short(value)} is not an object")
-                return [
-                    (self._to(k, kind.key_type, (*path, "key")), self._to(v, kind.value_type, (*path, "value")))
-                    for k, v in value.items()
-                ]
+                return self._to_map(value, kind, path)
         try:
             return primitive(value, kind)
         except OverflowError as error:
@@ -119,6 +122,28 @@ class Converter:
         except (ValueError, InvalidOperation, pa.ArrowInvalid) as error:
             raise UnfitError(path, f"{_short(value)} is not a {kind}: {_first_line(error)}") from error
 
+    def _element(self, value: Any, kind: ListType, path: tuple[str, ...]) -> Any:
+        found = self._to(value, kind.element_type, path)
+        if found is None and kind.element_required:
+            self._missing(kind.element_field, path)
+        return found
+
+    def _to_map(self, value: Any, kind: MapType, path: tuple[str, ...]) -> list[tuple[Any, Any]]:
+        if isinstance(value, Mapping):
+            value = list(value.items())
+        elif not (isinstance(value, list) and all(isinstance(pair, tuple) for pair in value)):
+            raise UnfitError(path, f"{_short(value)} is not an object")
+        found: dict[Any, Any] = {}
+        for k, v in value:
+            key = self._to(k, kind.key_type, (*path, "key"))
+            if key is None:
+                raise UnfitError((*path, "key"), "a map has no null keys")
+            found[key if not isinstance(key, dict) else json.dumps(key, default=str)] = (key, v)
+        items = [(key, self._to(v, kind.value_type, (*path, "value"))) for key, v in found.values()]
+        if kind.value_required and any(v is None for _, v in items):
+            self._missing(kind.value_field, (*path, "value"))
+        return items
+
 
 def _fits_wider(value: Any, wider: str) -> bool:
     try:
@@ -128,8 +153,14 @@ def _fits_wider(value: Any, wider: str) -> bool:
     return True
 
 
+_EPOCH = datetime(1970, 1, 1)
+_DAY_US = 86_400_000_000
+
+
 def primitive(value: Any, kind: IcebergType) -> Any:  # noqa: C901 - one case per Iceberg type
-    """A JSON value as what ``pyarrow.array`` takes for ``kind``; temporal ones as integers.
+    """A value as what ``pyarrow.array`` takes for ``kind``; temporal ones as integers.
+
+    Numbers of temporal columns are days (date) or milliseconds, as in the Java sink.
 
     :raises ValueError: not of that kind. :raises OverflowError: of that kind, but too large for it.
     """
@@ -149,45 +180,50 @@ def primitive(value: Any, kind: IcebergType) -> Any:  # noqa: C901 - one case pe
         case StringType():
             return _string(value)
         case UUIDType():
-            return uuid.UUID(_text(value)).bytes
+            return _uuid(value)
         case BinaryType():
-            return _base64(value)
+            return _bytes(value)
         case FixedType():
             return _fixed(value, len(kind))
         case DateType():
-            return _number(value, 32) if _is_number(value) else date_text(pa.array([_text(value)]))[0].value
+            return _date(value)
         case TimeType():
             return _time(value)
         case TimestamptzType():
-            return _millis(value) if _is_number(value) else timestamptz_text(pa.array([_text(value)]))[0].value
+            return _instant(value, timestamptz_text)
         case TimestampType():
-            return _millis(value) if _is_number(value) else timestamp_text(pa.array([_text(value)]))[0].value
+            return _instant(value, timestamp_text)
+        case TimestamptzNanoType():
+            return _nanos(value, timestamptz_text)
+        case TimestampNanoType():
+            return _nanos(value, timestamp_text)
     raise ValueError(f"columns of type {kind} cannot be written")
 
 
-def timestamptz_text(text: pa.Array) -> pa.Array:
+def timestamptz_text(text: pa.Array, unit: str = "us") -> pa.Array:
     """ISO date-times to microseconds UTC; without an offset they are UTC.
 
     :raises pa.ArrowInvalid: one of them is none, or only some have an offset.
     """
     try:
-        return text.cast(pa.timestamp("us", "UTC"))
+        return text.cast(pa.timestamp(unit, "UTC"))
     except pa.ArrowInvalid:
-        text = _micros_at_most(text)
+        text = _micros_at_most(text) if unit == "us" else text
         if pc.any(pc.match_substring_regex(text, _OFFSET)).as_py():
-            return text.cast(pa.timestamp("us", "UTC"))
-        return text.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+            return text.cast(pa.timestamp(unit, "UTC"))
+        return text.cast(pa.timestamp(unit)).cast(pa.timestamp(unit, "UTC"))
 
 
-def timestamp_text(text: pa.Array) -> pa.Array:
+def timestamp_text(text: pa.Array, unit: str = "us") -> pa.Array:
     """ISO date-times to microseconds of local time; an offset is dropped, not applied, as Java does.
 
     :raises pa.ArrowInvalid: one of them is none.
     """
     try:
-        return text.cast(pa.timestamp("us"))
+        return text.cast(pa.timestamp(unit))
     except pa.ArrowInvalid:
-        return pc.replace_substring_regex(_micros_at_most(text), _OFFSET, "").cast(pa.timestamp("us"))
+        text = _micros_at_most(text) if unit == "us" else text
+        return pc.replace_substring_regex(text, _OFFSET, "").cast(pa.timestamp(unit))
 
 
 def date_text(text: pa.Array) -> pa.Array:
@@ -267,8 +303,10 @@ def _float(value: Any, *, single: bool) -> float:
 
 
 def _decimal(value: Any, kind: DecimalType) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError("not a number")
+    if isinstance(value, float):
+        value = repr(value)  # the shortest text that reads back, as Java's BigDecimal.valueOf
     with localcontext(prec=120):
         number = Decimal(value)
         if not number.is_finite():
@@ -288,7 +326,29 @@ def _string(value: Any) -> str:
         return java_double(float(value))
     if isinstance(value, int):
         return str(value)
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=float)
+    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
+        value = dict(value)
+    if not isinstance(value, Mapping | list):
+        raise ValueError("it has no text of its own")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_json_default)
+
+
+def _json_default(value: Any) -> Any:
+    """As Connect's JSON without a schema: bytes in base64, days, milliseconds."""
+    match value:
+        case Decimal():
+            return float(value)
+        case bytes():
+            return base64.b64encode(value).decode()
+        case uuid.UUID():
+            return str(value)
+        case datetime():
+            return _micros_of(value) // 1000
+        case date():
+            return _date(value)
+        case time():
+            return _time(value) // 1000
+    raise ValueError(f"{type(value).__name__} has no JSON form")
 
 
 def java_double(value: float) -> str:
@@ -310,7 +370,18 @@ def java_double(value: float) -> str:
     return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
 
 
-def _base64(value: Any) -> bytes:
+def _uuid(value: Any) -> bytes:
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, bytes) and len(value) == 16:
+        return value
+    return uuid.UUID(_text(value)).bytes
+
+
+def _bytes(value: Any) -> bytes:
+    """Bytes as they are; text is base64."""
+    if isinstance(value, bytes):
+        return value
     text = _text(value)
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
@@ -319,17 +390,47 @@ def _base64(value: Any) -> bytes:
 
 
 def _fixed(value: Any, length: int) -> bytes:
-    raw = _base64(value)
+    raw = _bytes(value)
     if len(raw) != length:
         raise ValueError(f"{len(raw)} bytes instead of {length}")
     return raw
 
 
+def _date(value: Any) -> int:
+    if isinstance(value, datetime):
+        return _micros_of(value) // _DAY_US
+    if isinstance(value, date):
+        return (value - _EPOCH.date()).days
+    return _number(value, 32) if _is_number(value) else date_text(pa.array([_text(value)]))[0].value
+
+
 def _time(value: Any) -> int:
+    if isinstance(value, time):
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     micros = _number(value, 64) * 1000 if _is_number(value) else time_text(pa.array([_text(value)]))[0].value
-    if not 0 <= micros < 86_400_000_000:
+    if not 0 <= micros < _DAY_US:
         raise OverflowError(f"{_short(value)} is not a time of day")
     return int(micros)
+
+
+def _instant(value: Any, of_text: Callable[[pa.Array], pa.Array]) -> int:
+    if isinstance(value, datetime):
+        return _micros_of(value)
+    return _millis(value) if _is_number(value) else of_text(pa.array([_text(value)]))[0].value
+
+
+def _nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
+    if isinstance(value, datetime) or _is_number(value):
+        nanos = (_micros_of(value) if isinstance(value, datetime) else _millis(value)) * 1000
+        if not -(1 << 63) <= nanos < 1 << 63:
+            raise OverflowError(f"{_short(value)} does not fit a timestamp in nanoseconds")
+        return nanos
+    return int(of_text(pa.array([_text(value)]), "ns")[0].value)
+
+
+def _micros_of(value: datetime) -> int:
+    naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return (naive - _EPOCH) // timedelta(microseconds=1)
 
 
 def _millis(value: Any) -> int:

@@ -1,0 +1,85 @@
+"""Schemas from a registry that speaks Confluent's REST interface, kept for the life of the process."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from calving.errors import ConfigError, Unavailable
+
+_MAGIC = 0
+_HEADER = struct.Struct(">bI")
+_PREFIX = "schema.registry."
+_PASSED = ("basic.auth.", "bearer.auth.", "ssl.", "timeout", "max.retries")
+_NOT_FOUND = (404, 40401, 40402, 40403)
+
+_CLIENTS: dict[str, Any] = {}
+
+
+class UnknownSchemaError(ValueError):
+    """The registry has no schema of this id: the value is not what it says it is."""
+
+
+def schema_id(value: bytes) -> int:
+    """The id in front of a value in Confluent's wire format. :raises ValueError: it is not in that format."""
+    if len(value) < _HEADER.size:
+        raise ValueError("not in the schema registry's format: shorter than its header")
+    magic, found = _HEADER.unpack_from(value)
+    if magic != _MAGIC:
+        raise ValueError(f"not in the schema registry's format: it starts with byte {value[0]} instead of 0")
+    return int(found)
+
+
+BODY = _HEADER.size
+"""Where a value's body starts, after the magic byte and the schema id."""
+
+
+class Registry:
+    """A schema registry. Answers are kept by the client, for as long as the process lives."""
+
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        """:raises ConfigError: an option is wrong, or what it takes is not installed."""
+        prefix = "key.converter." if is_key else "value.converter."
+        if f"{_PREFIX}url" not in options:
+            raise ConfigError(f"{prefix}{_PREFIX}url is missing: where is the schema registry?")
+        try:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+        except ImportError as error:
+            raise ConfigError(f'{prefix[:-1]}: install "calving[registry]" for schema registries') from error
+        conf = {name.removeprefix(_PREFIX): text for name, text in options.items() if name.startswith(_PREFIX)}
+        conf |= {name: text for name, text in options.items() if name.startswith(_PASSED)}
+        if conf.get("basic.auth.credentials.source", "").upper() == "USER_INFO":
+            del conf["basic.auth.credentials.source"]
+        key = json.dumps(sorted(conf.items()))
+        if key not in _CLIENTS:
+            numbers = {name: int(text) for name, text in conf.items() if text.isdigit()}
+            try:
+                _CLIENTS[key] = SchemaRegistryClient({**conf, **numbers})
+            except (ValueError, TypeError) as error:
+                raise ConfigError(f"{prefix}{_PREFIX}*: {error}") from error
+        self._client, self.url = _CLIENTS[key], conf["url"]
+
+    def schema(self, number: int, form: str | None = None) -> Any:
+        """A schema by its id. :raises UnknownSchemaError: there is none. :raises Unavailable: no answer."""
+        return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
+
+    def referenced(self, subject: str, version: int, form: str | None = None) -> Any:
+        """A schema that another one refers to. :raises UnknownSchemaError, Unavailable: as ``schema``."""
+        return self._ask(
+            f"subject '{subject}', version {version}",
+            lambda: self._client.get_version(subject, version, fmt=form).schema,
+        )
+
+    def _ask(self, what: str, request: Any) -> Any:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return request()
+        except SchemaRegistryError as error:
+            if error.http_status_code == 404 or error.error_code in _NOT_FOUND:
+                raise UnknownSchemaError(f"the schema registry at {self.url} has no {what}") from error
+            raise Unavailable(f"schema registry {self.url}: {what}: {error}") from error
+        except Exception as error:  # the client lets errors of its HTTP library through
+            raise Unavailable(f"schema registry {self.url}: {what}: {type(error).__name__}: {error}") from error

@@ -1,0 +1,223 @@
+"""Routed values into tables: converts them, collects what tables need, and hands rows to the writers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from calving.data.conversion.fields import name_mapping
+from calving.data.conversion.kinds import Kind, merge, of_array, of_type, of_value
+from calving.data.conversion.table import TableConverter
+from calving.data.records import HEADERS, Bad, Values
+from calving.data.spec import Need, TaskSpec
+from calving.data.stages import Stages
+from calving.data.writing import TableWriter
+from calving.errors import BadRecordError, ConfigError
+from calving.model.dead_letters import DeadLetter
+from calving.model.files import DataFile
+
+_ROUTING = "ROUTING"
+
+
+@dataclass(slots=True)
+class Delivered:
+    """How one set of values went; places are those of the block."""
+
+    written: int = 0
+    bad: list[Bad] = field(default_factory=list)
+    filtered: Counter[str] = field(default_factory=Counter)
+
+
+class Delivery:
+    """The tables of one task."""
+
+    def __init__(self, spec: TaskSpec, stages: Stages) -> None:
+        self._spec, self._stages = spec, stages
+        self._converters: dict[str, TableConverter] = {}
+        self._writers: dict[str, TableWriter] = {}
+        self._needs: dict[tuple[str, str, tuple[str, ...]], Need] = {}
+        self._inferred: Counter[str] = Counter()
+        self._mapped: dict[str, bool] = {}
+
+    @property
+    def needs(self) -> list[Need]:
+        return list(self._needs.values())
+
+    def maps_names(self, table: str) -> bool:
+        """Whether the table has a name mapping."""
+        if table not in self._mapped:
+            self._mapped[table] = bool(name_mapping(self._spec.tables[table].properties))
+        return self._mapped[table]
+
+    def deliver(self, tables: Sequence[str], values: Values) -> Delivered:
+        """Every value to every table, or to none: a value that one of them cannot take is bad for all.
+
+        Tables that are missing and may be are left out.
+
+        :raises BadRecordError: a table is missing, and may not be.
+        """
+        spec = self._spec
+        live = [table for table in tables if table in spec.tables]
+        absent = [table for table in tables if table in spec.missing and not spec.evolution.create]
+        for table in tables:
+            if table not in live and table not in absent:
+                self._ask_for(table, values)
+        places = values.index if values.index is not None else range(len(values))
+        if absent and spec.routing.missing_table == "fail":
+            raise BadRecordError(
+                f"table {absent[0]} does not exist: create it, or set iceberg.tables.auto-create-enabled = true,"
+                " or iceberg.tables.on-missing-table = skip or dead-letter"
+            )
+        if absent and spec.routing.missing_table == "dead-letter":
+            reason = f"table {absent[0]} does not exist"
+            return Delivered(bad=[Bad(i, _ROUTING, "MissingTableError", reason) for i in places])
+        if not live:
+            return Delivered(filtered=Counter({"missing table": len(values)}))
+        bad = self._write(live, values)
+        return Delivered(len(values) - len(bad), [replace(b, index=places[b.index]) for b in bad.values()])
+
+    def _write(self, tables: Sequence[str], values: Values) -> dict[int, Bad]:
+        """The bad ones by place among the values; the others are handed to the writers."""
+        rows: list[tuple[str, pa.RecordBatch, Sequence[int] | None]] = []
+        bad: dict[int, Bad] = {}
+        with self._stages("convert"):
+            for table in tables:
+                converted = self._converter(table).convert(values)
+                for need in converted.needs:
+                    self._need(need)
+                for found in converted.bad:
+                    bad.setdefault(found.index, found)
+                if converted.rows is not None:
+                    rows.append((table, converted.rows, converted.places))
+        # With a need the whole task runs again: from here on it only looks for more needs.
+        if not self._needs:
+            with self._stages("write"):
+                for table, batch, kept in rows:
+                    self._writer(table).write(_only_good(batch, kept, bad, len(values)))
+                self._relieve()
+        return bad
+
+    def dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """Into the dead-letter table, which is created if it is missing."""
+        table = self._spec.tolerance.table or ""
+        if table not in self._spec.tables:
+            self._need(
+                Need(table, "create", type=of_type(LETTERS)) if table in self._spec.missing else Need(table, "load")
+            )
+            return
+        converted = self._converter(table).convert(Values(_letter_rows(letters), True))
+        if converted.bad:
+            raise ConfigError(f"dead-letter table {table} cannot take dead letters: {converted.bad[0].reason}")
+        for need in converted.needs:
+            self._need(need)
+        if converted.rows is not None and not self._needs:
+            self._writer(table).write(converted.rows)
+
+    def close(self) -> dict[str, list[DataFile]]:
+        """Finish all files."""
+        files = {table: writer.close() for table, writer in self._writers.items()}
+        for table, writer in self._writers.items():
+            written = sum(file.record_count for file in files[table])
+            if written != writer.rows:
+                raise RuntimeError(f"table {table}: {writer.rows} rows were handed over, its files hold {written}")
+        return files
+
+    def discard(self) -> None:
+        """Give up: what was written is deleted as far as possible."""
+        for writer in self._writers.values():
+            writer.discard()
+        self._writers.clear()
+
+    def _ask_for(self, table: str, values: Values) -> None:
+        """A table that was not looked for yet, or that may be created."""
+        if table not in self._spec.missing:
+            self._need(Need(table, "load"))
+            return
+        room = self._spec.limits.inferred_records - self._inferred[table]
+        if room > 0:
+            self._inferred[table] += min(room, len(values))
+            self._need(Need(table, "create", type=_kind(values, room)))
+
+    def _converter(self, table: str) -> TableConverter:
+        found = self._converters.get(table)
+        if found is None:
+            spec = self._spec.tables[table]
+            schema = Schema.model_validate_json(spec.schema_json)
+            found = TableConverter(table, schema, self._spec.evolution, name_mapping(spec.properties))
+            self._converters[table] = found
+        return found
+
+    def _writer(self, table: str) -> TableWriter:
+        found = self._writers.get(table)
+        if found is None:
+            spec = self._spec
+            found = self._writers[table] = TableWriter(spec.tables[table], spec.number, spec.limits)
+        return found
+
+    def _need(self, need: Need) -> None:
+        key = (need.table, need.kind, need.path)
+        known = self._needs.get(key)
+        kind = need.type if known is None else merge(known.type, need.type)
+        self._needs[key] = Need(need.table, need.kind, need.path, kind)
+
+    def _relieve(self) -> None:
+        writers = self._writers.values()
+        while sum(w.weight for w in writers) > self._spec.limits.buffered_bytes:
+            max(writers, key=lambda w: w.weight).relieve()
+
+
+LETTERS = pa.struct(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("error", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""A row of the dead-letter table."""
+
+
+def _letter_rows(letters: Sequence[DeadLetter]) -> pa.StructArray:
+    rows = [
+        {
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "timestamp": letter.timestamp_ms,
+            "key": letter.key,
+            "value": letter.value,
+            "headers": [{"key": name, "value": value} for name, value in letter.headers],
+            "stage": letter.stage,
+            "error": letter.error,
+            "reason": letter.reason,
+        }
+        for letter in letters
+    ]
+    return pa.array(rows, LETTERS)
+
+
+def _only_good(rows: pa.RecordBatch, kept: Sequence[int] | None, bad: dict[int, Bad], count: int) -> pa.RecordBatch:
+    """The rows whose values no other table refused."""
+    held = range(count) if kept is None else kept
+    if not bad or not any(i in bad for i in held):
+        return rows
+    return rows.take(pa.array([row for row, i in enumerate(held) if i not in bad], pa.int32()))
+
+
+def _kind(values: Values, room: int) -> Kind | None:
+    if isinstance(values.data, list):
+        kind: Kind | None = None
+        for value in values.data[:room]:
+            kind = merge(kind, of_value(value))
+        return kind
+    return of_array(values.data.slice(0, room), values.typed)

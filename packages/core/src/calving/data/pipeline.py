@@ -1,0 +1,328 @@
+"""One block from bytes to deliveries: decode, transform, route.
+
+Every record of a block ends in exactly one place: written, filtered by a named cause, or bad.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from calving.data.converters.interface import Converter, Wish
+from calving.data.converters.registry import converter
+from calving.data.delivery import Delivery
+from calving.data.reader import Block
+from calving.data.records import HEADERS, Bad, Records, Values, columns, texts
+from calving.data.routing import Places, Router
+from calving.data.spec import TaskSpec, TopicConverters
+from calving.data.stages import Stages
+from calving.data.transforms.chain import Chain
+from calving.model.dead_letters import origin
+
+_ROUTING = "ROUTING"
+Tables = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a block went. ``bad`` indices are places in the block, each at most once."""
+
+    written: int = 0
+    filtered: Counter[str] = field(default_factory=Counter)
+    bad: list[Bad] = field(default_factory=list)
+
+
+class Pipeline:
+    """Kept for a whole task: decoders learn, tables stay open."""
+
+    def __init__(self, spec: TaskSpec, delivery: Delivery, stages: Stages) -> None:
+        self._spec, self._delivery, self._stages = spec, delivery, stages
+        self._router = Router(spec.routing)
+        self._chain = Chain(spec.transforms)
+        self._converters: dict[tuple[str, str], Converter] = {}
+        self._wishes: dict[Tables, Wish] = {}
+        path = spec.routing.field
+        self._route_wish = Wish(StructType(), closed=True, names=(path.split(".")[0],)) if path else None
+
+    def run(self, block: Block, raw: Sequence[bytes | None]) -> Outcome:
+        """Deliver every record of the block, or say what became of it."""
+        outcome = Outcome()
+        if self._spec.tolerance.replayed:
+            for topic, partition, places in _origins(block):
+                self._run(block, raw, topic, partition, places, outcome)
+        else:
+            self._run(block, raw, block.source.topic, block.source.partition, None, outcome)
+        return outcome
+
+    def _run(
+        self,
+        block: Block,
+        raw: Sequence[bytes | None],
+        topic: str,
+        partition: int,
+        chosen: Places,
+        outcome: Outcome,
+    ) -> None:
+        places: Places = chosen
+        values: Sequence[bytes | None] = raw if chosen is None else [raw[i] for i in chosen]
+        nulls: list[int] = []
+        if None in values:
+            whole = range(len(raw)) if chosen is None else chosen
+            nulls = [i for i in whole if raw[i] is None]
+            places = [i for i in whole if raw[i] is not None]
+            values = [raw[i] for i in places]
+        present: Sequence[bytes] = values  # type: ignore[assignment]
+        if self._chain:
+            if nulls:
+                nothing = Values(pa.nulls(len(nulls)), False, nulls)
+                self._transform(block, topic, partition, nothing, outcome)
+            with self._stages("decode"):
+                decoded = self._decode(topic, "", present, None, places, outcome)
+            for part in decoded:
+                self._transform(block, topic, partition, part, outcome)
+            return
+        if nulls:
+            outcome.filtered["tombstone"] += len(nulls)
+        if present:
+            self._straight(topic, present, places, outcome)
+
+    def _straight(self, topic: str, present: Sequence[bytes], places: Places, outcome: Outcome) -> None:
+        """Without transforms a decoder may know which columns its values go to."""
+        if self._router.field is None:
+            tables = self._router.by_topic(topic)
+            self._deliver_bytes(topic, tables, present, places, outcome)
+            return
+        with self._stages("decode"):
+            parts = self._decode(topic, "route", present, self._route_wish, places, outcome)
+        for part in parts:
+            if not self._converter(topic, "route").projects:
+                self._route(topic, part, outcome)
+                continue
+            with self._stages("decode"):
+                groups = self._router.by_field(texts(part.data, self._router.field))
+            for tables, inner in groups.items():
+                here = _at(part.index, inner)
+                chosen = present if here is None else _pick(present, places, here)
+                self._deliver_bytes(topic, tables, chosen, here, outcome)
+
+    def _deliver_bytes(
+        self, topic: str, tables: Tables, present: Sequence[bytes], places: Places, outcome: Outcome
+    ) -> None:
+        """Values that all go to these tables, decoded for them."""
+        if not tables:
+            whole = range(len(present)) if places is None else places
+            self._unrouted(topic, whole, outcome)
+            return
+        with self._stages("decode"):
+            decoded = self._decode(topic, ",".join(tables), present, self._wish(tables), places, outcome)
+        for part in decoded:
+            self._deliver(tables, part, outcome)
+
+    def _transform(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> None:
+        with self._stages("transform"):
+            parts = self._records(block, topic, partition, values, outcome)
+            done = [self._chain.apply(part) for part in parts]
+        for transformed in done:
+            outcome.filtered.update(transformed.dropped)
+            outcome.bad += transformed.bad
+            for records in transformed.records:
+                self._route_records(records, outcome)
+
+    def _route_records(self, records: Records, outcome: Outcome) -> None:
+        values = Values(records.value, records.typed, records.index.to_pylist())
+        if self._router.field is not None:
+            self._route("", values, outcome)
+            return
+        topics = records.topic.unique().to_pylist()
+        for topic in topics:
+            part = values
+            if len(topics) > 1:
+                mask = pc.equal(records.topic, topic)
+                chosen = records.take(mask)
+                part = Values(chosen.value, records.typed, chosen.index.to_pylist())
+            tables = self._router.by_topic(topic)
+            if tables:
+                self._deliver(tables, part, outcome)
+            else:
+                self._drop_unrouted(topic, part, outcome)
+
+    def _route(self, topic: str, values: Values, outcome: Outcome) -> None:
+        """By field, of values that are decoded."""
+        with self._stages("decode"):
+            groups = self._router.by_field(texts(values.data, self._router.field or ""))
+        for tables, inner in groups.items():
+            part = _part(values, inner)
+            if tables:
+                self._deliver(tables, part, outcome)
+            else:
+                self._drop_unrouted(topic, part, outcome)
+
+    def _deliver(self, tables: Tables, values: Values, outcome: Outcome) -> None:
+        values = _without_nulls(values, outcome)
+        if len(values):
+            found = self._delivery.deliver(tables, values)
+            outcome.written += found.written
+            outcome.bad += found.bad
+            outcome.filtered.update(found.filtered)
+
+    def _drop_unrouted(self, topic: str, values: Values, outcome: Outcome) -> None:
+        values = _without_nulls(values, outcome)
+        self._unrouted(topic, range(len(values)) if values.index is None else values.index, outcome)
+
+    def _unrouted(self, topic: str, places: Sequence[int], outcome: Outcome) -> None:
+        if not places:
+            return
+        routing = self._spec.routing
+        if routing.unrouted == "skip":
+            outcome.filtered["unrouted"] += len(places)
+            return
+        by = f"'{routing.field}'" if routing.field is not None else f"topic '{topic}'"
+        fatal = routing.unrouted == "fail"
+        advice = "; correct the routes, or set iceberg.tables.on-unrouted = skip or dead-letter" if fatal else ""
+        reason = f"no route takes its {by}{advice}"
+        outcome.bad += [Bad(i, _ROUTING, "UnroutedError", reason, fatal) for i in places]
+
+    def _decode(
+        self, topic: str, use: str, present: Sequence[bytes], wish: Wish | None, places: Places, outcome: Outcome
+    ) -> list[Values]:
+        """Decoded values with their places in the block. ``use`` keeps apart what decoders learn."""
+        if not present:
+            return []
+        decoded = self._converter(topic, use).decode(present, wish)
+        outcome.bad += [replace(b, index=b.index if places is None else places[b.index]) for b in decoded.bad]
+        return [replace(part, index=_at(places, part.index)) for part in decoded.values]
+
+    def _records(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> list[Records]:
+        needs = self._chain.needs
+        index = values.index if values.index is not None else range(len(values))
+        count = len(index)
+        whole = count == len(block)
+        data = columns(values.data) if isinstance(values.data, list) else values.data
+        offsets = block.offsets if "offset" in needs else None
+        records = Records(
+            pa.array(index, pa.int32()),
+            pa.repeat(pa.scalar(topic, pa.string()), count),
+            partition,
+            _chosen(offsets, index, whole, pa.int64()),
+            _chosen(block.timestamps_ms if "timestamp" in needs else None, index, whole, pa.timestamp("ms", "UTC")),
+            pa.nulls(count),
+            data,
+            _headers(block, index) if "headers" in needs else pa.nulls(count, HEADERS),
+            values.typed,
+        )
+        return self._with_keys(block, topic, records, outcome) if "key" in needs else [records]
+
+    def _with_keys(self, block: Block, topic: str, records: Records, outcome: Outcome) -> list[Records]:
+        """Keys come in shapes of their own: one part for each."""
+        index = records.index.to_pylist()
+        keys = block.keys
+        present = [(place, key) for place, i in enumerate(index) if (key := keys[i]) is not None]
+        parts: list[Records] = []
+        if len(present) < len(index):
+            here = {place for place, _ in present}
+            parts.append(records.take(pa.array([p for p in range(len(index)) if p not in here], pa.int32())))
+        if present:
+            decoded = self._converter(topic, "", is_key=True).decode([key for _, key in present], None)
+            outcome.bad += [replace(b, index=index[present[b.index][0]]) for b in decoded.bad]
+            for found in decoded.values:
+                inner = found.index if found.index is not None else range(len(present))
+                places = [present[i][0] for i in inner]
+                data = columns(found.data) if isinstance(found.data, list) else found.data
+                part = records if len(places) == len(index) else records.take(pa.array(places, pa.int32()))
+                parts.append(replace(part, key=data))
+        return parts
+
+    def _converter(self, topic: str, use: str, *, is_key: bool = False) -> Converter:
+        key = (topic, "key of a record" if is_key else use)
+        found = self._converters.get(key)
+        if found is None:
+            specs = self._spec.converters
+            both = specs.get(topic) or specs.get("") or TopicConverters()
+            spec = both.key if is_key else both.value
+            found = self._converters[key] = converter(spec.name, spec.options, is_key=is_key)
+        return found
+
+    def _wish(self, tables: Tables) -> Wish | None:
+        """The columns of the tables, where they agree."""
+        if tables not in self._wishes:
+            spec = self._spec
+            if any(table not in spec.tables for table in tables):
+                return None
+            schemas = [Schema.model_validate_json(spec.tables[table].schema_json) for table in tables]
+            mapped = any(self._delivery.maps_names(table) for table in tables)
+            closed = not (spec.evolution.evolve or spec.evolution.case_insensitive or mapped)
+            self._wishes[tables] = Wish(_common(schemas), closed)
+        return self._wishes[tables]
+
+
+def _common(schemas: Sequence[Schema]) -> StructType:
+    kinds: dict[str, tuple[NestedField, set[IcebergType]]] = {}
+    for schema in schemas:
+        for column in schema.fields:
+            kinds.setdefault(column.name, (column, set()))[1].add(column.field_type)
+    return StructType(*(column for column, found in kinds.values() if len(found) == 1))
+
+
+def _at(outer: Places, inner: Places) -> Places:
+    """Places of places."""
+    if outer is None or inner is None:
+        return inner if outer is None else outer
+    return [outer[i] for i in inner]
+
+
+def _pick(present: Sequence[bytes], places: Places, wanted: Sequence[int]) -> Sequence[bytes]:
+    if places is None:
+        return [present[i] for i in wanted]
+    where = {place: i for i, place in enumerate(places)}
+    return [present[where[i]] for i in wanted]
+
+
+def _part(values: Values, inner: Places) -> Values:
+    if inner is None:
+        return values
+    if isinstance(values.data, list):
+        data: object = [values.data[i] for i in inner]
+    else:
+        data = values.data.take(pa.array(inner, pa.int32()))
+    return Values(data, values.typed, _at(values.index, inner))
+
+
+def _without_nulls(values: Values, outcome: Outcome) -> Values:
+    """A value that is null after all is a tombstone."""
+    if isinstance(values.data, list):
+        places = [i for i, value in enumerate(values.data) if value is not None] if None in values.data else None
+    elif values.data.null_count:
+        places = pc.indices_nonzero(values.data.is_valid()).to_pylist()
+    else:
+        places = None
+    if places is None:
+        return values
+    outcome.filtered["tombstone"] += len(values) - len(places)
+    return _part(values, places)
+
+
+def _chosen(values: Sequence[int | None] | None, index: Sequence[int], whole: bool, kind: pa.DataType) -> pa.Array:
+    if values is None:
+        return pa.nulls(len(index), kind)
+    return pa.array(values if whole else [values[i] for i in index], kind)
+
+
+def _headers(block: Block, index: Sequence[int]) -> pa.Array:
+    rows = [[{"key": name, "value": value} for name, value in block.headers[i]] for i in index]
+    return pa.array(rows, HEADERS)
+
+
+def _origins(block: Block) -> list[tuple[str, int, list[int]]]:
+    """Places of replayed dead letters by the topic and partition they came from."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for i, headers in enumerate(block.headers):
+        place = origin(headers)
+        key = place[:2] if place is not None else (block.source.topic, block.source.partition)
+        found.setdefault(key, []).append(i)
+    return [(topic, partition, places) for (topic, partition), places in found.items()]

@@ -1,0 +1,217 @@
+"""Records between their bytes and a table's rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.data.conversion.kinds import JSON
+
+Objects = list[Any]
+"""Schemaless values as Python's JSON reader gives them, fractions as Decimal: what Arrow did not read exactly."""
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A record that cannot be taken: its place in the block, the stage that refused it, and why.
+
+    ``fatal``: it stops the sink whatever is tolerated.
+    """
+
+    index: int
+    stage: str
+    error: str
+    reason: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` are their places; None: all, in order.
+
+    ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); of others only what they say is known.
+    """
+
+    data: pa.Array | Objects
+    typed: bool
+    index: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one source partition, as columns of equal length; what transforms work on.
+
+    ``index`` (int32) are the records' places in the block that was read: whatever a transform does, a record keeps
+    its place, and with it its source offset. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
+    (``HEADERS``) may be changed. ``value`` is null for a tombstone.
+    """
+
+    index: pa.Array
+    topic: pa.Array
+    partition: int
+    offset: pa.Array
+    timestamp: pa.Array
+    key: pa.Array
+    value: pa.Array
+    headers: pa.Array
+    typed: bool
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, chosen: pa.Array) -> Records:
+        """The records at these places, or where this mask is true."""
+        pick = pc.filter if pa.types.is_boolean(chosen.type) else pc.take
+        columns = ("index", "topic", "offset", "timestamp", "key", "value", "headers")
+        return replace(self, **{name: pick(getattr(self, name), chosen) for name in columns})
+
+    def with_value(self, value: pa.Array) -> Records:
+        return replace(self, value=value)
+
+
+def columns(objects: Sequence[Any]) -> pa.Array:
+    """Schemaless values as one Arrow column. A field with values of several kinds becomes ``JSON`` text."""
+    kind = _arrow_kind(objects)
+    return build(objects, kind)
+
+
+def _arrow_kind(values: Sequence[Any]) -> pa.DataType:
+    """The type that holds all values: numbers with fractions are doubles, several kinds are JSON."""
+    found: set[str] = {_JSON_KINDS.get(type(v), "object") for v in values}
+    found.discard("null")
+    if found == {"long"} and any(not -(2**63) <= v < 2**63 for v in values if v is not None):
+        return JSON
+    if found == {"object"}:
+        names: dict[str, list[Any]] = {}
+        for value in values:
+            if value is not None:
+                for name, item in value.items():
+                    names.setdefault(name, []).append(item)
+        return pa.struct([(name, _arrow_kind(items)) for name, items in names.items()])
+    if found == {"array"}:
+        return pa.list_(_arrow_kind([item for value in values if value is not None for item in value]))
+    if found == {"long", "double"}:
+        return pa.float64() if all(v is None or float(v) == v or isinstance(v, Decimal) for v in values) else JSON
+    return _SIMPLE.get(next(iter(found), "null"), JSON) if len(found) < 2 else JSON
+
+
+_JSON_KINDS = {
+    type(None): "null",
+    bool: "boolean",
+    int: "long",
+    float: "double",
+    Decimal: "double",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
+_SIMPLE = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+}
+
+
+def build(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Python values as an Arrow column of a type that fits them."""
+    if kind == JSON:
+        texts = [None if v is None else json.dumps(v, default=float, ensure_ascii=False) for v in values]
+        return pa.ExtensionArray.from_storage(JSON, pa.array(texts, pa.string()))
+    if pa.types.is_struct(kind):
+        children = [build([None if v is None else v.get(f.name) for v in values], f.type) for f in kind]
+        mask = pa.array([v is None for v in values], pa.bool_())
+        return (
+            pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+            if kind.num_fields
+            else pa.array(values, kind)
+        )
+    if pa.types.is_list(kind):
+        offsets, items = [0], list[Any]()
+        for value in values:
+            items += value or ()
+            offsets.append(len(items))
+        mask = pa.array([v is None for v in values], pa.bool_())
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), build(items, kind.value_type), mask=mask)
+    if pa.types.is_float64(kind):
+        return pa.array([None if v is None else float(v) for v in values], kind)
+    return pa.array(values, kind)
+
+
+def load_json(text: str | bytes) -> Any:
+    """A JSON value, fractions as Decimal. :raises ValueError, RecursionError: it is none."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def objects(column: pa.Array) -> list[Any]:
+    """A column as Python values; JSON text becomes the value that it holds."""
+    if not _holds_json(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return [_unfold(value, column.type) for value in column.to_pylist()]
+
+
+def _unfold(value: Any, kind: pa.DataType) -> Any:
+    if value is None or not _holds_json(kind):
+        return value
+    if kind == JSON:
+        return load_json(value)
+    if pa.types.is_struct(kind):
+        return {f.name: _unfold(value[f.name], f.type) for f in kind}
+    if pa.types.is_list(kind):
+        return [_unfold(item, kind.value_type) for item in value]
+    return [(_unfold(k, kind.key_type), _unfold(v, kind.item_type)) for k, v in value]
+
+
+def _holds_json(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_holds_json(kind.field(i).type) for i in range(kind.num_fields))
+    return bool(kind == JSON)
+
+
+def field(column: pa.Array, path: str) -> pa.Array | None:
+    """A dotted field of a struct column; None where no record can have it."""
+    for name in path.split("."):
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, name)
+    return column
+
+
+def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
+    """The text of a dotted field of every value, None where it is missing or null."""
+    if isinstance(data, list):
+        return [_text(_dig(value, path)) for value in data]
+    column = field(data, path)
+    if column is None:
+        return [None] * len(data)
+    if pa.types.is_string(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return [_text(value) for value in objects(column)]
+
+
+def _dig(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, default=str if not isinstance(value, Decimal) else float)

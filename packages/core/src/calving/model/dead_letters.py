@@ -1,0 +1,50 @@
+"""Records that could not be taken, on their way to the dead-letter topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PREFIX = "__connect.errors."
+"""Kafka Connect's prefix of the headers that say what was wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A source record as it was read, and why it was refused. ``timestamp_ms`` is None if the record has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    stage: str
+    error: str
+    reason: str
+
+    def error_headers(self, sink: str) -> Sequence[tuple[str, bytes | None]]:
+        """The record's own headers, then Connect's (DeadLetterQueueReporter), those of an earlier refusal replaced."""
+        own = [(name, value) for name, value in self.headers if not name.startswith(PREFIX)]
+        said = {
+            "topic": self.topic,
+            "partition": str(self.partition),
+            "offset": str(self.offset),
+            "connector.name": sink,
+            "task.id": "0",
+            "stage": self.stage,
+            "class.name": "calving",
+            "exception.class.name": self.error,
+            "exception.message": self.reason,
+        }
+        return [*own, *((PREFIX + name, value.encode()) for name, value in said.items())]
+
+
+def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
+    """Topic, partition and offset that a dead letter says it came from; None if it does not say."""
+    found = {name.removeprefix(PREFIX): value for name, value in headers if name.startswith(PREFIX) and value}
+    try:
+        return found["topic"].decode(), int(found["partition"]), int(found["offset"])
+    except (KeyError, ValueError):
+        return None

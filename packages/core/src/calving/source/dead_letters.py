@@ -1,0 +1,81 @@
+"""The dead-letter topic: records that could not be taken, with Kafka Connect's error headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import NewTopic
+
+from calving.backend.interface import DeadLetterTopic
+from calving.errors import Unavailable
+from calving.model.dead_letters import DeadLetter
+from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""A dead letter is its record and the headers: larger than what the source topic took."""
+
+
+class OutRecord(NamedTuple):
+    """A record to be produced. ``timestamp_ms`` 0 is now."""
+
+    topic: str
+    key: bytes | str | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp_ms: int = 0
+
+
+def records(letters: Sequence[DeadLetter], topic: DeadLetterTopic, sink: str) -> list[OutRecord]:
+    """Dead letters as records of the topic, each with its source record's key, value, headers and timestamp."""
+    return [
+        OutRecord(
+            topic.name,
+            letter.key,
+            letter.value,
+            letter.error_headers(sink) if topic.context_headers else letter.headers,
+            letter.timestamp_ms or 0,
+        )
+        for letter in letters
+    ]
+
+
+@patiently
+def provision(kafka: Mapping[str, str], topic: DeadLetterTopic) -> None:
+    """Create the topic if it is missing. :raises ConfigError: privileges. :raises Unavailable: try again."""
+    with reaching(f"dead-letter topic '{topic.name}'"):
+        admin = admin_client(kafka)
+        if topic.name in admin.list_topics(timeout=TIMEOUT).topics:
+            return
+        new = NewTopic(topic.name, 1, topic.replication or -1, config={"max.message.bytes": str(MAX_MESSAGE_BYTES)})
+        try:
+            admin.create_topics([new], request_timeout=TIMEOUT)[topic.name].result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+class DeadLetterWriter:
+    """For backends whose log is not in Kafka: written and acknowledged before the positions move, so at least once."""
+
+    def __init__(self, kafka: Mapping[str, str], topic: DeadLetterTopic, sink: str) -> None:
+        self._topic, self._sink = topic, sink
+        self._producer = Producer(
+            client_config(kafka, enable_idempotence=True, linger_ms=0, message_max_bytes=MAX_MESSAGE_BYTES)
+        )
+
+    def write(self, letters: Sequence[DeadLetter]) -> None:
+        """:raises Unavailable: some may be in the topic, not all."""
+        failed: list[KafkaError] = []
+        for r in records(letters, self._topic, self._sink):
+            self._producer.produce(
+                r.topic,
+                key=r.key,
+                value=r.value,
+                headers=list(r.headers),
+                timestamp=r.timestamp_ms,
+                on_delivery=lambda error, _: failed.append(error) if error is not None else None,
+            )
+        if self._producer.flush(TIMEOUT) or failed:
+            raise Unavailable(f"dead-letter topic '{self._topic.name}': {failed[0].str() if failed else 'no answer'}")

@@ -1,0 +1,94 @@
+"""A schema registry: a real HTTP server that speaks the REST paths that converters use."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from typing import Any
+
+import fastavro
+
+
+class SchemaRegistry:
+    """Schemas by id and by subject, as Confluent's registry serves them."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.requests: list[str] = []
+        self.broken = False
+        self._schemas: list[dict[str, Any]] = []
+        self._subjects: dict[str, list[int]] = {}
+
+    def register(
+        self, subject: str, schema: str, kind: str = "AVRO", references: list[dict[str, Any]] | None = None
+    ) -> int:
+        """The schema's id. A Protobuf schema is given in its serialized form, base64."""
+        self._schemas.append({"schema": schema, "schemaType": kind, "references": references or []})
+        self._subjects.setdefault(subject, []).append(len(self._schemas))
+        return len(self._schemas)
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        self.requests.append(path)
+        if self.broken:
+            return 503, {"error_code": 50301, "message": "down"}
+        if match := re.fullmatch(r"/schemas/ids/(\d+)(\?.*)?", path):
+            number = int(match.group(1))
+            if 0 < number <= len(self._schemas):
+                return 200, self._schemas[number - 1]
+            return 404, {"error_code": 40403, "message": "Schema not found"}
+        if match := re.fullmatch(r"/subjects/([^/]+)/versions/(\d+)(\?.*)?", path):
+            subject, version = match.group(1), int(match.group(2))
+            ids = self._subjects.get(subject, [])
+            if 0 < version <= len(ids):
+                number = ids[version - 1]
+                return 200, {"subject": subject, "version": version, "id": number, **self._schemas[number - 1]}
+        return 404, {"error_code": 40401, "message": f"{path} not found"}
+
+
+@contextmanager
+def serving() -> Iterator[SchemaRegistry]:
+    registry = SchemaRegistry()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = registry.answer(self.path)
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    registry.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        thread.join()
+
+
+def framed(number: int, body: bytes) -> bytes:
+    return struct.pack(">bI", 0, number) + body
+
+
+def avro(number: int, schema: Any, value: Any, named: dict[str, Any] | None = None) -> bytes:
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema, named_schemas=named or {}, _force=True), value)
+    return framed(number, out.getvalue())
+
+
+def serialized(file: Any) -> str:
+    return base64.b64encode(file.SerializeToString()).decode()
