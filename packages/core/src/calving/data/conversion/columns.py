@@ -32,7 +32,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.conversion.exact import date_text, time_text, timestamp_text, timestamptz_text
+from calving.data.conversion.exact import date_text, plain_text, time_text, timestamp_text, timestamptz_text
 from calving.data.conversion.fields import Lookup
 
 _DAY_MS = 86_400_000
@@ -185,8 +185,8 @@ def _string(column: pa.Array, kind: IcebergType) -> pa.Array:
     if pa.types.is_boolean(column.type):
         return pc.if_else(column, "true", "false")
     _only(column, pa.types.is_integer, pa.types.is_decimal)
-    if pa.types.is_decimal(column.type) and column.type.scale > 6:
-        raise RefusedError("Arrow may write an exponent")
+    if pa.types.is_decimal(column.type):
+        return pa.array([None if v is None else plain_text(v) for v in column.to_pylist()], pa.string())
     return column.cast(pa.string())
 
 

@@ -351,6 +351,20 @@ def _json_default(value: Any) -> Any:
     raise ValueError(f"{type(value).__name__} has no JSON form")
 
 
+def plain_text(value: Any) -> str:
+    """A value of any kind as text: a decimal in plain digits, dates in ISO form, bytes in base64."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case uuid.UUID():
+            return str(value)
+    return _string(value)
+
+
 def java_double(value: float) -> str:
     """Java's ``Double.toString``: at least one decimal, an exponent outside 1e-3 to 1e7."""
     if math.isnan(value):

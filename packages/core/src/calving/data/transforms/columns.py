@@ -1,0 +1,138 @@
+"""What transforms share: keys and values as named fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.data.conversion.exact import java_double, plain_text
+from calving.data.records import Records, objects
+from calving.errors import ConfigError
+
+Side = Literal["key", "value"]
+
+
+class Fields:
+    """The fields of a struct column, by name. Nulls of the column are nulls of every field."""
+
+    def __init__(self, column: pa.Array) -> None:
+        """:raises ValueError: the column holds no objects."""
+        if not pa.types.is_struct(column.type):
+            raise ValueError(f"an object is wanted, not {column.type}")
+        self._column = column
+        children = column.flatten() if column.null_count else [column.field(i) for i in range(column.type.num_fields)]
+        self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._fields))
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def get(self, name: str) -> pa.Array | None:
+        found = self._fields.get(name)
+        return None if found is None else found[0]
+
+    def require(self, name: str) -> pa.Array:
+        """:raises ValueError: no record of this shape has the field."""
+        found = self.get(name)
+        if found is None:
+            raise ValueError(f"there is no field '{name}'")
+        return found
+
+    def put(self, name: str, column: pa.Array, *, nullable: bool = True) -> None:
+        """Replace a field in its place, or append it."""
+        self._fields[name] = (column, nullable)
+
+    def drop(self, name: str) -> None:
+        self._fields.pop(name, None)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        self._fields = {names.get(n, n): found for n, found in self._fields.items()}
+
+    def keep(self, names: Sequence[str]) -> None:
+        self._fields = {n: found for n, found in self._fields.items() if n in names}
+
+    def column(self) -> pa.Array:
+        """The struct again."""
+        return struct_of(
+            {name: column for name, (column, _) in self._fields.items()},
+            self._column.is_null() if self._column.null_count else None,
+            len(self._column),
+            {name for name, (_, nullable) in self._fields.items() if not nullable},
+        )
+
+
+def struct_of(
+    fields: Mapping[str, pa.Array], mask: pa.Array | None, count: int, required: frozenset[str] | set[str] = frozenset()
+) -> pa.Array:
+    """A struct column of ``count`` rows, null where ``mask`` is true."""
+    if not fields:
+        nulls = [False] * count if mask is None else mask.to_pylist()
+        return pa.array([None if null else {} for null in nulls], pa.struct([]))
+    described = [pa.field(n, c.type, nullable=n not in required) for n, c in fields.items()]
+    return pa.StructArray.from_arrays(list(fields.values()), fields=described, mask=mask)
+
+
+def side_of(records: Records, side: Side) -> pa.Array:
+    return records.value if side == "value" else records.key
+
+
+def with_side(records: Records, side: Side, column: pa.Array) -> Records:
+    return replace(records, value=column) if side == "value" else replace(records, key=column)
+
+
+def only_nulls(column: pa.Array) -> bool:
+    return bool(pa.types.is_null(column.type) or column.null_count == len(column))
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Values as Java writes them; structs, lists and maps as JSON."""
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, "true", "false")
+    if pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return column.cast(pa.string())
+    values = objects(column)
+    if pa.types.is_floating(kind):
+        return pa.array([None if v is None else java_double(v) for v in values], pa.string())
+    return pa.array([None if v is None else plain_text(v) for v in values], pa.string())
+
+
+def names(options: Mapping[str, str], key: str) -> list[str]:
+    """A list option."""
+    return [name.strip() for name in options.get(key, "").split(",") if name.strip()]
+
+
+def required(options: Mapping[str, str], key: str, transform: str) -> str:
+    """:raises ConfigError: the option is missing."""
+    found = options.get(key)
+    if not found:
+        raise ConfigError(f"transform {transform}: the option '{key}' is missing")
+    return found
+
+
+def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
+    """A boolean option, false by default. :raises ConfigError: it is neither."""
+    text = options.get(key, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"transform {transform}: {key} is true or false, not '{text}'")
+    return text == "true"
+
+
+def check_options(options: Mapping[str, str], known: Sequence[str], transform: str) -> None:
+    """:raises ConfigError: an option does not belong to the transform."""
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"transform {transform}: unknown option '{name}'; there are: {', '.join(known) or 'none'}"
+            )

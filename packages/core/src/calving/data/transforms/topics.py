@@ -1,0 +1,178 @@
+"""Transforms of topics and headers, and the predicates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.data.records import HEADERS, Records, objects
+from calving.data.transforms.columns import (
+    Fields,
+    as_text,
+    check_options,
+    names,
+    only_nulls,
+    required,
+    side_of,
+    with_side,
+)
+from calving.data.transforms.dates import JavaDateFormat
+from calving.data.transforms.fields import Sided
+from calving.data.transforms.interface import Predicate, Transform
+from calving.errors import ConfigError
+
+
+def java_regex(pattern: str, where: str) -> re.Pattern[str]:
+    """:raises ConfigError: it is not understood."""
+    try:
+        return re.compile(re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern))
+    except re.error as error:
+        raise ConfigError(f"{where}: '{pattern}' is not a regular expression: {error}") from error
+
+
+class RegexRouter(Transform):
+    """A topic that ``regex`` matches in full becomes ``replacement`` (``$1`` stands for a group)."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("regex", "replacement"), "RegexRouter")
+        self._regex = java_regex(required(options, "regex", "RegexRouter"), "transform RegexRouter")
+        text = required(options, "replacement", "RegexRouter").replace("\\", "\\\\")
+        self._replacement = re.sub(r"\$(?:(\d+)|\{(\w+)\})", lambda m: rf"\g<{m.group(1) or m.group(2)}>", text)
+
+    def apply(self, records: Records) -> Records:
+        topics = {t: self._changed(t) for t in records.topic.unique().to_pylist()}
+        if all(old == new for old, new in topics.items()):
+            return records
+        return replace(records, topic=pa.array([topics[t] for t in records.topic.to_pylist()], pa.string()))
+
+    def _changed(self, topic: str) -> str:
+        match = self._regex.fullmatch(topic)
+        return topic if match is None else match.expand(self._replacement)
+
+
+class TimestampRouter(Transform):
+    """The topic becomes ``topic.format`` (``${topic}-${timestamp}``), with the record's timestamp in it."""
+
+    needs = frozenset({"timestamp"})
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("topic.format", "timestamp.format"), "TimestampRouter")
+        self._topic = options.get("topic.format", "${topic}-${timestamp}")
+        self._format = JavaDateFormat(options.get("timestamp.format", "yyyyMMdd"))
+
+    def apply(self, records: Records) -> Records:
+        if records.timestamp.null_count:
+            raise ValueError("the record has no timestamp")
+        written: dict[int, str] = {}
+        topics = []
+        moments = records.timestamp.cast(pa.int64()).to_pylist()
+        for topic, millis, instant in zip(
+            records.topic.to_pylist(), moments, records.timestamp.to_pylist(), strict=True
+        ):
+            if millis not in written:
+                written[millis] = self._format.format(instant)
+            topics.append(self._topic.replace("${topic}", topic).replace("${timestamp}", written[millis]))
+        return replace(records, topic=pa.array(topics, pa.string()))
+
+
+class HeaderFrom(Sided):
+    """``fields`` are copied or moved (``operation``) to ``headers``, as text."""
+
+    needs = frozenset({"headers"})
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("fields", "headers", "operation", "replace.null.with.default"), "HeaderFrom")
+        self._fields, self._headers = names(options, "fields"), names(options, "headers")
+        if not self._fields or len(self._fields) != len(self._headers):
+            raise ConfigError("transform HeaderFrom: as many fields as headers are wanted, and at least one")
+        self._move = required(options, "operation", "HeaderFrom").lower() == "move"
+        if not self._move and options["operation"].lower() != "copy":
+            raise ConfigError("transform HeaderFrom: operation is copy or move")
+
+    def apply(self, records: Records) -> Records:
+        column = side_of(records, self.side)
+        if only_nulls(column):
+            return records
+        fields = Fields(column)
+        rows = _header_rows(records)
+        for name, header in zip(self._fields, self._headers, strict=True):
+            found = fields.get(name)
+            if found is None:
+                continue
+            for row, text in zip(rows, as_text(found).to_pylist(), strict=True):
+                row.append({"key": header, "value": None if text is None else text.encode()})
+            if self._move:
+                fields.drop(name)
+        return replace(with_side(records, self.side, fields.column()), headers=pa.array(rows, HEADERS))
+
+
+class InsertHeader(Transform):
+    """Adds ``header`` with ``value.literal``."""
+
+    needs = frozenset({"headers"})
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("header", "value.literal"), "InsertHeader")
+        self._header = required(options, "header", "InsertHeader")
+        self._value = required(options, "value.literal", "InsertHeader").encode()
+
+    def apply(self, records: Records) -> Records:
+        rows = [[*row, {"key": self._header, "value": self._value}] for row in _header_rows(records)]
+        return replace(records, headers=pa.array(rows, HEADERS))
+
+
+class DropHeaders(Transform):
+    """Takes ``headers`` away."""
+
+    needs = frozenset({"headers"})
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("headers",), "DropHeaders")
+        self._headers = set(names(options, "headers"))
+
+    def apply(self, records: Records) -> Records:
+        rows = [[h for h in row if h["key"] not in self._headers] for row in _header_rows(records)]
+        return replace(records, headers=pa.array(rows, HEADERS))
+
+
+def _header_rows(records: Records) -> list[list[dict[str, object]]]:
+    return [row or [] for row in objects(records.headers)]
+
+
+class TopicNameMatches(Predicate):
+    """Topics that ``pattern`` matches in full."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("pattern",), "TopicNameMatches")
+        self._regex = java_regex(required(options, "pattern", "TopicNameMatches"), "predicate TopicNameMatches")
+
+    def test(self, records: Records) -> pa.Array:
+        matching = [t for t in records.topic.unique().to_pylist() if self._regex.fullmatch(t)]
+        return pc.is_in(records.topic, pa.array(matching, pa.string()))
+
+
+class HasHeaderKey(Predicate):
+    """Records with a header of this ``name``."""
+
+    needs = frozenset({"headers"})
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("name",), "HasHeaderKey")
+        self._name = required(options, "name", "HasHeaderKey")
+
+    def test(self, records: Records) -> pa.Array:
+        return pa.array([any(h["key"] == self._name for h in row) for row in _header_rows(records)], pa.bool_())
+
+
+class RecordIsTombstone(Predicate):
+    """Records whose value is null."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, (), "RecordIsTombstone")
+
+    def test(self, records: Records) -> pa.Array:
+        return records.value.is_null()
