@@ -12,10 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.iceberg.catalog import open_catalog
+from calving.source.client import client_config
 from tests.conftest import Topic
 from tests.data.conftest import encode
 
@@ -73,6 +74,49 @@ def test_until_caught_up_commits_everything_and_ends(cli: Cli) -> None:
     cli.topic.send(*encode({"id": 100}), partition=1)
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 101
+
+
+def test_bad_records_become_dead_letters_and_replay_takes_them_once(cli: Cli) -> None:
+    dead = f"dead-{cli.name}"
+    cli.keys |= {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": dead}
+    cli.run("run", "--until-caught-up")
+    cli.topic.send(b'{"id":" 100"}', b"{", partition=1)
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 100
+    letters = read_all(cli.topic.servers, dead)
+    assert [letter.value() for letter in letters] == [b'{"id":" 100"}', b"{"]
+    headers = dict(letters[0].headers())
+    assert headers["__connect.errors.topic"] == cli.topic.name.encode()
+    assert (headers["__connect.errors.partition"], headers["__connect.errors.offset"]) == (b"1", b"0")
+    assert b"is not a long" in headers["__connect.errors.exception.message"]
+    cli.keys |= {
+        "transforms": "trim",
+        "transforms.trim.type": "Sql",
+        "transforms.trim.query": "SELECT CAST(trim(CAST(id AS VARCHAR)) AS BIGINT) AS id FROM records",
+    }
+    assert "2 dead letters were read" in cli.run("replay")
+    assert cli.rows() == 101
+    assert len(read_all(cli.topic.servers, dead)) == 3
+    cli.run("replay")
+    assert cli.rows() == 101
+
+
+def read_all(servers: str, topic: str) -> list[Message]:
+    """What a reader of committed records sees in partition 0."""
+    consumer = Consumer(
+        client_config(
+            {"bootstrap.servers": servers},
+            group_id="reader",
+            isolation_level="read_committed",
+            enable_partition_eof=True,
+        )
+    )
+    consumer.assign([KafkaPartition(topic, 0, 0)])
+    found: list[Message] = []
+    while (message := consumer.poll(20)) is not None and message.error() is None:
+        found.append(message)
+    consumer.close()
+    return found
 
 
 def test_sigterm_stops_cleanly_and_leaves_nothing_behind(cli: Cli) -> None:

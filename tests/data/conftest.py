@@ -10,7 +10,17 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.data.spec import Evolution, Limits, Range, RouteRule, Routing, TaskResult
+from calving.data.spec import (
+    Evolution,
+    Limits,
+    Range,
+    RouteRule,
+    Routing,
+    TaskResult,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
@@ -21,7 +31,7 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.worker import BatchOutcome
-from calving.runtime.batch import BatchRunner, BatchSettings
+from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
 from calving.source.kafka import Topics
 from tests.conftest import Topic
 
@@ -37,6 +47,10 @@ class Plane:
         self.routing = Routing((RouteRule("db.t"),))
         self.evolution = Evolution(create=True, evolve=True)
         self.limits = Limits()
+        self.converters: dict[str, TopicConverters] = {}
+        self.transforms: tuple[TransformSpec, ...] = ()
+        self.tolerance = Tolerance()
+        self.errors = ErrorLimits()
         self.rules = TableRules()
         self.engine: Engine = LocalEngine()
         self._commits = 0
@@ -52,7 +66,16 @@ class Plane:
         found = {tp: Span(bounds.begins[tp], bounds.ends[tp]) for tp in bounds.ends}
         if spans is not None:
             found = {TopicPartition(topic.name, p): Span(*span) for p, span in spans.items()}
-        settings = BatchSettings({"bootstrap.servers": topic.servers}, self.routing, self.evolution, limits=self.limits)
+        settings = BatchSettings(
+            {"bootstrap.servers": topic.servers},
+            self.routing,
+            self.evolution,
+            self.converters,
+            self.transforms,
+            self.tolerance,
+            self.errors,
+            self.limits,
+        )
         runner = BatchRunner(self.engine, Tables(self.catalog, "iceberg", self.rules), settings)
         try:
             return runner.run(found)

@@ -16,6 +16,7 @@ from calving.iceberg.tables import parse_term
 from calving.model.events import DataWritten, Envelope, Publication
 from calving.model.offsets import Advance, TopicPartition
 from calving.protocol.ledger import VALID_THROUGH, Ledger
+from calving.runtime.app import check_record_path
 from calving.runtime.guards import commit_style, ledger_of
 from calving.settings.load import Sink
 from calving.source.kafka import KafkaGroup, Topics
@@ -29,6 +30,7 @@ def validate(sink: Sink) -> Iterator[str]:
     :raises CalvingError: the first that is not.
     """
     keys = sink.keys
+    check_record_path(sink)
     yield "configuration"
     topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
     every = topics.partitions()

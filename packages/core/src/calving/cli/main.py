@@ -1,4 +1,4 @@
-"""``calving``: run, validate, status, offsets, demo, version. A user's mistake is one sentence, not a traceback."""
+"""``calving``, the command. A user's mistake is one sentence, not a traceback."""
 
 from __future__ import annotations
 
@@ -50,6 +50,18 @@ def run(
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     sink.run(until_caught_up=until_caught_up)
+
+
+@app.command()
+def replay(file: File) -> None:
+    """Feed the dead letters back through the sink as it is configured now, exactly once; those that fail again stay."""
+    from calving.runtime.app import App
+
+    sink = App(load(file).replay())
+    signal.signal(signal.SIGTERM, lambda *_: sink.stop())
+    signal.signal(signal.SIGINT, lambda *_: sink.stop())
+    sink.run(until_caught_up=True)
+    out.print(f"{sink.progress.read} dead letters were read")
 
 
 @app.command()
@@ -128,7 +140,7 @@ def main() -> None:
         level=os.environ.get("CALVING_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    for noisy in ("py4j", "pyiceberg"):
+    for noisy in ("py4j", "pyiceberg", "httpx", "httpx2"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)  # what matters comes back as an error
     try:

@@ -14,13 +14,16 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Backend, Cursor, Session
+from calving.data.converters.registry import converter
 from calving.data.spec import Evolution, RouteRule, Routing, Tolerance
+from calving.data.transforms.chain import Chain
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, ProtocolError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import TableRules, Tables, TableSettings
+from calving.model.offsets import SourceOffsets
 from calving.protocol.coordinator import Pace
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
@@ -65,6 +68,7 @@ class App:
     def __init__(self, sink: Sink, engine: Engine | None = None) -> None:
         self._sink = sink
         keys = sink.keys
+        check_record_path(sink)
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
         self._catalog = open_catalog(keys.catalog_name, sink.catalog)
         self._tables = Tables(self._catalog, keys.catalog_name, _table_rules(sink))
@@ -148,7 +152,9 @@ class _Life:
             cursor = session.follow(replay=False)
             refuse_lost_positions(self._catalog, self._sink, session, cursor.log)
             group = KafkaGroup(self._sink.kafka, self._sink.group, keys.topics, keys.topics_regex)
-            policy = SourcePolicy(keys.reset, keys.on_data_loss, min(1.0, keys.commit_interval_ms / 1000))
+            topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
+            stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
+            policy = SourcePolicy(keys.reset, keys.on_data_loss, min(1.0, keys.commit_interval_ms / 1000), stop_at)
             limits = BatchLimits(keys.batch_records, keys.batch_bytes)
             loop = WorkerLoop(group, session, cursor, self._runner, limits, policy, time.monotonic)
             self._loop(loop, session, group, until_caught_up, on_progress)
@@ -168,7 +174,7 @@ class _Life:
         until_caught_up: bool,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
-        caught_up = _CaughtUp()
+        caught_up = _CaughtUp(loop.stop_at)
         while not self._stop.is_set():
             loop.step(_STEP_SECONDS)
             self._elect(session, loop, group)
@@ -209,8 +215,8 @@ class _Life:
 class _CaughtUp:
     """Whether everything that was in the topics when the first look was taken is committed."""
 
-    def __init__(self) -> None:
-        self._ends: dict[object, int] | None = None
+    def __init__(self, stop_at: SourceOffsets | None) -> None:
+        self._ends: dict[object, int] | None = None if stop_at is None else dict(stop_at)
         self._since: int | None = None
         self._next = 0.0
 
@@ -322,6 +328,17 @@ class _CoordinatorThread:
         for table, failures in progress.degraded.items():
             if limit is not None and failures >= limit:
                 raise ConfigError(f"table {table} could not be committed {failures} times in a row")
+
+
+def check_record_path(sink: Sink) -> None:
+    """Make every converter and transform once, here, where a wrong option is the user's to see.
+
+    :raises ConfigError: one of them cannot be made.
+    """
+    Chain(sink.transforms)
+    for found in sink.converters.values():
+        converter(found.value.name, found.value.options, is_key=False)
+        converter(found.key.name, found.key.options, is_key=True)
 
 
 def _engine(sink: Sink) -> Engine:

@@ -42,6 +42,8 @@ class SourcePolicy:
     on_data_loss: Literal["fail", "skip"] = "fail"
     bounds_seconds: float = 1.0
     """How often the source's ends are asked for while nothing is owed."""
+    stop_at: SourceOffsets | None = None
+    """Ends that reading stops at, whatever comes later: dead letters that fail again are for the next replay."""
 
 
 class WorkerLoop:
@@ -66,6 +68,11 @@ class WorkerLoop:
         self._policy, self._clock = policy, clock
         self._ends: SourceOffsets = {}
         self._looked = float("-inf")
+
+    @property
+    def stop_at(self) -> SourceOffsets | None:
+        """Where reading stops, if it does."""
+        return self._policy.stop_at
 
     def step(self, timeout: float) -> None:
         """Listen for up to ``timeout`` seconds, then do what is due."""
@@ -106,8 +113,12 @@ class WorkerLoop:
         if self.machine.held and (self.machine.owes or now - self._looked >= self._policy.bounds_seconds):
             bounds = self._group.bounds(self.machine.held)
             self._mind_gaps(bounds)
-            self._ends, self._looked = bounds.ends, now
-            self.behind = self.machine.behind(bounds.ends)
+            stop_at = self._policy.stop_at
+            ends = bounds.ends
+            if stop_at is not None:
+                ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
+            self._ends, self._looked = ends, now
+            self.behind = self.machine.behind(ends)
 
     def _mind_gaps(self, bounds: Bounds) -> None:
         for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +45,25 @@ class Sink:
     backend_settings: BaseModel
     replayed: bool = False
     """Whether the topics hold dead letters of the sink, which go through it as the records they once were."""
+
+    def replay(self) -> Sink:
+        """The sink that takes this one's dead letters, as the records they once were. It has a group of its own.
+
+        :raises ConfigError: there is no dead-letter topic, or its letters do not say where they came from.
+        """
+        keys = self.keys
+        if keys.dead_letter_topic is None or not keys.dead_letter_headers:
+            raise ConfigError(
+                "replay reads errors.deadletterqueue.topic.name, with errors.deadletterqueue.context.headers.enable ="
+                " true: set both"
+            )
+        change = {
+            "name": f"{keys.name}-replay",
+            "group": f"{self.group}-replay",
+            "topics": (keys.dead_letter_topic,),
+            "topics_regex": None,
+        }
+        return replace(self, keys=keys.model_copy(update=change), replayed=True)
 
     @property
     def group(self) -> str:

@@ -72,7 +72,7 @@ class ExactConverter:
     def value(self, value: Any, column: NestedField, path: tuple[str, ...]) -> Any:
         """One value of one column. :raises UnfitError: it does not fit, and no need can change that."""
         found = self._to(value, column.field_type, path)
-        if found is None and column.required:
+        if value is None and column.required:
             self._missing(column, path)
         return found
 
@@ -83,14 +83,17 @@ class ExactConverter:
         if lookup is None:
             lookup = self._lookups[id(struct)] = Lookup(struct, self._evolution.case_insensitive, self._names)
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
+        given: set[str] = set()
         for name, item in value.items():
             column = lookup.find(name)
             if column is not None:
                 row[column.name] = self._to(item, column.field_type, (*path, column.name))
+                if item is not None:
+                    given.add(column.name)
             elif self._evolution.evolve and (kind := of_value(item)) is not None:
                 self.needs.append(Need(self._table, "add", (*path, name), kind))
         for column in struct.fields:
-            if row[column.name] is None and column.required:
+            if column.required and column.name not in given:
                 self._missing(column, (*path, column.name))
         return row
 
@@ -124,7 +127,7 @@ class ExactConverter:
 
     def _element(self, value: Any, kind: ListType, path: tuple[str, ...]) -> Any:
         found = self._to(value, kind.element_type, path)
-        if found is None and kind.element_required:
+        if value is None and kind.element_required:
             self._missing(kind.element_field, path)
         return found
 
