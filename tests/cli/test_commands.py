@@ -169,7 +169,7 @@ def test_a_bad_record_stops_the_sink_with_its_place_and_nothing_is_lost(cli: Cli
     cli.run("run", "--until-caught-up")
     cli.topic.send(b'{"id": "x"}')
     text = cli.run("run", "--until-caught-up", code=1)
-    assert f"topic '{cli.topic.name}', partition 0, offset 100: field 'id'" in text
+    assert f"topic '{cli.topic.name}', partition 0, offset 100: table db.t: field 'id'" in text
     assert "Traceback" not in text
     assert cli.rows() == 100
 
