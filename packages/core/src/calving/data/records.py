@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -73,8 +73,15 @@ class Records:
     def take(self, chosen: pa.Array) -> Records:
         """The records at these places, or where this mask is true."""
         pick = pc.filter if pa.types.is_boolean(chosen.type) else pc.take
+        return self._each(lambda column: pick(column, chosen))
+
+    def slice(self, start: int, end: int) -> Records:
+        """The records from place ``start`` up to, not including, ``end``."""
+        return self._each(lambda column: column.slice(start, end - start))
+
+    def _each(self, change: Callable[[pa.Array], pa.Array]) -> Records:
         columns = ("index", "topic", "offset", "timestamp", "key", "value", "headers")
-        return replace(self, **{name: pick(getattr(self, name), chosen) for name in columns})
+        return replace(self, **{name: change(getattr(self, name)) for name in columns})
 
     def with_value(self, value: pa.Array) -> Records:
         return replace(self, value=value)
@@ -88,7 +95,7 @@ def columns(objects: Sequence[Any]) -> pa.Array:
 
 def _arrow_kind(values: Sequence[Any]) -> pa.DataType:
     """The type that holds all values: numbers with fractions are doubles, several kinds are JSON."""
-    found: set[str] = {_JSON_KINDS.get(type(v), "object") for v in values}
+    found: set[str] = {JSON_KINDS.get(type(v), "object") for v in values}
     found.discard("null")
     if found == {"long"} and any(not -(2**63) <= v < 2**63 for v in values if v is not None):
         return JSON
@@ -106,7 +113,7 @@ def _arrow_kind(values: Sequence[Any]) -> pa.DataType:
     return _SIMPLE.get(next(iter(found), "null"), JSON) if len(found) < 2 else JSON
 
 
-_JSON_KINDS = {
+JSON_KINDS = {
     type(None): "null",
     bool: "boolean",
     int: "long",
@@ -116,6 +123,7 @@ _JSON_KINDS = {
     dict: "object",
     list: "array",
 }
+"""What JSON calls the values of Python's JSON reader; whole numbers and fractions are told apart."""
 _SIMPLE = {
     "null": pa.null(),
     "boolean": pa.bool_(),
@@ -125,29 +133,39 @@ _SIMPLE = {
 }
 
 
-def build(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Python values as an Arrow column of a type that fits them."""
+def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if kind == JSON:
         texts = [None if v is None else json.dumps(v, default=float, ensure_ascii=False) for v in values]
-        return pa.ExtensionArray.from_storage(JSON, pa.array(texts, pa.string()))
-    if pa.types.is_struct(kind):
-        children = [build([None if v is None else v.get(f.name) for v in values], f.type) for f in kind]
-        mask = pa.array([v is None for v in values], pa.bool_())
-        return (
-            pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
-            if kind.num_fields
-            else pa.array(values, kind)
-        )
-    if pa.types.is_list(kind):
-        offsets, items = [0], list[Any]()
-        for value in values:
-            items += value or ()
-            offsets.append(len(items))
-        mask = pa.array([v is None for v in values], pa.bool_())
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), build(items, kind.value_type), mask=mask)
+        return pa.array(texts, JSON)
     if pa.types.is_float64(kind):
         return pa.array([None if v is None else float(v) for v in values], kind)
     return pa.array(values, kind)
+
+
+def build(
+    values: Sequence[Any], kind: pa.DataType, leaf: Callable[[Sequence[Any], pa.DataType], pa.Array] = _leaf
+) -> pa.Array:
+    """Python values as an Arrow column of a type that fits them; ``leaf`` makes the columns of what is not nested.
+
+    ``pa.array`` does this too, but not with extension types inside others.
+    """
+    if not pa.types.is_nested(kind) or kind == pa.struct([]):
+        return leaf(values, kind)
+    mask = pa.array([v is None for v in values], pa.bool_())
+    if pa.types.is_struct(kind):
+        children = [build([None if v is None else v.get(f.name) for v in values], f.type, leaf) for f in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
+    ends, items = [0], list[Any]()
+    for value in values:
+        items += value or ()
+        ends.append(len(items))
+    offsets = pa.array(ends, pa.int32())
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(offsets, build(items, kind.value_type, leaf), type=kind, mask=mask)
+    keys = build([k for k, _ in items], kind.key_type, leaf)
+    return pa.MapArray.from_arrays(
+        offsets, keys, build([v for _, v in items], kind.item_type, leaf), type=kind, mask=mask
+    )
 
 
 def load_json(text: str | bytes) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from calving.data.converters.interface import Decoded
-from calving.data.records import Bad, Values
+from calving.data.records import Bad, Values, build
 
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
@@ -33,28 +33,7 @@ class Reading:
         """:raises Exception: one of the values does not fit."""
         if self.convert is not None:
             values = [None if v is None else self.convert(v) for v in values]
-        return _column(values, self.type)
-
-
-def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """``pa.array``, which does not take extension types inside others."""
-    if not _has_extension(kind):
-        return pa.array(values, kind)
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.array(values, kind)
-    mask = pa.array([v is None for v in values], pa.bool_())
-    if pa.types.is_struct(kind):
-        children = [_column([None if v is None else v.get(f.name) for v in values], f.type) for f in kind]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
-    offsets, items = [0], list[Any]()
-    for value in values:
-        items += value or ()
-        offsets.append(len(items))
-    starts = pa.array(offsets, pa.int32())
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(starts, _column(items, kind.value_type), type=kind, mask=mask)
-    keys = _column([k for k, _ in items], kind.key_type)
-    return pa.MapArray.from_arrays(starts, keys, _column([v for _, v in items], kind.item_type), type=kind, mask=mask)
+        return build(values, self.type, pa.array) if _has_extension(self.type) else pa.array(values, self.type)
 
 
 def _has_extension(kind: pa.DataType) -> bool:

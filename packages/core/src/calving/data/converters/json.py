@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
-from calving.data.records import Bad, Values
+from calving.data.records import JSON_KINDS, Bad, Values
 
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
@@ -223,9 +223,9 @@ class _Shape:
         return any(news)
 
     def _see(self, value: Any) -> bool:
-        kind = _KINDS.get(type(value))
-        if kind is None:
+        if value is None:
             return False
+        kind = JSON_KINDS[type(value)]
         news = kind not in self.kinds
         if news:
             self.kinds.append(kind)
@@ -242,17 +242,6 @@ class _Shape:
             for item in value:
                 news = self.element._see(item) or news
         return news
-
-
-_KINDS: Mapping[type, str] = {
-    bool: "boolean",
-    int: "long",
-    float: "double",
-    Decimal: "double",
-    str: "string",
-    dict: "object",
-    list: "array",
-}
 
 
 def _struct(shape: _Shape, columns: StructType, closed: bool, more: Sequence[str] = ()) -> pa.DataType:

@@ -18,14 +18,14 @@ CDC = "_cdc"
 class CopyValue(Transform):
     """``source.field`` is copied to ``target.field``."""
 
+    tombstones = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("source.field", "target.field"), "CopyValue")
         self._source = required(options, "source.field", "CopyValue")
         self._target = required(options, "target.field", "CopyValue")
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
         fields = Fields(records.value)
         found = fields.require(self._source) if records.typed else fields.get(self._source)
         fields.put(self._target, pa.nulls(len(records)) if found is None else found)
@@ -39,16 +39,13 @@ class DebeziumTransform(Transform):
     """
 
     needs = frozenset({"offset", "key"})
+    tombstones = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("cdc.target.pattern",), "DebeziumTransform")
         self._pattern = options.get("cdc.target.pattern") or "{db}.{table}"
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
-        if records.value.null_count:
-            raise ValueError("a tombstone among others")
         event = Fields(records.value)
         deleted = pc.fill_null(pc.equal(event.require("op"), "d"), False)
         row = _either(deleted, event.get("before"), event.get("after"), len(records))
@@ -123,14 +120,12 @@ def _either(chosen: pa.Array, a: pa.Array | None, b: pa.Array | None, count: int
 class DmsTransform(Transform):
     """The ``data`` of an AWS DMS event, with ``_cdc`` from its ``metadata``. An event without both is dropped."""
 
+    tombstones = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "DmsTransform")
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
-        if records.value.null_count:
-            raise ValueError("a tombstone among others")
         event = Fields(records.value)
         data, metadata = event.get("data"), event.get("metadata")
         if data is None or metadata is None or not pa.types.is_struct(data.type):

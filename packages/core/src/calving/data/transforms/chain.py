@@ -65,11 +65,14 @@ class Chain:
     def _apply(self, step: _Step, records: Records, result: Transformed) -> list[Records]:
         if not len(records):
             return []
-        if step.predicate is None:
-            return self._run(step, records, result)
-        chosen = step.predicate.test(records)
-        chosen = pc.invert(chosen) if step.negate else chosen
-        if pc.all(chosen).as_py():
+        chosen = None
+        if step.predicate is not None:
+            chosen = step.predicate.test(records)
+            chosen = pc.invert(chosen) if step.negate else chosen
+        if not step.transform.tombstones and records.value.null_count:
+            present = records.value.is_valid()
+            chosen = present if chosen is None else pc.and_(chosen, present)
+        if chosen is None or pc.all(chosen).as_py():
             return self._run(step, records, result)
         if not pc.any(chosen).as_py():
             return [records]
@@ -85,8 +88,8 @@ class Chain:
                 reason = f"transform '{step.name}': {error or type(error).__name__}"
                 result.bad.append(Bad(records.index[0].as_py(), STAGE, type(error).__name__, reason))
                 return []
-            places = pc.less(pc.indices_nonzero(pc.is_valid(records.index)), len(records) // 2)
-            halves = (records.take(places), records.take(pc.invert(places)))
+            middle = len(records) // 2
+            halves = (records.slice(0, middle), records.slice(middle, len(records)))
             return [part for half in halves for part in self._run(step, half, result)]
         if len(after) < len(records):
             result.dropped[f"transform {step.name}"] += len(records) - len(after)

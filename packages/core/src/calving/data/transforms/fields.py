@@ -291,6 +291,8 @@ class SetSchemaMetadata(Sided):
 class ValueToKey(Transform):
     """The key becomes a struct of these ``fields`` of the value."""
 
+    tombstones = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("fields", "replace.null.with.default"), "ValueToKey")
         self._fields = names(options, "fields")
@@ -298,7 +300,5 @@ class ValueToKey(Transform):
             raise ConfigError("transform ValueToKey: the option 'fields' is missing")
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
         fields = Fields(records.value)
         return replace(records, key=struct_of({n: fields.require(n) for n in self._fields}, None, len(records)))

@@ -17,8 +17,9 @@ class Transform(ABC):
     """Changes records, all of one shape at a time; made once per task from its options.
 
     ``needs`` names the columns besides topic and value that it looks at; others may be null. To drop records, return
-    fewer. Tombstones (null values) are handed in like any others. What is returned may have another shape; ``index``
-    tells which record is which and must be kept.
+    fewer. What is returned may have another shape; ``index`` tells which record is which and must be kept.
+
+    Tombstones (null values) are handed in like any others, if ``tombstones``; else they pass by.
 
     Any exception out of ``apply`` means that some of the records cannot be taken: the chain finds out which by handing
     in fewer, so ``apply`` must not remember what it has seen.
@@ -27,6 +28,7 @@ class Transform(ABC):
     """
 
     needs: ClassVar[frozenset[Column]] = frozenset()
+    tombstones: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None: ...

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.data.records import Records, load_json
-from calving.data.transforms.columns import check_options, flag, only_nulls, struct_of
+from calving.data.transforms.columns import check_options, flag, struct_of
 from calving.data.transforms.interface import Transform
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -22,27 +22,26 @@ class JsonToMapTransform(Transform):
     Objects below become maps of text to text, arrays of one kind stay arrays, mixed ones become arrays of text.
     """
 
+    tombstones = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("json.root",), "JsonToMapTransform")
         self._root = flag(options, "json.root", "JsonToMapTransform")
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
         if not pa.types.is_string(records.value.type):
             raise ValueError(f"text is wanted, not {records.value.type}")
-        values = [None if text is None else _object(text) for text in records.value.to_pylist()]
-        mask = records.value.is_null() if records.value.null_count else None
+        values = [_object(text) for text in records.value.to_pylist()]
         if self._root:
-            maps = pa.array([None if v is None else _texts(v) for v in values], _TEXTS)
-            return records.with_value(struct_of({"payload": maps}, mask, len(records)))
-        names = dict.fromkeys(name for value in values if value is not None for name in value)
+            maps = pa.array([_texts(v) for v in values], _TEXTS)
+            return records.with_value(struct_of({"payload": maps}, None, len(records)))
+        names = dict.fromkeys(name for value in values for name in value)
         columns = {}
         for name in names:
-            column = _column([None if v is None else v.get(name) for v in values])
+            column = _column([v.get(name) for v in values])
             if column is not None:
                 columns[name] = column
-        return records.with_value(struct_of(columns, mask, len(records)))
+        return records.with_value(struct_of(columns, None, len(records)))
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ class KafkaMetadataTransform(Transform):
     """
 
     needs = frozenset({"offset", "timestamp"})
+    tombstones = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("field_name", "nested", "external_field"), "KafkaMetadataTransform")
@@ -30,8 +31,6 @@ class KafkaMetadataTransform(Transform):
             raise ConfigError(f"transform KafkaMetadataTransform: external_field is key,value, not '{external}'")
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
         fields = Fields(records.value)
         count = len(records)
         found = {
@@ -44,8 +43,7 @@ class KafkaMetadataTransform(Transform):
         if self._external is not None:
             found[self._external[0]] = pa.repeat(self._external[1], count)
         if self._nested:
-            mask = records.value.is_null() if records.value.null_count else None
-            fields.put(self._name, struct_of(found, mask, count))
+            fields.put(self._name, struct_of(found, None, count))
         else:
             for name, column in found.items():
                 fields.put(f"{self._name}_{name}", column)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.data.records import Records, objects
-from calving.data.transforms.columns import Fields, check_options, only_nulls, struct_of
+from calving.data.transforms.columns import Fields, check_options, struct_of
 from calving.data.transforms.interface import Transform
 from calving.errors import ConfigError
 
@@ -28,6 +28,7 @@ class MongoDebeziumTransform(Transform):
     """
 
     needs = frozenset({"key"})
+    tombstones = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("array_handling_mode",), "MongoDebeziumTransform")
@@ -37,10 +38,6 @@ class MongoDebeziumTransform(Transform):
         self._as_documents = mode == "document"
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
-        if records.value.null_count:
-            raise ValueError("a tombstone among others")
         event = Fields(records.value)
         if all(name not in event for name in (_BEFORE, _AFTER, _CHANGES)):
             raise ValueError("not a MongoDB event: neither before, after nor updateDescription")

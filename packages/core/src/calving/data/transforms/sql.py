@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.data.records import Records
-from calving.data.transforms.columns import check_options, only_nulls, required
+from calving.data.transforms.columns import check_options, required
 from calving.data.transforms.interface import Transform
 from calving.errors import ConfigError
 
@@ -24,6 +24,8 @@ class Sql(Transform):
     outside: no files, no network. Tombstones pass by.
     """
 
+    tombstones = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("query",), "Sql")
         query = required(options, "query", "Sql").strip().rstrip(";")
@@ -35,10 +37,6 @@ class Sql(Transform):
         self._connection: Any = None
 
     def apply(self, records: Records) -> Records:
-        if only_nulls(records.value):
-            return records
-        if records.value.null_count:
-            raise ValueError("a tombstone among others")
         if not pa.types.is_struct(records.value.type):
             raise ValueError(f"an object is wanted, not {records.value.type}")
         table = pa.Table.from_struct_array(pa.chunked_array([records.value]))
