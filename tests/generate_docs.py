@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from calving.data.properties import BY_COLUMN, WriteProperties
 from calving.settings.keys import PREFIXES, SinkKeys, TableKeys
 from calving_kafka.options import KafkaOptions
 
@@ -25,6 +26,13 @@ sink for Kafka Connect, and ours under the same conventions. An unknown key is a
 """
 
 
+_PROPERTIES = """Properties of a table that say how its files are written; `iceberg.tables.write-props.<property>` sets one
+for all tables of the sink, over what the table says. Tables that are created get those under
+`iceberg.tables.auto-create-props.`. Others, such as `write.data.path`, `write.object-storage.enabled` and those of
+commits, are honoured as Iceberg documents them.
+"""
+
+
 def page() -> str:
     parts = [
         _HEAD,
@@ -33,7 +41,8 @@ def page() -> str:
         "## Per table\n",
         _table(TableKeys, "iceberg.table.<table>."),
     ]
-    parts += ["## Kafka backend\n", _table(KafkaOptions, ""), "## Handed on\n"]
+    parts += ["## Kafka backend\n", _table(KafkaOptions, ""), "## Table properties\n", _PROPERTIES]
+    parts += [_table(WriteProperties, ""), _by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
     return "\n".join(parts)
 
@@ -42,8 +51,14 @@ def _table(model: type[BaseModel], prefix: str) -> str:
     rows = "".join(
         f"| `{prefix}{field.alias}` | {_kind(field)} | {_default(field)} | {field.description} |\n"
         for field in model.model_fields.values()
+        if not field.exclude
     )
     return "| key | type | default | meaning |\n| --- | --- | --- | --- |\n" + rows
+
+
+def _by_column() -> str:
+    rows = "".join(f"| `{name}` | text | {default} | {text} |\n" for name, (default, text) in BY_COLUMN.items())
+    return "| by column | type | default | meaning |\n| --- | --- | --- | --- |\n" + rows
 
 
 def _kind(field: FieldInfo) -> str:

@@ -12,17 +12,27 @@ from typing import Any
 import duckdb
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
     DecimalType,
+    FixedType,
+    FloatType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
     NestedField,
     StringType,
     StructType,
+    TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 
+from calving.data.spec import RouteRule, Routing
 from calving.iceberg.tables import partition_spec
 from tests.conftest import Topic
 from tests.data.conftest import Plane, encode
@@ -98,3 +108,89 @@ def test_duckdb_reads_every_row_through_the_metadata(written: Plane) -> None:
     location = written.catalog.load_table("db.t").metadata_location.removeprefix("file://")
     query = f"select count(*), count(distinct id), sum(o.x) from iceberg_scan('{location}')"
     assert connection.execute(query).fetchone() == (COUNT, COUNT, sum(range(COUNT)))
+
+
+EVERY_TYPE = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "i", IntegerType(), required=False),
+    NestedField(3, "b", BooleanType(), required=False),
+    NestedField(4, "f", FloatType(), required=False),
+    NestedField(5, "n", DecimalType(9, 2), required=False),
+    NestedField(6, "s", StringType(), required=False),
+    NestedField(7, "raw", BinaryType(), required=False),
+    NestedField(8, "four", FixedType(4), required=False),
+    NestedField(9, "u", UUIDType(), required=False),
+    NestedField(10, "d", DateType(), required=False),
+    NestedField(11, "ts", TimestampType(), required=False),
+    NestedField(12, "tz", TimestamptzType(), required=False),
+    NestedField(13, "o", StructType(NestedField(14, "y", UUIDType(), required=False)), required=False),
+    NestedField(15, "l", ListType(16, TimestampType(), element_required=False), required=False),
+    NestedField(17, "m", MapType(18, StringType(), 19, DateType(), value_required=False), required=False),
+)
+FULL = {
+    "id": 1,
+    "i": -7,
+    "b": True,
+    "f": 1.5,
+    "n": -1234567.89,
+    "s": "ü",
+    "raw": "AP8=",
+    "four": "YWJjZA==",
+    "u": "00000000-0000-0000-0000-000000000001",
+    "d": "1969-12-31",
+    "ts": "2024-01-02T03:04:05.678901",
+    "tz": "1960-01-02T03:04:05+01:00",
+    "o": {"y": "00000000-0000-0000-0000-000000000002"},
+    "l": ["2024-01-02T03:04:05.000001", None],
+    "m": {"k": "2024-02-29"},
+}
+NEVER_NULL = {"id": 2, "s": "the others are null"}
+
+
+def test_spark_reads_every_type_alike_from_parquet_orc_and_avro(plane: Plane, topic: Callable[..., Topic]) -> None:
+    formats = ("parquet", "orc", "avro")
+    plane.catalog.create_namespace("db")
+    t = topic()
+    t.send(*encode(FULL, NEVER_NULL))
+    for name in formats:
+        spec = partition_spec(["day(ts)"], EVERY_TYPE, f"db.{name}")
+        plane.catalog.create_table(
+            f"db.{name}", EVERY_TYPE, partition_spec=spec, properties={"write.format.default": name}
+        )
+        plane.routing = Routing((RouteRule(f"db.{name}"),))
+        plane.take(t)
+    everything = "select *, hex(raw) h, hex(four) h4 from iceberg.db.{} order by id"
+    pruned = "select id from iceberg.db.{} where tz < timestamp '1961-01-01' and n < 0 and s = 'ü' and u is not null"
+    found = spark(plane, *(query.format(name) for name in formats for query in (everything, pruned)))
+    rows, filtered = found[::2], found[1::2]
+    assert rows[1] == rows[0]
+    assert rows[2] == rows[0]
+    assert filtered == [[{"id": 1}]] * 3
+    one, two = rows[0]
+    assert (one["h"], one["h4"], one["n"]) == ("00FF", "61626364", "-1234567.89")
+    assert (one["ts"], one["tz"]) == ("2024-01-02 03:04:05.678901", "1960-01-02 02:04:05")
+    assert (one["u"], one["o"]) == (FULL["u"], FULL["o"])
+    assert (one["l"], one["m"]) == (["2024-01-02 03:04:05.000001", None], {"k": "2024-02-29"})
+    assert {name for name, value in two.items() if value is not None} == {"id", "s"}
+
+
+def test_spark_reads_a_table_whose_spec_and_format_changed(plane: Plane, topic: Callable[..., Topic]) -> None:
+    plane.settings(partition_by=["bucket(id, 4)"])
+    t = topic()
+    t.send(*encode(*({"id": i, "kind": f"k{i % 3}"} for i in range(50))))
+    plane.take(t)
+    with plane.catalog.load_table("db.t").update_spec() as spec:
+        spec.remove_field("id_bucket").add_field("kind", IdentityTransform(), "kind")
+    with plane.catalog.load_table("db.t").transaction() as change:
+        change.set_properties({"write.format.default": "orc"})
+    t.send(*encode(*({"id": i, "kind": f"k{i % 3}"} for i in range(50, 100))))
+    plane.take(t, {0: (50, 100)})
+    totals, one, files = spark(
+        plane,
+        "select count(*) n, count(distinct id) d from iceberg.db.t",
+        "select count(*) n from iceberg.db.t where kind = 'k1'",
+        "select distinct spec_id, file_format from iceberg.db.t.files order by spec_id",
+    )
+    assert totals == [{"n": 100, "d": 100}]
+    assert one == [{"n": 33}]
+    assert files == [{"spec_id": 0, "file_format": "PARQUET"}, {"spec_id": 1, "file_format": "ORC"}]

@@ -17,23 +17,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
     DateType,
     DecimalType,
-    DoubleType,
     FixedType,
-    FloatType,
     IcebergType,
-    IntegerType,
-    LongType,
-    StringType,
-    TimestampType,
-    TimestamptzType,
-    TimeType,
     UUIDType,
 )
 
+from calving.data.avro_types import UUID_FIXED, decimal_size, primitive
 from calving.errors import ConfigError
 from calving.model.files import PartitionField, PartitionTuple
 
@@ -125,48 +116,13 @@ def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[PartitionFiel
     return tuple(fields)
 
 
-_PLAIN = {
-    BooleanType: "boolean",
-    IntegerType: "int",
-    LongType: "long",
-    FloatType: "float",
-    DoubleType: "double",
-    StringType: "string",
-    BinaryType: "bytes",
-}
-
-
 def _avro(kind: IcebergType) -> object:
-    """Java's Avro type of a partition value (TypeToSchema)."""
     match kind:
-        case DateType():
-            return {"type": "int", "logicalType": "date"}
-        case TimeType():
-            return {"type": "long", "logicalType": "time-micros"}
-        case TimestampType():
-            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False}
-        case TimestamptzType():
-            return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True}
         case UUIDType():
-            return "uuid_fixed"
-        case DecimalType():
-            size = _decimal_size(kind)
-            return {
-                "type": "fixed",
-                "name": f"decimal_{kind.precision}_{kind.scale}",
-                "namespace": "",
-                "size": size,
-                "logicalType": "decimal",
-                "precision": kind.precision,
-                "scale": kind.scale,
-            }
+            return UUID_FIXED["name"]
         case FixedType():
             raise ConfigError("partitioning by the identity of a fixed column is not supported: Java cannot read it")
-    return next(avro for iceberg, avro in _PLAIN.items() if isinstance(kind, iceberg))
-
-
-def _decimal_size(kind: DecimalType) -> int:
-    return int((10**kind.precision - 1).bit_length() + 8) // 8
+    return primitive(kind)
 
 
 def _internal(value: Any, kind: IcebergType) -> object:
@@ -176,7 +132,7 @@ def _internal(value: Any, kind: IcebergType) -> object:
             return _to_partition_representation(kind, value)
         case Decimal() if isinstance(kind, DecimalType):
             unscaled = int(value.scaleb(kind.scale))
-            return unscaled.to_bytes(_decimal_size(kind), "big", signed=True)
+            return unscaled.to_bytes(decimal_size(kind), "big", signed=True)
         case UUID():
             return value.bytes
     return value

@@ -168,6 +168,12 @@ def build(
     )
 
 
+def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """``pa.array``, also where there are extension types inside others. :raises Exception: a value does not fit."""
+    nested = pa.types.is_nested(kind) and _holds(kind, lambda inner: isinstance(inner, pa.BaseExtensionType))
+    return build(values, kind, pa.array) if nested else pa.array(values, kind)
+
+
 def load_json(text: str | bytes) -> Any:
     """A JSON value, fractions as Decimal. :raises ValueError, RecursionError: it is none."""
     return json.loads(text, parse_float=Decimal)
@@ -175,13 +181,13 @@ def load_json(text: str | bytes) -> Any:
 
 def objects(column: pa.Array) -> list[Any]:
     """A column as Python values; JSON text becomes the value that it holds."""
-    if not _holds_json(column.type):
+    if not _holds(column.type, _is_json):
         return column.to_pylist()  # type: ignore[no-any-return]
     return [_unfold(value, column.type) for value in column.to_pylist()]
 
 
 def _unfold(value: Any, kind: pa.DataType) -> Any:
-    if value is None or not _holds_json(kind):
+    if value is None or not _holds(kind, _is_json):
         return value
     if kind == JSON:
         return load_json(value)
@@ -192,10 +198,14 @@ def _unfold(value: Any, kind: pa.DataType) -> Any:
     return [(_unfold(k, kind.key_type), _unfold(v, kind.item_type)) for k, v in value]
 
 
-def _holds_json(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_holds_json(kind.field(i).type) for i in range(kind.num_fields))
+def _is_json(kind: pa.DataType) -> bool:
     return bool(kind == JSON)
+
+
+def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_holds(kind.field(i).type, wanted) for i in range(kind.num_fields))
+    return wanted(kind)
 
 
 def field(column: pa.Array, path: str) -> pa.Array | None:

@@ -12,15 +12,15 @@ from calving.data.reader import Block, RangeReader
 from calving.data.records import Bad
 from calving.data.spec import Range, RangeResult, TaskResult, TaskSpec
 from calving.data.stages import Stages
-from calving.errors import BadRecordError, DataLossError
+from calving.errors import BadRecordError, ConfigError, DataLossError
 from calving.model.dead_letters import DeadLetter, origin
 
 
 def run(spec: TaskSpec) -> TaskResult:
     """Files and one result per range; or only needs, if some record does not fit its table as it is.
 
-    Raises what may pass by another attempt; a record that can never be taken is an ``error`` of the result, so that
-    nobody tries again.
+    Raises what may pass by another attempt; a record that can never be taken, or a table that cannot be written as its
+    properties want, is an ``error`` of the result, so that nobody tries again.
     """
     task = _Task(spec)
     collecting = gc.isenabled()
@@ -28,7 +28,7 @@ def run(spec: TaskSpec) -> TaskResult:
     gc.disable()
     try:
         return task.run()
-    except (BadRecordError, DataLossError) as error:
+    except (BadRecordError, ConfigError, DataLossError) as error:
         task.discard()
         return TaskResult(spec.number, error=str(error), data_loss=isinstance(error, DataLossError))
     except BaseException:

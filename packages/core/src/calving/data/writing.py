@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
@@ -11,14 +12,28 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 
 from calving.data.formats.interface import FileWriter
+from calving.data.formats.metrics import Metrics, modes
 from calving.data.formats.registry import file_format
 from calving.data.partitioning import Partition, Partitioner
+from calving.data.properties import WriteProperties
 from calving.data.spec import Limits, TableSpec
-from calving.model.files import DataFile
+from calving.model.files import DataFile, FileContent
 
 _FLUSH_BYTES = 4 * 1024 * 1024
 _ENCODED_SHARE = 3
 """Arrow bytes in an open row group weigh about a third once they are encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    location: str
+    out: OutputStream
+    writer: FileWriter
+    metrics: Metrics
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self.writer.write(rows)
+        self.metrics.add(rows)
 
 
 class _PartitionWriter:
@@ -26,9 +41,7 @@ class _PartitionWriter:
         self.partition = partition
         self.rows: list[pa.RecordBatch] = []
         self.buffered = 0
-        self.file: FileWriter | None = None
-        self.out: OutputStream | None = None
-        self.location = ""
+        self.file: _OpenFile | None = None
         self.encoding = 0
 
     @property
@@ -44,8 +57,9 @@ class TableWriter:
         self.schema = Schema.model_validate_json(table.schema_json)
         self._spec = PartitionSpec.model_validate_json(table.spec_json)
         self._partitioner = Partitioner(self.schema, self._spec)
-        self._format = file_format(table.properties.get("write.format.default", "parquet"), table.name)
-        self._target = int(table.properties.get("write.target-file-size-bytes", 512 * 1024 * 1024))
+        self._properties = WriteProperties.of(table.properties, table.name)
+        self._format = file_format(self._properties.file_format)
+        self._modes = modes(self.schema, self._properties)
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
         self._writers: dict[Partition, _PartitionWriter] = {}
@@ -83,35 +97,35 @@ class TableWriter:
 
     def discard(self) -> None:
         """Give up: what was written is deleted as far as possible, the rest are orphan files."""
-        for writer in self._writers.values():
-            if writer.out is not None:
-                writer.out.close()
-        for file in [*(w.location for w in self._writers.values() if w.location), *(f.file_path for f in self.done)]:
-            self._io.delete(file)
+        opened = [writer.file for writer in self._writers.values() if writer.file is not None]
+        for file in opened:
+            file.out.close()
+        for location in [*(file.location for file in opened), *(file.file_path for file in self.done)]:
+            self._io.delete(location)
         self._writers.clear()
 
     def _flush(self, writer: _PartitionWriter) -> None:
         if not writer.rows:
             return
-        file = writer.file or self._open(writer)
+        file = writer.file = writer.file or self._open(writer.partition)
         rows = writer.rows[0] if len(writer.rows) == 1 else pa.concat_batches(writer.rows)
         file.write(rows)
         writer.encoding += rows.nbytes
         writer.rows, writer.buffered = [], 0
-        if file.size() >= self._target:
+        if file.writer.size() >= self._properties.target_bytes:
             self._finish(writer)
 
-    def _open(self, writer: _PartitionWriter) -> FileWriter:
+    def _open(self, partition: Partition) -> _OpenFile:
         open_files = [w for w in self._writers.values() if w.file is not None]
         if len(open_files) >= self._limits.open_files:
             self._finish(max(open_files, key=lambda w: w.weight))
         self._files += 1
         name = f"{self._task:05d}-0-{self._id}-{self._files:05d}.{self._format.name}"
-        path = f"{writer.partition.path}/{name}" if writer.partition.path else name
-        writer.location = self._locations.new_data_location(path)
-        writer.out = self._io.new_output(writer.location).create()
-        writer.file = self._format.open(writer.out, self.schema, self._table.properties)
-        return writer.file
+        path = f"{partition.path}/{name}" if partition.path else name
+        location = self._locations.new_data_location(path)
+        out = self._io.new_output(location).create()
+        writer = self._format.open(out, self.schema, self._properties)
+        return _OpenFile(location, out, writer, Metrics(self.schema, self._modes))
 
     def _finish(self, writer: _PartitionWriter) -> None:
         del self._writers[writer.partition]
@@ -120,6 +134,26 @@ class TableWriter:
             self._flush(writer)
             if self._writers.pop(writer.partition, None) is None:
                 return  # the flush has filled and finished it
-        if writer.file is not None and writer.out is not None:
-            self.done.append(writer.file.close(writer.location, self._spec.spec_id, writer.partition.values))
-            writer.out.close()
+        if writer.file is not None:
+            self.done.append(self._described(writer.file, writer.partition))
+
+    def _described(self, file: _OpenFile, partition: Partition) -> DataFile:
+        layout, metrics = file.writer.close(), file.metrics
+        file.out.close()
+        return DataFile(
+            file_path=file.location,
+            file_format=self._format.name.upper(),
+            record_count=metrics.records,
+            file_size_in_bytes=layout.size,
+            content=FileContent.DATA,
+            spec_id=self._spec.spec_id,
+            partition=partition.values,
+            column_sizes=layout.column_sizes,
+            value_counts=metrics.value_counts(),
+            null_value_counts=metrics.null_value_counts(),
+            nan_value_counts=metrics.nan_value_counts(),
+            lower_bounds=metrics.lower_bounds(),
+            upper_bounds=metrics.upper_bounds(),
+            split_offsets=layout.split_offsets,
+            sort_order_id=0,
+        )

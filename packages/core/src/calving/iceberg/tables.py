@@ -34,6 +34,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.data.conversion.kinds import Kind, all_optional, merge
+from calving.data.properties import WriteProperties
 from calving.data.spec import Need, TableSpec
 from calving.errors import ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, table_id
@@ -132,6 +133,7 @@ class Tables:
                 raise ConfigError(
                     f"table {name} has format version {found.metadata.format_version}: only 1 and 2 can be written"
                 )
+            WriteProperties.of({**found.metadata.properties, **self._rules.write_properties}, name)
             self._known[name] = found
 
     def _spec(self, name: str, table: Table) -> TableSpec:

@@ -97,7 +97,7 @@ class LocalKafka:
 
     def _format(self) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["format", "-t", cluster, "-c", str(self._config)]
+        arguments = ["format", f"--cluster-id={cluster}", "-c", str(self._config)]  # it may start with a dash
         done = subprocess.run(
             self._command("kafka.tools.StorageTool", *arguments), capture_output=True, text=True, check=False
         )

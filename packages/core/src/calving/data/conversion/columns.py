@@ -33,7 +33,7 @@ from pyiceberg.types import (
 )
 
 from calving.data.conversion.exact import date_text, plain_text, time_text, timestamp_text, timestamptz_text
-from calving.data.conversion.fields import Lookup
+from calving.data.conversion.fields import Lookup, entries
 
 _DAY_MS = 86_400_000
 
@@ -110,13 +110,11 @@ def _offsets(column: pa.Array) -> pa.Array:
 def _map(column: pa.Array, kind: MapType, lookups: Lookups) -> pa.Array:
     if not pa.types.is_map(column.type) or column.offset or column.null_count:
         raise RefusedError("not a map, or not a whole one")
-    start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
-    keys = _child(column.keys[start:end] if len(column.keys) > end - start else column.keys, kind.key_type, lookups)
-    items = column.items[start:end] if len(column.items) > end - start else column.items
-    items = _child(items, kind.value_type, lookups)
+    keys, items = entries(column)
+    keys, items = _child(keys, kind.key_type, lookups), _child(items, kind.value_type, lookups)
     if keys.null_count or (kind.value_required and items.null_count):
         raise RefusedError("nulls in a required key or value")
-    return pa.MapArray.from_arrays(pc.subtract(column.offsets, start), keys, items)
+    return pa.MapArray.from_arrays(pc.subtract(column.offsets, column.offsets[0]), keys, items)
 
 
 Cast = Callable[[pa.Array, IcebergType], pa.Array]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -24,10 +24,10 @@ def arrow_type(kind: IcebergType) -> pa.DataType:
 
 
 def _small_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_small(field.type))
+    return field.with_type(small(field.type))
 
 
-def _small(kind: pa.DataType) -> pa.DataType:
+def small(kind: pa.DataType) -> pa.DataType:
     """32-bit offsets instead of 64-bit ones; pyiceberg's own conversion drops the field ids of list elements."""
     if pa.types.is_large_string(kind):
         return pa.string()
@@ -40,6 +40,27 @@ def _small(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
     return kind
+
+
+def entries(column: pa.MapArray) -> tuple[pa.Array, pa.Array]:
+    """All keys and all values of a column of maps, one after the other; null maps have none."""
+    start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    return column.keys[start:end], column.items[start:end]
+
+
+def leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The primitive columns inside a column, in the order of the schema; a field of a null struct is null."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for child in column.flatten():
+            yield from leaves(child)
+    elif pa.types.is_map(kind):
+        for inner in entries(column):
+            yield from leaves(inner)
+    elif pa.types.is_list(kind):
+        yield from leaves(column.flatten())
+    else:
+        yield column
 
 
 def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:

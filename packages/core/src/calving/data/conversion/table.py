@@ -25,7 +25,7 @@ from calving.data.conversion.columns import RefusedError, cast, missing_rows
 from calving.data.conversion.exact import ExactConverter, UnfitError
 from calving.data.conversion.fields import Lookup, arrow_schema
 from calving.data.conversion.kinds import of_array, of_type, of_value
-from calving.data.records import Bad, Values, objects
+from calving.data.records import Bad, Values, arrow, objects
 from calving.data.spec import Evolution, Need
 
 STAGE = "conversion"
@@ -146,7 +146,7 @@ class TableConverter:
                 except UnfitError as error:
                     bad[i] = str(error)
         needs += converter.needs
-        return pa.array(found, wanted)
+        return arrow(found, wanted)
 
     def _objects(self, values: Sequence[object]) -> Converted:
         """Column by column as well: most of them hold values of one kind, and those Arrow can take."""

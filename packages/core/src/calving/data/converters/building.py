@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from calving.data.converters.interface import Decoded
-from calving.data.records import Bad, Values, build
+from calving.data.records import Bad, Values, arrow
 
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
@@ -33,13 +33,7 @@ class Reading:
         """:raises Exception: one of the values does not fit."""
         if self.convert is not None:
             values = [None if v is None else self.convert(v) for v in values]
-        return build(values, self.type, pa.array) if _has_extension(self.type) else pa.array(values, self.type)
-
-
-def _has_extension(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return True
-    return pa.types.is_nested(kind) and any(_has_extension(kind.field(i).type) for i in range(kind.num_fields))
+        return arrow(values, self.type)
 
 
 def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Reading:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pyarrow as pa
 from pyiceberg.io import OutputStream
 from pyiceberg.schema import Schema
 
-from calving.model.files import DataFile, PartitionTuple
+from calving.data.properties import WriteProperties
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What only the format knows of a file: bytes, bytes by column id, and the offsets it can be split at."""
+
+    size: int
+    column_sizes: Mapping[int, int] | None = None
+    split_offsets: tuple[int, ...] | None = None
 
 
 class FileWriter(ABC):
@@ -25,8 +35,8 @@ class FileWriter(ABC):
         """Bytes written so far, about."""
 
     @abstractmethod
-    def close(self, location: str, spec_id: int, partition: PartitionTuple) -> DataFile:
-        """Finish the file, and describe it."""
+    def close(self) -> Layout:
+        """Finish the file."""
 
 
 class FileFormat(ABC):
@@ -35,5 +45,8 @@ class FileFormat(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def open(self, out: OutputStream, schema: Schema, properties: Mapping[str, str]) -> FileWriter:
-        """A writer that honours the table's ``properties``. It does not close ``out``."""
+    def open(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> FileWriter:
+        """A writer that honours the table's ``properties``. It does not close ``out``.
+
+        :raises ConfigError: what a property asks for is not installed.
+        """

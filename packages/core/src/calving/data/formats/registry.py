@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from calving.data.formats.interface import FileFormat
-from calving.data.formats.parquet import Parquet
-from calving.errors import ConfigError
-
-FORMATS: dict[str, FileFormat] = {Parquet.name: Parquet()}
 
 
-def file_format(name: str, table: str) -> FileFormat:
-    """:raises ConfigError: there is no such format."""
-    found = FORMATS.get(name.lower())
-    if found is None:
-        raise ConfigError(
-            f"table {table}: write.format.default = {name} is not supported; supported: {', '.join(FORMATS)}"
-        )
-    return found
+def _parquet() -> FileFormat:
+    from calving.data.formats.parquet import Parquet
+
+    return Parquet()
+
+
+def _orc() -> FileFormat:
+    from calving.data.formats.orc import Orc
+
+    return Orc()
+
+
+def _avro() -> FileFormat:
+    from calving.data.formats.avro import Avro
+
+    return Avro()
+
+
+# Imported when used: a worker process loads what its tables need.
+FORMATS: Mapping[str, Callable[[], FileFormat]] = {"parquet": _parquet, "orc": _orc, "avro": _avro}
+
+
+def file_format(name: str) -> FileFormat:
+    """The format that ``write.format.default`` names."""
+    return FORMATS[name]()

@@ -1,0 +1,120 @@
+"""Table properties that shape data files, each declared once. The manual's table is made from this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from calving.errors import ConfigError
+
+_MIB = 1024 * 1024
+FORMAT = "write.format.default"
+_METRICS = "write.metadata.metrics.column."
+_BLOOM = "write.parquet.bloom-filter-enabled.column."
+_BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
+
+BY_COLUMN = {
+    f"{_METRICS}<column>": ("", "Statistics of one column: `none`, `counts`, `truncate(N)` or `full`."),
+    f"{_BLOOM}<column>": ("`false`", "A Bloom filter of the column (Parquet)."),
+    f"{_BLOOM_FPP}<column>": ("`0.01`", "Its share of false positives."),
+}
+"""Properties of single columns: default and sentence."""
+
+Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
+Mode = Annotated[str, Lower, Field(pattern=r"^(none|counts|full|truncate\([1-9][0-9]*\))$")]
+Size = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+class WriteProperties(BaseModel):
+    """What a table, and the sink's ``write-props`` over it, say about files. Defaults are Iceberg's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    file_format: Annotated[Literal["parquet", "orc", "avro"], Lower] = Field(
+        "parquet", alias=FORMAT, description="The format of data files."
+    )
+    target_bytes: Size = Field(
+        512 * _MIB, alias="write.target-file-size-bytes", description="A file is closed when it has reached this size."
+    )
+    distribution: Annotated[Literal["none", "hash", "range"], Lower] | None = Field(
+        None,
+        alias="write.distribution-mode",
+        description="`none`: each task writes what it has read; `hash`: a shuffle brings each partition to one task;"
+        " `range`: it brings each range of the sort order to one task. Default: `range` if the table has a sort order,"
+        " else `none`.",
+    )
+    parquet_codec: Annotated[Literal["zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"], Lower] = Field(
+        "zstd", alias="write.parquet.compression-codec", description="Compression of Parquet files."
+    )
+    parquet_level: int | None = Field(
+        None, alias="write.parquet.compression-level", description="Its level; default: the codec's own."
+    )
+    row_group_bytes: Size = Field(
+        128 * _MIB,
+        alias="write.parquet.row-group-size-bytes",
+        description="Bytes of a row group, before encoding; more than 32 MiB are taken as 32 MiB: a task holds a row"
+        " group in memory until it is full.",
+    )
+    row_group_rows: Size = Field(
+        _MIB, alias="write.parquet.row-group-limit", description="Rows of a row group, at most. (Not in Java.)"
+    )
+    page_bytes: Size = Field(_MIB, alias="write.parquet.page-size-bytes", description="Bytes of a page.")
+    page_rows: Size = Field(20_000, alias="write.parquet.page-row-limit", description="Rows of a page, at most.")
+    dictionary_bytes: Size = Field(
+        2 * _MIB, alias="write.parquet.dict-size-bytes", description="Bytes of a dictionary page."
+    )
+    bloom_bytes: Size = Field(
+        _MIB, alias="write.parquet.bloom-filter-max-bytes", description="Bytes of a Bloom filter, at most."
+    )
+    orc_codec: Annotated[Literal["zlib", "zstd", "snappy", "lz4", "none"], Lower] = Field(
+        "zlib", alias="write.orc.compression-codec", description="Compression of ORC files."
+    )
+    orc_strategy: Annotated[Literal["speed", "compression"], Lower] = Field(
+        "speed", alias="write.orc.compression-strategy", description="Whether ORC compresses fast or well."
+    )
+    stripe_bytes: Size = Field(64 * _MIB, alias="write.orc.stripe-size-bytes", description="Bytes of an ORC stripe.")
+    orc_bloom_columns: str = Field(
+        "", alias="write.orc.bloom.filter.columns", description="Columns with a Bloom filter, separated by commas."
+    )
+    orc_bloom_fpp: Share = Field(
+        0.05, alias="write.orc.bloom.filter.fpp", description="Their share of false positives."
+    )
+    avro_codec: Annotated[Literal["gzip", "zstd", "snappy", "uncompressed"], Lower] = Field(
+        "gzip",
+        alias="write.avro.compression-codec",
+        description="Compression of Avro files; zstd needs the package `zstandard`, snappy `cramjam`, where tasks run.",
+    )
+    avro_level: int | None = Field(
+        None, alias="write.avro.compression-level", description="Its level; default: the codec's own."
+    )
+    metrics: Mode | None = Field(
+        None,
+        alias="write.metadata.metrics.default",
+        description="Statistics of columns: `none`, `counts`, `truncate(N)` (of text and bytes) or `full`."
+        " Default: `truncate(16)`.",
+    )
+    metrics_columns: int = Field(
+        100,
+        alias="write.metadata.metrics.max-inferred-column-defaults",
+        description="Without a default mode: so many columns have statistics, the outer ones first.",
+    )
+    metrics_by_column: Mapping[str, Mode] = Field({}, alias=_METRICS, exclude=True)
+    bloom_by_column: Mapping[str, bool] = Field({}, alias=_BLOOM, exclude=True)
+    bloom_fpp_by_column: Mapping[str, Share] = Field({}, alias=_BLOOM_FPP, exclude=True)
+
+    @staticmethod
+    def of(properties: Mapping[str, str], table: str) -> WriteProperties:
+        """:raises ConfigError: a property has a value that makes no sense."""
+        columns = {
+            prefix: {n.removeprefix(prefix): text for n, text in properties.items() if n.startswith(prefix)}
+            for prefix in (_METRICS, _BLOOM, _BLOOM_FPP)
+        }
+        try:
+            return WriteProperties.model_validate({**properties, **columns})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = "".join(str(part) for part in first["loc"])
+            raise ConfigError(f"table {table}: property {where} = {first['input']}: {first['msg']}") from error
