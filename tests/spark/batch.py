@@ -1,4 +1,4 @@
-"""One batch on a Spark engine, in a process of its own: ``python -m tests.spark.batch SERVERS TOPIC FOLDER JSON``."""
+"""One batch on a Spark engine, in a process of its own: ``python -m tests.spark.batch SERVERS TOPIC FOLDER SPARK TABLE``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+from calving.data.spec import Range
 from calving.engine.spark import SparkEngine
+from calving.iceberg.tables import TableRules, TableSettings
+from calving.runtime import batch
 from tests.conftest import Topic
 from tests.data.conftest import Plane
 
@@ -17,8 +20,14 @@ class Existing(Topic):
 
 
 def main() -> None:
-    servers, topic, folder, properties = sys.argv[1:]
+    servers, topic, folder, properties, table = sys.argv[1:]
     plane = Plane(Path(folder))
+    wanted = json.loads(table)
+    plane.rules = TableRules(
+        create_properties=wanted["properties"], defaults=TableSettings(tuple(wanted["partition_by"]))
+    )
+    if wanted["scattered"]:
+        batch.cut = lambda spans, _: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
     plane.engine = SparkEngine("test", json.loads(properties))
     try:
         outcome = plane.take(Existing(servers, topic))

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,17 @@ RECORDS = 120_000
 LOCAL = {"spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
 
 
-def run(topic: Topic, folder: Path, properties: Mapping[str, str], **env: str) -> dict[str, Any]:
+PLAIN: Mapping[str, Any] = {"partition_by": [], "properties": {}, "scattered": False}
+HASH: Mapping[str, Any] = {
+    "partition_by": ["bucket(id, 40)"],
+    "properties": {"write.distribution-mode": "hash"},
+    "scattered": False,
+}
+
+
+def run(
+    topic: Topic, folder: Path, properties: Mapping[str, str], table: Mapping[str, Any] = PLAIN, **env: str
+) -> dict[str, Any]:
     command = [
         sys.executable,
         "-m",
@@ -26,6 +37,7 @@ def run(topic: Topic, folder: Path, properties: Mapping[str, str], **env: str) -
         topic.name,
         str(folder),
         json.dumps(properties),
+        json.dumps(table),
     ]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, timeout=170, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -58,3 +70,37 @@ def test_a_task_that_fails_after_writing_is_tried_again_without_duplicates(
     found = run(filled(topic), tmp_path, properties, FLAKY_MARKER=str(marker))
     assert marker.exists()
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+
+
+def test_a_shuffle_makes_one_file_of_each_partition(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    filled_topic = filled(topic)
+    scattered = run(filled_topic, tmp_path / "none", LOCAL, {**HASH, "properties": {}})
+    gathered = run(filled_topic, tmp_path / "hash", LOCAL, HASH)
+    assert scattered == {"rows": RECORDS, "distinct": RECORDS, "files": 80}
+    assert gathered == {"rows": RECORDS, "distinct": RECORDS, "files": 40}
+
+
+def test_a_shuffle_runs_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    found = run(filled(topic), tmp_path, {"spark.remote": "local[2]"}, HASH)
+    assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 40}
+
+
+def test_a_shuffle_whose_table_has_to_change_starts_over_without_duplicates(
+    topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    made = filled(topic)
+    made.send(*encode({"id": RECORDS, "late": "a new column"}), partition=1)
+    found = run(made, tmp_path, LOCAL, HASH)
+    assert found == {"rows": RECORDS + 1, "distinct": RECORDS + 1, "files": 40}
+    assert len(list((tmp_path / "warehouse").rglob("*.parquet"))) == 40
+
+
+def test_48_partitions_with_500_days_each_make_500_files(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    made = topic(partitions=48)
+    for p in range(48):
+        made.send(
+            *encode(*({"id": p * 500 + day, "ts": f"{date(2020, 1, 1) + timedelta(day)}"} for day in range(500))),
+            partition=p,
+        )
+    table = {**HASH, "partition_by": ["ts"], "scattered": True}
+    assert run(made, tmp_path, LOCAL, table) == {"rows": 24_000, "distinct": 24_000, "files": 500}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -12,7 +12,9 @@ from pyiceberg.schema import Schema
 from calving.data.conversion.fields import name_mapping
 from calving.data.conversion.kinds import Kind, merge, of_array, of_type, of_value
 from calving.data.conversion.table import TableConverter
+from calving.data.partitioning import partitioner
 from calving.data.records import HEADERS, Bad, Values
+from calving.data.shuffle import Outbox, Parcel
 from calving.data.spec import Need, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
@@ -39,6 +41,7 @@ class Delivery:
         self._spec, self._stages = spec, stages
         self._converters: dict[str, TableConverter] = {}
         self._writers: dict[str, TableWriter] = {}
+        self._outboxes: dict[str, Outbox] = {}
         self._needs: dict[tuple[str, str, tuple[str, ...]], Need] = {}
         self._inferred: Counter[str] = Counter()
         self._mapped: dict[str, bool] = {}
@@ -117,8 +120,20 @@ class Delivery:
         if converted.rows is not None and not self._needs:
             self._writer(table).write(converted.rows)
 
+    def parcels(self) -> Iterator[Parcel]:
+        """Rows that other tasks write, as far as they are packed."""
+        for outbox in self._outboxes.values():
+            yield from outbox.take()
+
+    @property
+    def sent(self) -> int:
+        """Rows that other tasks write."""
+        return sum(outbox.rows for outbox in self._outboxes.values())
+
     def close(self) -> dict[str, list[DataFile]]:
-        """Finish all files."""
+        """Finish all files, and pack what is left to be sent."""
+        for outbox in self._outboxes.values():
+            outbox.finish()
         files = {table: writer.close() for table, writer in self._writers.items()}
         for table, writer in self._writers.items():
             written = sum(file.record_count for file in files[table])
@@ -130,7 +145,10 @@ class Delivery:
         """Give up: what was written is deleted as far as possible."""
         for writer in self._writers.values():
             writer.discard()
+        for outbox in self._outboxes.values():
+            outbox.discard()
         self._writers.clear()
+        self._outboxes.clear()
 
     def _ask_for(self, table: str, values: Values) -> None:
         """A table that was not looked for yet, or that may be created."""
@@ -151,11 +169,14 @@ class Delivery:
             self._converters[table] = found
         return found
 
-    def _writer(self, table: str) -> TableWriter:
-        found = self._writers.get(table)
+    def _writer(self, table: str) -> TableWriter | Outbox:
+        found = self._writers.get(table) or self._outboxes.get(table)
         if found is None:
-            spec = self._spec
-            found = self._writers[table] = TableWriter(spec.tables[table], spec.number, spec.limits)
+            spec, target = self._spec, self._spec.tables[table]
+            if spec.shuffle and target.distribute:
+                found = self._outboxes[table] = Outbox(table, partitioner(target))
+            else:
+                found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
         return found
 
     def _need(self, need: Need) -> None:
@@ -165,9 +186,10 @@ class Delivery:
         self._needs[key] = Need(need.table, need.kind, need.path, kind)
 
     def _relieve(self) -> None:
-        writers = self._writers.values()
-        while sum(w.weight for w in writers) > self._spec.limits.buffered_bytes:
-            max(writers, key=lambda w: w.weight).relieve()
+        while sum(w.weight for w in self._writers.values()) > self._spec.limits.buffered_bytes:
+            max(self._writers.values(), key=lambda w: w.weight).relieve()
+        while sum(b.waiting for b in self._outboxes.values()) > self._spec.limits.buffered_bytes:
+            max(self._outboxes.values(), key=lambda b: b.waiting).relieve()
 
 
 LETTERS = pa.struct(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -12,8 +12,15 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey, PartitionSpec, _to_partition_representation
+from pyiceberg.partitioning import (
+    PartitionField,
+    PartitionFieldValue,
+    PartitionKey,
+    PartitionSpec,
+    _to_partition_representation,
+)
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -25,8 +32,10 @@ from pyiceberg.types import (
 )
 
 from calving.data.avro_types import UUID_FIXED, decimal_size, primitive
+from calving.data.spec import TableSpec
 from calving.errors import ConfigError
-from calving.model.files import PartitionField, PartitionTuple
+from calving.model import files
+from calving.model.files import PartitionTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,12 @@ class Partition:
     path: str
 
 
+def partitioner(table: TableSpec) -> Partitioner:
+    """Splits a table's rows."""
+    schema = Schema.model_validate_json(table.schema_json)
+    return Partitioner(schema, PartitionSpec.model_validate_json(table.spec_json))
+
+
 class Partitioner:
     """Splits blocks of a table by its spec."""
 
@@ -44,17 +59,20 @@ class Partitioner:
         self._schema, self._spec = schema, spec
         self._fields = partition_fields(schema, spec)
         self._known: dict[tuple[Any, ...], Partition] = {}
-        self._transforms = []
+        self._transforms: list[Callable[[pa.RecordBatch], pa.Array]] = []
         for field in spec.fields:
-            path = (schema.find_column_name(field.source_id) or "").split(".")
-            self._transforms.append((path, field.transform.pyarrow_transform(schema.find_type(field.source_id))))
+            self._transforms.append(column_transform(schema, field))
+
+    @property
+    def spec_id(self) -> int:
+        return self._spec.spec_id
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
         """The rows by partition; their order within one is kept."""
         if not self._transforms:
             yield Partition(PartitionTuple(), ""), rows
             return
-        keys = pa.table([transform(_column(rows, path)) for path, transform in self._transforms], names=self._names)
+        keys = pa.table([transform(rows) for transform in self._transforms], names=self._names)
         codes = self._codes(keys)
         order = pc.sort_indices(codes)  # stable
         sorted_codes = codes.take(order)
@@ -98,6 +116,13 @@ def _combine(a: pa.Array, b: pa.Array, size: int) -> pa.Array:
     return combined.dictionary_encode().indices.cast(pa.int64())
 
 
+def column_transform(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
+    """What a partition or sort field makes of rows."""
+    path = (schema.find_column_name(field.source_id) or "").split(".")
+    transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
+    return lambda rows: transform(_column(rows, path))
+
+
 def _column(rows: pa.RecordBatch, path: list[str]) -> pa.Array:
     column = rows.column(path[0])
     for name in path[1:]:
@@ -105,14 +130,14 @@ def _column(rows: pa.RecordBatch, path: list[str]) -> pa.Array:
     return column
 
 
-def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[PartitionField, ...]:
+def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[files.PartitionField, ...]:
     """The partition type of a spec, as the events carry it."""
     fields = []
     for field in spec.fields:
         kind = field.transform.result_type(schema.find_type(field.source_id))
         if isinstance(field.transform, DayTransform):
             kind = DateType()
-        fields.append(PartitionField(field.name, field.field_id, json.dumps(_avro(kind), separators=(",", ":"))))
+        fields.append(files.PartitionField(field.name, field.field_id, json.dumps(_avro(kind), separators=(",", ":"))))
     return tuple(fields)
 
 

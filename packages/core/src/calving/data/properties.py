@@ -39,12 +39,11 @@ class WriteProperties(BaseModel):
     target_bytes: Size = Field(
         512 * _MIB, alias="write.target-file-size-bytes", description="A file is closed when it has reached this size."
     )
-    distribution: Annotated[Literal["none", "hash", "range"], Lower] | None = Field(
-        None,
+    distribution: Annotated[Literal["none", "hash", "range"], Lower] = Field(
+        "none",
         alias="write.distribution-mode",
-        description="`none`: each task writes what it has read; `hash`: a shuffle brings each partition to one task;"
-        " `range`: it brings each range of the sort order to one task. Default: `range` if the table has a sort order,"
-        " else `none`.",
+        description="`none`: each task writes what it has read; `hash` and `range`: a shuffle brings each partition to"
+        " one task, so that a batch makes one file of it. A file is in the table's sort order whatever the mode.",
     )
     parquet_codec: Annotated[Literal["zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"], Lower] = Field(
         "zstd", alias="write.parquet.compression-codec", description="Compression of Parquet files."

@@ -32,6 +32,9 @@ class TableSpec:
     location: str
     properties: Mapping[str, str]
     io_properties: Mapping[str, str]
+    sort_order_json: str | None = None
+    distribute: bool = False
+    """Whether each partition is to be written by one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One task. ``missing`` are tables that were looked for and do not exist."""
+    """One task. ``missing`` are tables that were looked for and do not exist.
+
+    ``shuffle``: rows of tables that want it are sent to other tasks.
+    """
 
     number: int
     ranges: tuple[Range, ...]
@@ -146,6 +152,7 @@ class TaskSpec:
     evolution: Evolution
     tolerance: Tolerance = field(default_factory=Tolerance)
     limits: Limits = field(default_factory=Limits)
+    shuffle: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self) | {"missing": sorted(self.missing)})
@@ -204,11 +211,16 @@ class RangeResult:
     timestamp_ms: int | None
 
 
+RECEIVED = -1
+"""The number of all tasks that write what others have sent."""
+
+
 @dataclass(slots=True)
 class TaskResult:
     """Either ``needs``, and then nothing else counts, or files and one result per range."""
 
     number: int
+    """The task's, or ``RECEIVED``."""
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     ranges: list[RangeResult] = field(default_factory=list)
     needs: list[Need] = field(default_factory=list)
@@ -218,6 +230,8 @@ class TaskResult:
     error: str | None = None
     """What no other attempt can change: a record that cannot be taken, or records that are gone."""
     data_loss: bool = False
+    shuffled: int = 0
+    """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by stage."""
 
@@ -233,6 +247,7 @@ class TaskResult:
                 "first_rejected": self.first_rejected,
                 "error": self.error,
                 "data_loss": self.data_loss,
+                "shuffled": self.shuffled,
                 "stages": self.stages,
             }
         )
@@ -249,6 +264,7 @@ class TaskResult:
             raw["first_rejected"],
             raw["error"],
             raw["data_loss"],
+            raw["shuffled"],
             raw["stages"],
         )
 

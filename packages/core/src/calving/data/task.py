@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from calving.data.delivery import Delivery
 from calving.data.pipeline import Pipeline
 from calving.data.reader import Block, RangeReader
 from calving.data.records import Bad
-from calving.data.spec import Range, RangeResult, TaskResult, TaskSpec
+from calving.data.shuffle import Parcel, unpack
+from calving.data.spec import RECEIVED, Range, RangeResult, TaskResult, TaskSpec
 from calving.data.stages import Stages
+from calving.data.writing import TableWriter
 from calving.errors import BadRecordError, ConfigError, DataLossError
 from calving.model.dead_letters import DeadLetter, origin
 
 
 def run(spec: TaskSpec) -> TaskResult:
-    """Files and one result per range; or only needs, if some record does not fit its table as it is.
+    """A whole task that shuffles nothing; ``stream`` says how it ends."""
+    (result,) = stream(spec)
+    if isinstance(result, Parcel):
+        raise TypeError("a task without a shuffle has sent rows away")
+    return result
+
+
+def stream(spec: TaskSpec) -> Iterator[Parcel | TaskResult]:
+    """Rows that other tasks write, as soon as there are enough of them, and at the end the result: files and one result
+    per range; or only needs, if some record does not fit its table as it is. Then what was sent is void.
 
     Raises what may pass by another attempt; a record that can never be taken, or a table that cannot be written as its
     properties want, is an ``error`` of the result, so that nobody tries again.
@@ -27,10 +39,10 @@ def run(spec: TaskSpec) -> TaskResult:
     # A message is an object that the collector tracks: walking over them again and again costs more than reading them.
     gc.disable()
     try:
-        return task.run()
+        yield from task.run()
     except (BadRecordError, ConfigError, DataLossError) as error:
         task.discard()
-        return TaskResult(spec.number, error=str(error), data_loss=isinstance(error, DataLossError))
+        yield TaskResult(spec.number, error=str(error), data_loss=isinstance(error, DataLossError))
     except BaseException:
         task.discard()
         raise
@@ -46,32 +58,37 @@ class _Task:
         self._reader = RangeReader(spec.kafka, spec.limits)
         self._delivery = Delivery(spec, self._stages)
         self._pipeline = Pipeline(spec, self._delivery, self._stages)
+        self._ranges: list[RangeResult] = []
         self._letters: list[DeadLetter] = []
         self._rejected = 0
         self._first_rejected: str | None = None
 
-    def run(self) -> TaskResult:
+    def run(self) -> Iterator[Parcel | TaskResult]:
         spec = self._spec
-        ranges = [self._run_range(source) for source in spec.ranges]
+        for source in spec.ranges:
+            yield from self._run_range(source)
         needs = self._delivery.needs
         if needs:
             self.discard()
-            return TaskResult(spec.number, needs=needs, stages=self._stages.seconds)
+            yield TaskResult(spec.number, needs=needs, stages=self._stages.seconds)
+            return
         with self._stages("write"):
             files = self._delivery.close()
-        return TaskResult(
+        yield from self._delivery.parcels()
+        yield TaskResult(
             spec.number,
             files,
-            ranges,
+            self._ranges,
             rejected=self._letters,
             first_rejected=self._first_rejected,
+            shuffled=self._delivery.sent,
             stages=self._stages.seconds,
         )
 
     def discard(self) -> None:
         self._delivery.discard()
 
-    def _run_range(self, source: Range) -> RangeResult:
+    def _run_range(self, source: Range) -> Iterator[Parcel]:
         read = written = rejected = size = 0
         filtered: Counter[str] = Counter()
         latest: int | None = None
@@ -92,11 +109,12 @@ class _Task:
             rejected += len(outcome.bad)
             filtered.update(outcome.filtered)
             size += sum(map(len, filter(None, values)))
+            yield from self._delivery.parcels()
         if not self._delivery.needs and read != written + rejected + sum(filtered.values()):
             raise RuntimeError(
                 f"{source}: read {read} records, wrote {written}, rejected {rejected}, filtered {dict(filtered)}"
             )
-        return RangeResult(source, read, written, rejected, dict(filtered), size, latest)
+        self._ranges.append(RangeResult(source, read, written, rejected, dict(filtered), size, latest))
 
     def _reject(self, block: Block, bad: Sequence[Bad]) -> None:
         if not bad:
@@ -140,6 +158,36 @@ class _Task:
 def _located(block: Block, bad: Bad) -> str:
     source = block.source
     return f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index]}: {bad.reason}"
+
+
+def receive(spec: TaskSpec, parcels: Iterable[Parcel]) -> TaskResult:
+    """The other end of a shuffle: writes what tasks have sent, whose parcels come ordered by table and partition."""
+    stages = Stages()
+    writers: dict[str, TableWriter] = {}
+    taken = 0
+    try:
+        with stages("write"):
+            for place, found in groupby(parcels, lambda parcel: (parcel.table, parcel.partition)):
+                table = place[0]
+                if table not in writers:
+                    writers[table] = TableWriter(spec.tables[table], spec.number, spec.limits)
+                for parcel in found:
+                    for rows in unpack(parcel.rows):
+                        taken += rows.num_rows
+                        writers[table].write(rows)
+                        while writers[table].weight > spec.limits.buffered_bytes:
+                            writers[table].relieve()
+                writers[table].close()
+    except (BadRecordError, ConfigError) as error:
+        for writer in writers.values():
+            writer.discard()
+        return TaskResult(RECEIVED, error=str(error))
+    except BaseException:
+        for writer in writers.values():
+            writer.discard()
+        raise
+    files = {table: writer.done for table, writer in writers.items()}
+    return TaskResult(RECEIVED, files, shuffled=-taken, stages=stages.seconds)
 
 
 def run_json(text: str) -> str:

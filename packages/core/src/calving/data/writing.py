@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 
 from calving.data.formats.interface import FileWriter
 from calving.data.formats.metrics import Metrics, modes
 from calving.data.formats.registry import file_format
-from calving.data.partitioning import Partition, Partitioner
+from calving.data.partitioning import Partition, partitioner
 from calving.data.properties import WriteProperties
+from calving.data.sorting import sorting
 from calving.data.spec import Limits, TableSpec
 from calving.model.files import DataFile, FileContent
 
 _FLUSH_BYTES = 4 * 1024 * 1024
+_SORTED_SHARE = 4
+"""Rows of a table with a sort order are held until their file is full: a file of so many times fewer bytes."""
 _ENCODED_SHARE = 3
 """Arrow bytes in an open row group weigh about a third once they are encoded."""
 
@@ -55,11 +57,11 @@ class TableWriter:
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
         self._table, self._task, self._limits = table, task, limits
         self.schema = Schema.model_validate_json(table.schema_json)
-        self._spec = PartitionSpec.model_validate_json(table.spec_json)
-        self._partitioner = Partitioner(self.schema, self._spec)
+        self._partitioner = partitioner(table)
+        self._order = sorting(table)
         self._properties = WriteProperties.of(table.properties, table.name)
         self._format = file_format(self._properties.file_format)
-        self._modes = modes(self.schema, self._properties)
+        self._modes = modes(self.schema, self._properties, self._order.columns if self._order else ())
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
         self._writers: dict[Partition, _PartitionWriter] = {}
@@ -81,7 +83,10 @@ class TableWriter:
                 writer = self._writers[partition] = _PartitionWriter(partition)
             writer.rows.append(part)
             writer.buffered += part.nbytes
-            if writer.buffered >= _FLUSH_BYTES:
+            if self._order is not None:
+                if writer.buffered // _SORTED_SHARE >= self._properties.target_bytes:
+                    self._finish(writer)
+            elif writer.buffered >= _FLUSH_BYTES:
                 self._flush(writer)
 
     def relieve(self) -> None:
@@ -109,7 +114,7 @@ class TableWriter:
             return
         file = writer.file = writer.file or self._open(writer.partition)
         rows = writer.rows[0] if len(writer.rows) == 1 else pa.concat_batches(writer.rows)
-        file.write(rows)
+        file.write(rows if self._order is None else self._order.sort(rows))
         writer.encoding += rows.nbytes
         writer.rows, writer.buffered = [], 0
         if file.writer.size() >= self._properties.target_bytes:
@@ -120,7 +125,7 @@ class TableWriter:
         if len(open_files) >= self._limits.open_files:
             self._finish(max(open_files, key=lambda w: w.weight))
         self._files += 1
-        name = f"{self._task:05d}-0-{self._id}-{self._files:05d}.{self._format.name}"
+        name = f"{abs(self._task):05d}-0-{self._id}-{self._files:05d}.{self._format.name}"
         path = f"{partition.path}/{name}" if partition.path else name
         location = self._locations.new_data_location(path)
         out = self._io.new_output(location).create()
@@ -146,7 +151,7 @@ class TableWriter:
             record_count=metrics.records,
             file_size_in_bytes=layout.size,
             content=FileContent.DATA,
-            spec_id=self._spec.spec_id,
+            spec_id=self._partitioner.spec_id,
             partition=partition.values,
             column_sizes=layout.column_sizes,
             value_counts=metrics.value_counts(),
@@ -155,5 +160,5 @@ class TableWriter:
             lower_bounds=metrics.lower_bounds(),
             upper_bounds=metrics.upper_bounds(),
             split_offsets=layout.split_offsets,
-            sort_order_id=0,
+            sort_order_id=self._order.order_id if self._order else 0,
         )

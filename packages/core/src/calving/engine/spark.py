@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from calving.data import task
+from calving.data.shuffle import Parcel
 from calving.data.spec import TaskResult, TaskSpec
 from calving.engine.interface import Engine
 from calving.errors import ConfigError, Unavailable
@@ -37,6 +39,10 @@ _LOCAL_DEFAULTS = {
 }
 
 
+_PARCELS = 64
+"""Parcels that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
+
+
 class SparkEngine(Engine):
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
         """:raises ConfigError: Spark does not start."""
@@ -48,6 +54,7 @@ class SparkEngine(Engine):
             self._spark = builder.getOrCreate()
         except Exception as error:  # py4j, gRPC and Spark each have their own
             raise ConfigError(f"spark.*: Spark does not start: {error}") from error
+        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_PARCELS))
         if not self._remote:
             self._spark.sparkContext.setLogLevel("ERROR")
 
@@ -60,10 +67,18 @@ class SparkEngine(Engine):
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         if not tasks:
             return []
-        texts = [spec.to_json() for spec in tasks]
+        shuffle = len(tasks) > 1 and any(table.distribute for spec in tasks for table in spec.tables.values())
+        texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
         frame = self._spark.range(len(texts), numPartitions=len(texts))
         try:
-            rows = frame.mapInArrow(partial(run_partition, texts), "result string").collect()
+            if shuffle:
+                sent = frame.mapInArrow(partial(send_partition, texts), _SENT)
+                # Sorted, so that a receiver has one file open at a time.
+                received = sent.repartition(self.slots, *_PLACE).sortWithinPartitions(*_PLACE)
+                done = received.mapInArrow(partial(receive_partition, texts[0]), "result string")
+            else:
+                done = frame.mapInArrow(partial(run_partition, texts), "result string")
+            rows = done.collect()
         except PySparkException as error:
             raise Unavailable(f"the Spark job failed: {_reason(str(error))}") from error
         except Exception as error:  # py4j errors of a JVM that is going down
@@ -94,6 +109,40 @@ def run_partition(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> It
     for batch in batches:
         for number in batch.column("id").to_pylist():
             yield pa.RecordBatch.from_pydict({"result": [task.run_json(texts[number])]})
+
+
+_PLACE = ("tbl", "part")
+_SENT = "tbl string, part string, content binary"
+_RESULTS = ""
+"""In the place of a table: the result of a task, which passes through the shuffle beside its rows."""
+
+
+def send_partition(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a Spark worker: the tasks whose numbers arrive as rows, their rows by table and partition."""
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            for sent in task.stream(TaskSpec.from_json(texts[number])):
+                if isinstance(sent, Parcel):
+                    row = (sent.table, sent.partition, sent.rows)
+                else:
+                    row = (_RESULTS, str(number), sent.to_json().encode())
+                yield pa.RecordBatch.from_arrays([[value] for value in row], names=[*_PLACE, "content"])
+
+
+def receive_partition(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a Spark worker: writes what others have read, and hands on their results."""
+    results: list[str] = []
+
+    def parcels() -> Iterator[Parcel]:
+        for batch in batches:
+            for table, partition, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if table == _RESULTS:
+                    results.append(content.decode())
+                else:
+                    yield Parcel(table, partition, content)
+
+    results.append(task.receive(TaskSpec.from_json(text), parcels()).to_json())
+    yield pa.RecordBatch.from_pydict({"result": results})
 
 
 def _submitted() -> bool:

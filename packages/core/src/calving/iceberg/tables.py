@@ -40,6 +40,7 @@ from calving.errors import ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.model.events import TableReference
+from calving.model.files import DataFile
 
 log = logging.getLogger(__name__)
 
@@ -133,19 +134,31 @@ class Tables:
                 raise ConfigError(
                     f"table {name} has format version {found.metadata.format_version}: only 1 and 2 can be written"
                 )
-            WriteProperties.of({**found.metadata.properties, **self._rules.write_properties}, name)
             self._known[name] = found
 
     def _spec(self, name: str, table: Table) -> TableSpec:
         metadata = table.metadata
+        properties = {**metadata.properties, **self._rules.write_properties}
+        distribution = WriteProperties.of(properties, name).distribution
         return TableSpec(
             name,
             metadata.schema().model_dump_json(),
             metadata.spec().model_dump_json(),
             metadata.location,
-            {**metadata.properties, **self._rules.write_properties},
+            properties,
             table.io.properties,
+            table.sort_order().model_dump_json(),
+            distribution != "none" and not metadata.spec().is_unpartitioned(),
         )
+
+    def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
+        """Files that nobody will commit, as far as that is possible."""
+        for name, found in files.items():
+            for file in found:
+                try:
+                    self._known[name].io.delete(file.file_path)
+                except Exception as error:  # it stays behind, which harms nobody
+                    log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
     def _create(self, name: str, kind: Kind | None) -> None:
         if kind is None:

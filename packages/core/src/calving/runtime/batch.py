@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from calving.data.spec import (
+    RECEIVED,
     Evolution,
     Limits,
     Range,
@@ -131,11 +132,17 @@ class BatchRunner:
         for _ in range(_ROUNDS):
             round_results = self._engine.run(tasks)
             _raise_errors(round_results)
-            needy = {r.number: r for r in round_results if r.needs}
+            needy: Mapping[int, object] = {r.number: r for r in round_results if r.needs}
             results += [r for r in round_results if not r.needs]
             if not needy:
                 break
-            needs = [need for result in needy.values() for need in result.needs]
+            needs = [need for result in round_results for need in result.needs]
+            if any(r.number == RECEIVED for r in round_results):
+                # Rows of all tasks are mixed in the files of a shuffle.
+                for result in results:
+                    self._tables.delete_files(result.files)
+                results = []
+                needy = {task.number: task for task in tasks}
             self._tables.refresh({need.table for need in needs if need.kind == "load"})
             self._tables.apply([need for need in needs if need.kind != "load"])
             tasks = [self._task(t.number, t.ranges) for t in tasks if t.number in needy]
@@ -191,6 +198,9 @@ class BatchRunner:
                 if found:
                     files.setdefault(self._tables.reference(table), []).extend(found)
         wanted = {tp: span.end - span.start for tp, span in spans.items()}
+        lost = sum(result.shuffled for result in results)
+        if lost:
+            raise CalvingError(f"the batch does not balance: the shuffle lost {lost} rows; nothing is published")
         if covered != wanted or read != written + rejected + sum(filtered.values()):
             raise CalvingError(
                 f"the batch does not balance: {dict(covered)} of {wanted} offsets covered, {read} records read,"

@@ -1,0 +1,40 @@
+"""Rows in a table's sort order."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+
+from calving.data.partitioning import column_transform
+from calving.data.spec import TableSpec
+
+
+class Sorting:
+    """Sorts by one order of a table."""
+
+    def __init__(self, schema: Schema, order: SortOrder) -> None:
+        self.order_id = order.order_id
+        self.columns = [field.source_id for field in order.fields]
+        self._keys = [(field, column_transform(schema, field)) for field in order.fields]
+
+    def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows in order; equal ones stay as they were."""
+        columns: dict[str, pa.Array] = {}
+        keys = []
+        for i, (field, transform) in enumerate(self._keys):
+            column = transform(rows)
+            direction = "ascending" if field.direction == SortDirection.ASC else "descending"
+            nulls = "ascending" if field.null_order == NullOrder.NULLS_FIRST else "descending"
+            columns |= {f"{i} is valid": column.is_valid(), str(i): column}
+            keys += [(f"{i} is valid", nulls), (str(i), direction)]
+        return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))
+
+
+def sorting(table: TableSpec) -> Sorting | None:
+    """None for a table without a sort order."""
+    order = SortOrder.model_validate_json(table.sort_order_json) if table.sort_order_json else None
+    if order is None or order.is_unsorted:
+        return None
+    return Sorting(Schema.model_validate_json(table.schema_json), order)
