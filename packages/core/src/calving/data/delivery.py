@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 
 from calving.data.conversion.fields import name_mapping
 from calving.data.conversion.kinds import Kind, merge, of_array, of_type, of_value
+from calving.data.conversion.needs import Needs
 from calving.data.conversion.table import TableConverter
 from calving.data.partitioning import partitioner
 from calving.data.records import HEADERS, Bad, Values
@@ -42,13 +43,13 @@ class Delivery:
         self._converters: dict[str, TableConverter] = {}
         self._writers: dict[str, TableWriter] = {}
         self._outboxes: dict[str, Outbox] = {}
-        self._needs: dict[tuple[str, str, tuple[str, ...]], Need] = {}
+        self._needs = Needs()
         self._inferred: Counter[str] = Counter()
         self._mapped: dict[str, bool] = {}
 
     @property
     def needs(self) -> list[Need]:
-        return list(self._needs.values())
+        return self._needs.list()
 
     def maps_names(self, table: str) -> bool:
         """Whether the table has a name mapping."""
@@ -91,7 +92,7 @@ class Delivery:
             for table in tables:
                 converted = self._converter(table).convert(values)
                 for need in converted.needs:
-                    self._need(need)
+                    self._needs.add(need)
                 for found in converted.bad:
                     bad.setdefault(found.index, found)
                 if converted.rows is not None:
@@ -108,7 +109,7 @@ class Delivery:
         """Into the dead-letter table, which is created if it is missing."""
         table = self._spec.tolerance.table or ""
         if table not in self._spec.tables:
-            self._need(
+            self._needs.add(
                 Need(table, "create", type=of_type(LETTERS)) if table in self._spec.missing else Need(table, "load")
             )
             return
@@ -116,7 +117,7 @@ class Delivery:
         if converted.bad:
             raise ConfigError(f"dead-letter table {table} cannot take dead letters: {converted.bad[0].reason}")
         for need in converted.needs:
-            self._need(need)
+            self._needs.add(need)
         if converted.rows is not None and not self._needs:
             self._writer(table).write(converted.rows)
 
@@ -153,12 +154,12 @@ class Delivery:
     def _ask_for(self, table: str, values: Values) -> None:
         """A table that was not looked for yet, or that may be created."""
         if table not in self._spec.missing:
-            self._need(Need(table, "load"))
+            self._needs.add(Need(table, "load"))
             return
         room = self._spec.limits.inferred_records - self._inferred[table]
         if room > 0:
             self._inferred[table] += min(room, len(values))
-            self._need(Need(table, "create", type=_kind(values, room)))
+            self._needs.add(Need(table, "create", type=_kind(values, room)))
 
     def _converter(self, table: str) -> TableConverter:
         found = self._converters.get(table)
@@ -178,12 +179,6 @@ class Delivery:
             else:
                 found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
         return found
-
-    def _need(self, need: Need) -> None:
-        key = (need.table, need.kind, need.path)
-        known = self._needs.get(key)
-        kind = need.type if known is None else merge(known.type, need.type)
-        self._needs[key] = Need(need.table, need.kind, need.path, kind)
 
     def _relieve(self) -> None:
         while sum(w.weight for w in self._writers.values()) > self._spec.limits.buffered_bytes:

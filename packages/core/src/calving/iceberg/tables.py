@@ -33,7 +33,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from calving.data.conversion.kinds import Kind, all_optional, merge
+from calving.data.conversion.kinds import Kind, all_optional
+from calving.data.conversion.needs import Needs
 from calving.data.properties import WriteProperties
 from calving.data.spec import Need, TableSpec
 from calving.errors import ConfigError, Unavailable
@@ -108,13 +109,10 @@ class Tables:
         :raises ConfigError: it cannot be given. :raises Unavailable: others kept changing the table.
         """
         for name, group in itertools.groupby(sorted(needs, key=lambda n: n.table), key=lambda n: n.table):
-            mine = list(group)
-            create: Kind | None = None
-            for need in mine:
-                if need.kind == "create":
-                    create = merge(create, need.type)
-            if any(need.kind == "create" for need in mine) and find_table(self._catalog, table_id(name)) is None:
-                self._create(name, create)
+            mine = Needs(group).list()
+            create = next((need for need in mine if need.kind == "create"), None)
+            if create is not None and find_table(self._catalog, table_id(name)) is None:
+                self._create(name, create.type)
             changes = [need for need in mine if need.kind in ("add", "widen", "optional")]
             if changes:
                 self._evolve(name, changes)

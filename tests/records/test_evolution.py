@@ -1,0 +1,293 @@
+"""A table grows by what its records need, at any depth, and takes them afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from calving.data.conversion.fields import name_mapping
+from calving.data.conversion.table import Converted, TableConverter
+from calving.data.records import Values
+from calving.data.spec import Evolution
+from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.tables import TableRules, Tables
+
+_F = NestedField
+X = StructType(_F(101, "x", LongType(), required=False))
+BASE = Schema(
+    _F(1, "id", LongType(), required=False),
+    _F(2, "i", IntegerType(), required=False),
+    _F(3, "f", FloatType(), required=False),
+    _F(4, "must", StringType(), required=True),
+    _F(5, "o", X, required=False),
+    _F(6, "l", ListType(61, StructType(_F(62, "x", LongType(), required=False)), False), required=False),
+    _F(
+        7,
+        "m",
+        MapType(71, StringType(), 72, StructType(_F(73, "x", LongType(), required=False)), False),
+        required=False,
+    ),
+    _F(8, "deep", StructType(_F(81, "o", StructType(_F(82, "must", LongType(), required=True)))), required=False),
+)
+
+
+class Grown:
+    """A real table, and what the records made of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder)})
+        self.catalog.create_namespace("db")
+        self.catalog.create_table("db.t", BASE)
+        self.tables = Tables(self.catalog, "iceberg", TableRules())
+        self.tables.refresh(["db.t"])
+
+    @property
+    def schema(self) -> Schema:
+        return self.catalog.load_table("db.t").schema()
+
+    def convert(self, values: Values, *, evolve: bool = True) -> Converted:
+        return TableConverter("db.t", self.schema, Evolution(evolve=evolve), {}).convert(values)
+
+    def take(self, values: Values) -> list[dict[str, Any]]:
+        """The rows after one update of the table."""
+        needs = self.convert(values).needs
+        self.tables.apply(needs)
+        after = self.convert(values)
+        assert after.needs == []
+        assert after.bad == []
+        assert after.rows is not None
+        return list(after.rows.to_pylist())
+
+
+@pytest.fixture
+def grown(tmp_path: Path) -> Grown:
+    return Grown(tmp_path)
+
+
+def schemaless(*records: dict[str, Any]) -> Values:
+    return Values([{"must": "", **r} for r in records], typed=False)
+
+
+def typed(kind: pa.DataType, *values: Any) -> Values:
+    """Records with one field ``new`` of a type that a schema gives."""
+    fields = [pa.field("must", pa.string(), nullable=False), pa.field("new", kind)]
+    return Values(pa.array([{"must": "", "new": v} for v in values], pa.struct(fields)), typed=True)
+
+
+STRUCT = pa.struct([("a", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column"),
+    [
+        (pa.map_(pa.string(), pa.int32()), [("k", 1)], "map<string, int>"),
+        (pa.map_(pa.string(), pa.map_(pa.string(), pa.int64())), [("k", [("j", 1)])], "map<string, map<string, long>>"),
+        (pa.list_(pa.map_(pa.string(), pa.int64())), [[("k", 1)]], "list<map<string, long>>"),
+        (STRUCT, {"a": 1}, "struct<a: long>"),
+        (pa.struct([("b", STRUCT)]), {"b": {"a": 1}}, "struct<b: struct<a: long>>"),
+        (pa.list_(STRUCT), [{"a": 1}], "list<struct<a: long>>"),
+        (pa.map_(pa.string(), STRUCT), [("k", {"a": 1})], "map<string, struct<a: long>>"),
+    ],
+)
+def test_a_missing_column_of_a_nested_type_is_added(kind: pa.DataType, value: Any, column: str, grown: Grown) -> None:
+    (row,) = grown.take(typed(kind, value))
+    assert row["new"] == value
+    plain = str(grown.schema.find_type("new"))
+    assert _without_ids(plain) == column
+
+
+def _without_ids(text: str) -> str:
+    import re
+
+    return re.sub(r"\d+: (\w+: )?(optional|required) ", lambda m: m.group(1) or "", text)
+
+
+@pytest.mark.parametrize(
+    ("record", "path"),
+    [
+        ({"new": 1}, "new"),
+        ({"o": {"y": 1}}, "o.y"),
+        ({"l": [{"x": 1}, {"y": 2}]}, "l.element.y"),
+        ({"m": {"k": {"y": 1}}}, "m.value.y"),
+        ({"deep": {"o": {"must": 1, "y": "text"}}}, "deep.o.y"),
+    ],
+)
+def test_a_field_is_added_where_it_is_missing(record: dict[str, Any], path: str, grown: Grown) -> None:
+    grown.take(schemaless(record))
+    assert grown.schema.find_field(path).optional
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"new": None},
+        {"o": {"y": None}},
+        {"o": None},
+        {"l": [{"y": None}, None]},
+        {"l": None},
+        {"m": {"k": {"y": None}}},
+        {"new": {}},
+        {"new": []},
+        {"new": [[], []]},
+    ],
+)
+def test_what_says_nothing_needs_nothing(record: dict[str, Any], grown: Grown) -> None:
+    assert grown.convert(schemaless(record)).needs == []
+
+
+def test_fields_of_several_records_come_together_in_one_update(grown: Grown) -> None:
+    before = len(grown.catalog.load_table("db.t").metadata.schemas)
+    grown.take(schemaless({"a": 1}, {"b": "x", "o": {"y": 1}}, {"a": 2, "o": {"z": True}}))
+    assert len(grown.catalog.load_table("db.t").metadata.schemas) == before + 1
+    assert {str(grown.schema.find_type(p)) for p in ("a", "o.y")} == {"long"}
+    assert str(grown.schema.find_type("o.z")) == "boolean"
+
+
+def test_whole_numbers_and_fractions_of_a_new_field_become_doubles(grown: Grown) -> None:
+    rows = grown.take(schemaless({"a": 1}, {"a": 1.5}))
+    assert [r["a"] for r in rows] == [1.0, 1.5]
+
+
+def test_numbers_are_widened(grown: Grown) -> None:
+    rows = grown.take(schemaless({"i": 2**40, "f": 1e300}))
+    assert (rows[0]["i"], rows[0]["f"]) == (2**40, 1e300)
+    assert [str(grown.schema.find_type(n)) for n in ("i", "f")] == ["long", "double"]
+
+
+def test_a_schema_widens_before_a_value_needs_it(grown: Grown) -> None:
+    fields = [pa.field("must", pa.string(), nullable=False), pa.field("i", pa.int64())]
+    grown.take(Values(pa.array([{"must": "", "i": 1}], pa.struct(fields)), typed=True))
+    assert str(grown.schema.find_type("i")) == "long"
+
+
+@pytest.mark.parametrize(("record", "path"), [({"must": None}, "must"), ({"deep": {"o": {}}}, "deep.o.must")])
+def test_a_required_column_without_a_value_becomes_optional(record: dict[str, Any], path: str, grown: Grown) -> None:
+    grown.take(schemaless(record))
+    assert grown.schema.find_field(path).optional
+
+
+def test_a_null_struct_does_not_make_its_required_fields_optional(grown: Grown) -> None:
+    assert grown.convert(schemaless({"deep": None}, {"deep": {"o": None}})).needs == []
+
+
+def test_a_type_that_cannot_be_widened_makes_the_record_bad_and_not_the_batch(grown: Grown) -> None:
+    converted = grown.convert(schemaless({"i": "text"}, {"i": 1}, {"o": 3}))
+    assert [bad.index for bad in converted.bad] == [0, 2]
+    assert converted.rows is not None
+    assert converted.rows["i"].to_pylist() == [1]
+
+
+def test_without_evolution_nothing_is_needed_and_a_missing_value_is_bad(grown: Grown) -> None:
+    converted = grown.convert(schemaless({"new": 1}, {"must": None}), evolve=False)
+    assert (converted.needs, [bad.index for bad in converted.bad]) == ([], [1])
+
+
+def test_a_bad_record_needs_nothing_of_the_table(grown: Grown) -> None:
+    assert grown.convert(schemaless({"i": "text", "new": 1})).needs == []
+
+
+def test_a_change_that_others_have_made_already_is_not_made_again(grown: Grown) -> None:
+    needs = grown.convert(schemaless({"a": 1})).needs
+    grown.tables.apply(needs)
+    before = len(grown.catalog.load_table("db.t").metadata.schemas)
+    grown.tables.apply(needs)
+    assert len(grown.catalog.load_table("db.t").metadata.schemas) == before
+
+
+def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_need(
+    grown: Grown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one's update lands between loading the table and committing the change to it, each time."""
+    from calving.iceberg import tables as module
+
+    other = Tables(grown.catalog, "iceberg", TableRules())
+    theirs = [schemaless({"theirs": 1}), schemaless({"both": 1})]
+    change = module._change
+
+    def late(update: Any, need: Any) -> None:
+        if theirs:
+            needs = grown.convert(theirs.pop(0)).needs
+            other.apply(needs)
+        change(update, need)
+
+    monkeypatch.setattr(module, "_change", late)
+    rows = grown.take(schemaless({"ours": 1}, {"both": 2}))
+    assert [r["both"] for r in rows] == [None, 2]
+    assert {"theirs", "ours", "both"} <= set(grown.schema.column_names)
+
+
+def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calving.errors import Unavailable
+    from calving.iceberg import tables as module
+
+    change, rounds = module._change, iter(range(100))
+
+    def raced(update: Any, need: Any) -> None:
+        with grown.catalog.load_table("db.t").update_schema() as theirs:
+            theirs.add_column(f"c{next(rounds)}", LongType())
+        change(update, need)
+
+    monkeypatch.setattr(module, "_change", raced)
+    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    with pytest.raises(Unavailable, match=r"db\.t: its schema could not be changed"):
+        grown.take(schemaless({"a": 1}))
+
+
+Names = Callable[[Sequence[str]], Converted]
+
+
+def test_a_name_mapping_finds_columns_by_its_names_only() -> None:
+    schema = Schema(_F(1, "id", LongType(), required=False), _F(2, "s", StringType(), required=False))
+    mapping = name_mapping(
+        {"schema.name-mapping.default": '[{"field-id": 1, "names": ["id", "ID_OLD"]}, {"field-id": 2, "names": ["t"]}]'}
+    )
+    converter = TableConverter("db.t", schema, Evolution(case_insensitive=True), mapping)
+    found = converter.convert(Values([{"ID_OLD": 1, "t": "a"}, {"ID": 2, "s": "b"}], typed=False))
+    assert found.rows is not None
+    assert found.rows.to_pylist() == [{"id": 1, "s": "a"}, {"id": None, "s": None}]
+
+
+def test_rows_come_in_the_tables_order() -> None:
+    schema = Schema(_F(2, "b", LongType(), required=False), _F(1, "a", LongType(), required=False))
+    found = TableConverter("db.t", schema, Evolution(), {}).convert(Values([{"a": 1, "b": 2}], typed=False))
+    assert found.rows is not None
+    assert found.rows.schema.names == ["b", "a"]
+
+
+@pytest.mark.parametrize(("force", "required"), [(False, True), (True, False)])
+def test_columns_that_a_schema_requires_are_required_unless_forced_optional(
+    force: bool, required: bool, tmp_path: Path
+) -> None:
+    grown = Grown(tmp_path)
+    tables = Tables(grown.catalog, "iceberg", TableRules(force_optional=force))
+    tables.refresh(["db.new"])
+    kind = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+    from calving.data.conversion.kinds import of_type
+    from calving.data.spec import Need
+
+    tables.apply([Need("db.new", "create", type=of_type(kind))])
+    assert grown.catalog.load_table("db.new").schema().find_field("a").required is required
+
+
+def test_a_table_cannot_be_created_of_records_that_say_nothing(grown: Grown) -> None:
+    from calving.data.spec import Need
+
+    grown.tables.refresh(["db.none"])
+    with pytest.raises(ConfigError, match="no field with a value"):
+        grown.tables.apply([Need("db.none", "create")])
