@@ -184,7 +184,7 @@ def test_two_thousand_partitions_fit_into_one_batch(plane: Plane, topic: Callabl
 _MEASURE = """
 import resource, sys
 from pathlib import Path
-from calving.data.spec import Limits
+from calving.data.spec import Limits, Routing
 from tests.conftest import Topic
 from tests.data.conftest import Plane
 
@@ -194,11 +194,23 @@ class Existing(Topic):
 plane = Plane(Path(sys.argv[3]))
 topic = Existing(sys.argv[1], sys.argv[2])
 plane.limits = Limits(block_records=1000, buffered_bytes=1_000_000)
-plane.take(topic, {0: (0, 100)})
+end, warm = int(sys.argv[4]), int(sys.argv[5])
+if len(sys.argv) > 6:
+    plane.routing = Routing((), sys.argv[6], dynamic=True)
+plane.take(topic, {0: (0, warm)})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-plane.take(topic, {0: (100, int(sys.argv[4]))})
+outcome = plane.take(topic, {0: (warm, end)})
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(sum(f.record_count for files in outcome.written.values() for f in files.data_files), len(outcome.written))
 """
+
+
+def measure(topic: Topic, folder: Path, *arguments: object) -> tuple[float, int, int]:
+    """MiB that a batch took beyond a first one, the records that it wrote, and their tables."""
+    command = [sys.executable, "-c", _MEASURE, topic.servers, topic.name, str(folder), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    grown, records, tables = done.stdout.split()
+    return float(grown), int(records), int(tables)
 
 
 def test_a_backlog_fifty_times_larger_than_a_task_may_hold_is_read_in_bounded_memory(
@@ -208,9 +220,21 @@ def test_a_backlog_fifty_times_larger_than_a_task_may_hold_is_read_in_bounded_me
     t = topic()
     value = json.dumps({"id": 1, "payload": "x" * 500}).encode()
     t.send(*[value] * 110_000)
-    command = [sys.executable, "-c", _MEASURE, t.servers, t.name, str(tmp_path), "110000"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(done.stdout.split()[-1]) < 100, f"{done.stdout} MiB"
+    grown, records, _ = measure(t, tmp_path, 110_000, 100)
+    assert grown < 100, f"{grown} MiB"
+    assert records == 109_900
+
+
+def test_three_hundred_tables_in_one_sink_are_written_in_bounded_memory(
+    topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    """A task may hold about 1 MB of rows here; the batch is 60 MB of them, of 300 tables in turn."""
+    t = topic()
+    values = [json.dumps({"id": i, "table": f"db.t{i % 300}", "payload": "x" * 950}).encode() for i in range(60_300)]
+    t.send(*values)
+    grown, records, tables = measure(t, tmp_path, 60_300, 300, "table")
+    assert (records, tables) == (60_000, 300)
+    assert grown < 150, f"{grown} MiB"
 
 
 def test_files_are_rolled_at_the_target_size(plane: Plane, topic: Callable[..., Topic]) -> None:
