@@ -19,13 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import commits, latency, meter
+from bench import commits, latency, meter, records
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
 from calving.source.client import client_config
 
 PARTITIONS = 4
+_RECORDS_OF_A_CASE = 200_000
 _EPOCH_MS = 1_767_225_600_000
 
 
@@ -138,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
-    parser.add_argument("--only", choices=("throughput", "latency", "commits"))
+    parser.add_argument("--only", choices=("throughput", "latency", "commits", "records"))
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()
@@ -155,19 +156,21 @@ def main() -> None:
             report["latency"] = latency.measure(folder / "latency", console)
         if args.only in (None, "commits"):
             report["commits"] = commits.measure(folder / "commits", console)
+        if args.only in (None, "records"):
+            report["records"] = records.measure(folder / "records", min(args.records, _RECORDS_OF_A_CASE), console)
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps(report, indent=1))
     console.print(f"saved as {path}")
 
 
-def _throughput(folder: Path, records: int, ts: str, console: Console) -> list[dict[str, object]]:
+def _throughput(folder: Path, count: int, ts: str, console: Console) -> list[dict[str, object]]:
     results = []
     with kafka(folder / "kafka") as servers:
         for kind in ("epoch", "iso") if ts == "both" else (ts,):
-            size = fill(servers, f"bench-{kind}", records, kind)
-            console.print(f"{records:,} records of {size:.0f} bytes, ts as {kind}")
-            results.append(drain(servers, f"bench-{kind}", folder, records, kind))
+            size = fill(servers, f"bench-{kind}", count, kind)
+            console.print(f"{count:,} records of {size:.0f} bytes, ts as {kind}")
+            results.append(drain(servers, f"bench-{kind}", folder, count, kind))
     table = Table(title="Throughput, whole process tree, start-up included")
     for column in ("ts", "records/s", "CPU s/M records", "wall s", "peak MiB", "stages, CPU s/M", "first batch s"):
         table.add_column(column)
