@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from uuid import uuid4
 
@@ -13,12 +11,12 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.backend.entries import Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.events import Envelope, Event
-from calving.model.offsets import ControlOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import ControlOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
-from calving.wire.codec import UndecodableError, decode
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import SPANS_HEADER, records_of
 from calving_kafka.transactions import Transactions
@@ -33,8 +31,7 @@ class KafkaCursor(Cursor):
 
     def __init__(self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool) -> None:
         self._sink, self._options, self._sender = sink, options, str(uuid4())
-        self.undecodable: Counter[str] = Counter()
-        """Records skipped, by the key of their sender."""
+        self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'")
         group = f"{sink.group}-coord"
         self._consumer = Consumer(
             client_config(
@@ -149,36 +146,7 @@ class KafkaCursor(Cursor):
                 raise Unavailable(f"control topic '{self._sink.control_topic}': {error.str()}")
             log.warning("control topic '%s': %s", self._sink.control_topic, error.str())
             return None
-        try:
-            decoded = decode(message.value() or b"")
-        except UndecodableError as reason:
-            self._skip(message, reason)
-            return None
-        if decoded.group != self._sink.group:
-            return None
-        return Envelope(message.partition(), message.offset(), decoded.event, _spans_of(message))
-
-    def _skip(self, message: KafkaMessage, reason: UndecodableError) -> None:
-        sender = (message.key() or b"").decode(errors="replace")
-        self.undecodable[sender] += 1
-        if self.undecodable[sender] == 1:
-            log.warning(
-                "control topic '%s', partition %d, offset %d: a record of sender '%s' cannot be decoded and is"
-                " skipped, as will be its others: %s",
-                self._sink.control_topic,
-                message.partition(),
-                message.offset(),
-                sender,
-                reason,
-            )
-
-
-def _spans_of(message: KafkaMessage) -> Spans:
-    header = dict(message.headers() or ()).get(SPANS_HEADER)
-    if header is None:
-        return {}
-    return {
-        TopicPartition(topic, int(p)): Span(*span)
-        for topic, partitions in json.loads(header).items()
-        for p, span in partitions.items()
-    }
+        spans = dict(message.headers() or ()).get(SPANS_HEADER)
+        return self.entries.envelope(
+            message.partition(), message.offset(), message.key() or b"", message.value() or b"", spans
+        )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pydantic import Field
 
-from pydantic import BaseModel, ConfigDict, Field
+from calving.backend.entries import LogOptions
 
 
-class KafkaOptions(BaseModel):
+class KafkaOptions(LogOptions):
     """Keys of the Kafka backend."""
-
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
     partitions: int = Field(
         1,
@@ -22,18 +20,6 @@ class KafkaOptions(BaseModel):
         -1,
         alias="iceberg.control.topic.replication-factor",
         description="Replication factor of the control topic if it is created; -1 is the broker's default.",
-    )
-    on_truncation: Literal["fail", "continue"] = Field(
-        "fail",
-        alias="iceberg.control.on-truncation",
-        description="What a coordinator does when the control topic no longer has the saved position.",
-    )
-    max_message_bytes: int = Field(
-        900_000,
-        ge=20_000,
-        alias="iceberg.control.max-message-bytes",
-        description="Largest control event, bytes; the lists of files are divided to fit. Keep it below the topic's"
-        " max.message.bytes.",
     )
     transaction_timeout_ms: int = Field(
         10_000,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
 
 from confluent_kafka import Consumer
@@ -14,13 +13,12 @@ from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source import dead_letters
+from calving.source.claims import has_member
 from calving.source.client import TIMEOUT, client_config, reaching
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import records_of
 from calving_kafka.transactions import Transactions
-
-_METADATA_MAGIC = b"CGMDv2:"
 
 
 class KafkaSession(Session):
@@ -79,18 +77,3 @@ class KafkaSession(Session):
             if self._transactions is not None:
                 self._transactions.close()
             self._positions.close()
-
-
-def has_member(claim: Claim) -> bool:
-    """Whether the metadata names a member of a generation; the broker would accept one that does not.
-
-    The form is librdkafka's serialization (``rd_kafka_consumer_group_metadata_write``): magic, generation, group,
-    member, each text ended by a NUL.
-    """
-    token = claim.token
-    if not isinstance(token, bytes) or not token.startswith(_METADATA_MAGIC):
-        return False
-    body = token[len(_METADATA_MAGIC) :]
-    (generation,) = struct.unpack("<i", body[:4])
-    member = body[4:].split(b"\0")[1]
-    return generation >= 0 and bool(member) and bool(claim.member_id)

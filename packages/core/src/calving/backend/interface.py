@@ -132,6 +132,8 @@ class Backend(ABC):
     name: ClassVar[str]
     settings: ClassVar[type[BaseModel]]
     """Its own keys. The loader accepts them and hands them in, checked."""
+    mirrors: ClassVar[bool] = False
+    """Whether source positions are kept elsewhere than in the consumer group, which then gets a copy for lag tools."""
 
     @abstractmethod
     def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:

@@ -154,7 +154,8 @@ class _Life:
             group = KafkaGroup(self._sink.kafka, self._sink.group, keys.topics, keys.topics_regex)
             topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
             stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
-            policy = SourcePolicy(keys.reset, keys.on_data_loss, min(1.0, keys.commit_interval_ms / 1000), stop_at)
+            look_seconds = min(1.0, keys.commit_interval_ms / 1000)
+            policy = SourcePolicy(keys.reset, keys.on_data_loss, look_seconds, self._backend.mirrors, stop_at)
             limits = BatchLimits(keys.batch_records, keys.batch_bytes)
             loop = WorkerLoop(group, session, cursor, self._runner, limits, policy, time.monotonic)
             self._loop(loop, session, group, until_caught_up, on_progress)

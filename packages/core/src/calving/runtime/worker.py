@@ -42,6 +42,8 @@ class SourcePolicy:
     on_data_loss: Literal["fail", "skip"] = "fail"
     bounds_seconds: float = 1.0
     """How often the source's ends are asked for while nothing is owed."""
+    mirror: bool = False
+    """Whether stored positions are copied to the consumer group."""
     stop_at: SourceOffsets | None = None
     """Ends that reading stops at, whatever comes later: dead letters that fail again are for the next replay."""
 
@@ -137,6 +139,8 @@ class WorkerLoop:
                 case Publish(publication):
                     self._session.publish(publication, self._group.claim())
                     self.machine.published()
+                    if self._policy.mirror:
+                        self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})
 
 
 def data_loss_text(tp: TopicPartition, wanted: int, available: Span) -> str:

@@ -45,6 +45,10 @@ class Group(ABC):
         """Proof of membership, as of now."""
 
     @abstractmethod
+    def mirror(self, positions: SourceOffsets) -> None:
+        """Copy positions to the group, where lag tools look. Nothing reads them; a copy that fails is left out."""
+
+    @abstractmethod
     def partitions(self) -> frozenset[TopicPartition]:
         """All partitions that the topics have now.
 

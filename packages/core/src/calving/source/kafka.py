@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import Bounds, Group, Listener
 
@@ -115,6 +116,11 @@ class KafkaGroup(Group):
     def claim(self) -> Claim:
         token = bytes(self._consumer.consumer_group_metadata())
         return Claim(self._consumer.memberid() or "", token)
+
+    def mirror(self, positions: SourceOffsets) -> None:
+        found = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()]
+        with contextlib.suppress(KafkaException):
+            self._consumer.commit(offsets=found, asynchronous=True)
 
     def partitions(self) -> frozenset[TopicPartition]:
         return self._topics.partitions()

@@ -1,0 +1,105 @@
+"""Clients, and what their errors mean to us."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from calving.errors import ConfigError, OutcomeUnknown, Unavailable
+from calving_redis.options import RedisOptions
+
+Client = Any
+"""``Redis`` or ``RedisCluster``, which share no base."""
+
+_REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis.exceptions.AuthorizationError)
+
+
+def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
+    """A client that never sends a command twice. Nothing is contacted yet, except by a cluster's.
+
+    :raises ConfigError: the settings are wrong. :raises Unavailable: a cluster does not answer.
+    """
+    timeout = options.timeout_ms / 1000
+    settings: dict[str, Any] = {
+        "protocol": 2,
+        "socket_connect_timeout": timeout,
+        "socket_timeout": timeout + blocks_seconds,
+        # A command that was sent twice would be refused the second time, and look as if it had never happened.
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if options.username is not None:
+        settings["username"] = options.username
+    if options.password is not None:
+        settings["password"] = options.password.get_secret_value()
+    with reaching(options):
+        try:
+            if options.cluster:
+                return RedisCluster.from_url(options.url, **settings)
+            if options.sentinels:
+                return _by_sentinel(options, settings)
+            return redis.Redis.from_url(options.url, **settings)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"iceberg.control.redis.url: {error}") from error
+
+
+def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
+    addresses = []
+    for text in options.sentinels.split(","):
+        host, _, port = text.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"iceberg.control.redis.sentinels: '{text.strip()}' is not host:port")
+        addresses.append((host, int(port)))
+    url = redis.connection.parse_url(options.url)
+    url = {name: value for name, value in url.items() if name not in ("host", "port", "connection_class")}
+    if options.url.startswith("rediss:"):
+        url["ssl"] = True
+    sentinel = Sentinel(addresses, sentinel_kwargs={"socket_timeout": options.timeout_ms / 1000})
+    return sentinel.master_for(options.sentinel_service, **{**url, **settings})
+
+
+@contextlib.contextmanager
+def reaching(options: RedisOptions) -> Iterator[None]:
+    """Translate what a request can raise that writes nothing.
+
+    :raises ConfigError: user, password or rights are wrong. :raises Unavailable: try again.
+    """
+    try:
+        yield
+    except redis.RedisError as error:
+        raise _refused(options, error) from error
+
+
+@contextlib.contextmanager
+def writing(options: RedisOptions) -> Iterator[None]:
+    """Translate what a script can raise.
+
+    :raises ConfigError, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been.
+    """
+    try:
+        yield
+    except (redis.ResponseError, redis.exceptions.BusyLoadingError, *_REFUSED) as error:
+        raise _refused(options, error) from error
+    except redis.RedisError as error:
+        raise OutcomeUnknown(f"{where(options)}: {type(error).__name__}: {error}") from error
+
+
+def where(options: RedisOptions) -> str:
+    """The store as errors name it, without secrets."""
+    if options.sentinels:
+        return f"Redis '{options.sentinel_service}' by Sentinel"
+    parts = urlsplit(options.url)
+    return f"Redis at {parts.hostname or parts.path}:{parts.port or 6379}"
+
+
+def _refused(options: RedisOptions, error: redis.RedisError) -> ConfigError | Unavailable:
+    if isinstance(error, _REFUSED):
+        return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
+    return Unavailable(f"{where(options)}: {type(error).__name__}: {error}")

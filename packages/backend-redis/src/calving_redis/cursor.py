@@ -1,0 +1,162 @@
+"""Readers of the stream."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from uuid import uuid4
+
+import redis
+
+from calving.backend.entries import Entries, payloads
+from calving.backend.interface import ControlLog, Cursor, SinkIdentity
+from calving.errors import CalvingError, DataLossError, Fenced, ProtocolError, Unavailable
+from calving.model.events import Envelope, Event
+from calving.model.offsets import ControlOffsets
+from calving_redis import scripts
+from calving_redis.connection import Client, connect, reaching, where, writing
+from calving_redis.durability import Durability
+from calving_redis.keys import Keys
+from calving_redis.options import RedisOptions
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 500
+
+
+class RedisCursor(Cursor):
+    """A thread waits in XREAD, so that an idle cursor costs the store one request in some seconds."""
+
+    BLOCK_SECONDS = 5.0
+
+    def __init__(
+        self,
+        sink: SinkIdentity,
+        options: RedisOptions,
+        keys: Keys,
+        reader: Client,
+        durability: Durability,
+        *,
+        replay: bool,
+    ) -> None:
+        self._sink, self._options, self._keys = sink, options, keys
+        self._reader, self._durability, self._sender = reader, durability, str(uuid4())
+        self._writer = connect(options) if replay else None
+        self.entries = Entries(sink.group, where(options))
+        self._found: queue.Queue[list[Envelope] | CalvingError] = queue.Queue(maxsize=4)
+        self._closed = threading.Event()
+        self._waiting: int | None = None
+        if self._writer is not None:
+            with writing(options):
+                identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state])
+            self._acknowledge = self._writer.register_script(scripts.ACKNOWLEDGE)
+            self._epoch, self._identity, end = int(epoch), identity.decode(), int(last) + 1
+            start = self._start(int(saved) if saved else None, end)
+        else:
+            with reaching(options):
+                identity, last = reader.hmget(keys.state, ["id", "last"])
+            self._identity = (identity or b"").decode()
+            start = end = int(last or 0) + 1
+        self.log = ControlLog(self._identity, {0: start}, {0: end})
+        self._thread = threading.Thread(target=self._run, args=(start,), name="calving-redis", daemon=True)
+        self._thread.start()
+
+    def read(self, timeout: float) -> Sequence[Envelope]:
+        try:
+            found = self._found.get(timeout=timeout) if timeout > 0 else self._found.get_nowait()
+        except queue.Empty:
+            return []
+        if isinstance(found, CalvingError):
+            raise found
+        return found
+
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+        if self._writer is None:
+            raise ProtocolError("only a cursor that replays can acknowledge")
+        limit = self._options.max_message_bytes
+        parts = [entry for event in events for entry in payloads(self._sink.group, event, limit)]
+        saved = position.get(0, "")
+        arguments = [self._identity, self._epoch, self._sender, saved, self._options.audit_ms * 1000, *parts]
+        with reaching(self._options):
+            self._writer.ping()
+        with writing(self._options):
+            verdict, *why = self._acknowledge([self._keys.state, self._keys.log], arguments)
+        if verdict == b"anew":
+            raise Fenced(f"{where(self._options)}: the store was emptied")
+        if verdict == b"fenced":
+            raise Fenced(f"coordinator {why[0].decode()} has followed coordinator {self._epoch}")
+        self._durability.wait(self._writer, self._options)
+
+    def close(self) -> None:
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._found.get_nowait()
+        self._unblock()
+        self._thread.join(1.0)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _start(self, saved: int | None, end: int) -> int:
+        if saved is None or saved <= end:
+            return saved or 1
+        text = f"{where(self._options)}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
+        if self._options.on_truncation == "fail":
+            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on with what there is")
+        log.error("%s; going on from the earliest", text)
+        return 1
+
+    def _run(self, start: int) -> None:
+        at = f"{start - 1}-0" if start > 1 else "0-0"
+        block = int(self.BLOCK_SECONDS * 1000)
+        try:
+            self._waiting = None if self._options.cluster else self._reader.client_id()
+            while not self._closed.is_set():
+                found = self._reader.xread({self._keys.log: at}, count=_AT_ONCE, block=block)
+                if not found:
+                    continue
+                if self._writer is not None:
+                    self._wait_until_safe()
+                ((_, entries),) = found
+                at = entries[-1][0].decode()
+                self._put([e for e in map(self._envelope, entries) if e is not None])
+        except redis.RedisError as error:
+            self._put(Unavailable(f"{where(self._options)}: {type(error).__name__}: {error}"))
+        except CalvingError as error:
+            self._put(error)
+        finally:
+            self._reader.close()
+
+    def _unblock(self) -> None:
+        """The reader would notice by itself, but only when its request has ended."""
+        if self._waiting is not None:
+            with (
+                contextlib.suppress(redis.RedisError, CalvingError),
+                contextlib.closing(connect(self._options)) as other,
+            ):
+                other.client_unblock(self._waiting)
+
+    def _wait_until_safe(self) -> None:
+        """What a commit is built on must not be forgotten: it waits until all that was written before is safe."""
+        if self._durability.fsync or self._durability.replicas:
+            with writing(self._options):
+                self._reader.hincrby(self._keys.state, "read", 1)
+            self._durability.wait(self._reader, self._options)
+
+    def _put(self, found: list[Envelope] | CalvingError) -> None:
+        while not self._closed.is_set():
+            try:
+                self._found.put(found, timeout=0.2)
+            except queue.Full:
+                continue
+            return
+
+    def _envelope(self, entry: tuple[bytes, dict[bytes, bytes]]) -> Envelope | None:
+        number, fields = entry
+        offset = int(number.partition(b"-")[0])
+        return self.entries.envelope(0, offset, fields[b"s"], fields[b"e"], fields[b"p"])

@@ -1,0 +1,99 @@
+"""What the store can lose, found out at start, and waiting until it no longer can (B4)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import redis
+
+from calving.errors import ConfigError, OutcomeUnknown
+from calving_redis.connection import Client, reaching, where, writing
+from calving_redis.options import RedisOptions
+
+log = logging.getLogger(__name__)
+
+_OLDEST = (7, 0)
+_OLDEST_WAITAOF = (7, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What has to be waited for after a write: an fsync of the node itself, and ``replicas`` others."""
+
+    fsync: bool
+    replicas: int
+
+    def wait(self, client: Client, options: RedisOptions) -> None:
+        """Until this connection's writes are safe. :raises OutcomeUnknown: they are not in time."""
+        if not self.fsync and not self.replicas:
+            return
+        with writing(options):
+            # Also where the node syncs every write before it answers: then only the replicas are waited for.
+            local, others = client.execute_command("WAITAOF", int(self.fsync), self.replicas, options.timeout_ms)
+        if local < self.fsync or others < self.replicas:
+            raise OutcomeUnknown(
+                f"{where(options)}: after {options.timeout_ms} ms a write was on the disk of {others} of"
+                f" {self.replicas} replicas"
+            )
+
+
+def inspect(client: Client, options: RedisOptions) -> Durability:
+    """Look at the store. :raises ConfigError: it may lose what it has acknowledged, and that is not accepted."""
+    with reaching(options):
+        server = client.info("server")
+        persistence = client.info("persistence")
+        replication = client.info("replication")
+        config = _config(client)
+    version = _version(server)
+    if version < _OLDEST:
+        raise ConfigError(f"{where(options)}: version {'.'.join(map(str, version))} is too old: 7.0 is wanted")
+    if replication.get("role") not in (None, "master"):
+        raise ConfigError(f"{where(options)} is a replica: name its primary, or its Sentinels")
+    policy = config.get("maxmemory-policy", "noeviction")
+    if policy != "noeviction":
+        _complain(options, f"maxmemory-policy is {policy}: it may evict positions and events; set noeviction")
+    connected = int(replication.get("connected_slaves", 0))
+    replicas = options.replicas
+    if replicas is None:
+        replicas = 1 if connected or options.sentinels else 0
+    if not persistence.get("aof_enabled"):
+        _complain(options, "appendonly is off: a crash loses what was acknowledged; set appendonly yes")
+        return Durability(False, 0)
+    fsync = config.get("appendfsync", "everysec")
+    if fsync == "no":
+        _complain(options, "appendfsync is no: a crash loses what was acknowledged; set always or everysec")
+        return Durability(False, 0)
+    if options.accept_loss:
+        return Durability(False, 0)
+    if (fsync != "always" or replicas) and version < _OLDEST_WAITAOF:
+        _complain(options, "it cannot tell when a write is safe (WAITAOF, since 7.2); set appendfsync always")
+    return Durability(fsync != "always", replicas)
+
+
+def _complain(options: RedisOptions, problem: str) -> None:
+    text = f"{where(options)}: {problem}"
+    if not options.accept_loss:
+        raise ConfigError(f"{text}, or set iceberg.control.redis.accept-loss = true and accept doubled records")
+    log.warning("%s; going on, because iceberg.control.redis.accept-loss = true", text)
+
+
+def _config(client: Client) -> Mapping[str, str]:
+    """Empty where CONFIG is not allowed, as with managed services."""
+    try:
+        found = {}
+        for name in ("appendfsync", "maxmemory-policy"):
+            found.update(client.config_get(name))
+    except redis.ResponseError:
+        return {}
+    return {_text(name): _text(value) for name, value in found.items()}
+
+
+def _version(server: Mapping[str, object]) -> tuple[int, ...]:
+    text = str(server.get("valkey_version") or server.get("redis_version") or "0")
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,23 @@
+"""The keys of one sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calving.backend.interface import SinkIdentity
+from calving_redis.options import RedisOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """All in one hash slot."""
+
+    state: str
+    positions: str
+    log: str
+    lease: str
+
+    @staticmethod
+    def of(options: RedisOptions, sink: SinkIdentity) -> Keys:
+        base = f"{options.prefix}{{{sink.control_topic}:{sink.group}}}:"
+        return Keys(f"{base}state", f"{base}positions", f"{base}log", f"{base}lease")

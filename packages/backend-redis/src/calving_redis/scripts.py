@@ -1,0 +1,84 @@
+"""What is done in one atomic act. Every script checks all that it depends on before its first write.
+
+Keys: ``state`` (id, last, saved, epoch), ``positions``, ``log``, ``lease``; one hash slot. An offset is the server's
+clock in microseconds, or one more than the last where that is larger: also a store that came back from an older copy of
+itself, as after a failover that lost writes, never gives an offset to a second event.
+"""
+
+_NEXT = """
+local function append(state, log, sender, spans, from)
+  local now = redis.call('TIME')
+  local last = tonumber(redis.call('HGET', state, 'last') or '0')
+  local offset = math.max(last + 1, now[1] * 1000000 + now[2])
+  for i = from, #ARGV do
+    redis.call('XADD', log, string.format('%.0f-0', offset), 's', sender, 'p', spans, 'e', ARGV[i])
+    last = offset
+    offset = offset + 1
+  end
+  redis.call('HSET', state, 'last', string.format('%.0f', last))
+end
+"""
+
+PUBLISH = (
+    "#!lua\n"
+    + _NEXT
+    + """
+-- KEYS: state, positions, log. ARGV: id, sender, spans, count, (partition, start, end)..., events...
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
+local count = tonumber(ARGV[4])
+for i = 0, count - 1 do
+  local at = 5 + 3 * i
+  local stored = redis.call('HGET', KEYS[2], ARGV[at]) or ''
+  if stored ~= ARGV[at + 1] then return {'moved', ARGV[at], stored, ARGV[at + 1]} end
+end
+append(KEYS[1], KEYS[3], ARGV[2], ARGV[3], 5 + 3 * count)
+for i = 0, count - 1 do
+  redis.call('HSET', KEYS[2], ARGV[5 + 3 * i], ARGV[7 + 3 * i])
+end
+return {'done'}
+"""
+)
+
+ACKNOWLEDGE = (
+    "#!lua\n"
+    + _NEXT
+    + """
+-- KEYS: state, log. ARGV: id, epoch, sender, saved or '', audit in microseconds, events...
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
+append(KEYS[1], KEYS[2], ARGV[3], '', 6)
+if ARGV[4] ~= '' then
+  local saved = tonumber(redis.call('HGET', KEYS[1], 'saved') or '0')
+  if tonumber(ARGV[4]) > saved then
+    saved = tonumber(ARGV[4])
+    redis.call('HSET', KEYS[1], 'saved', ARGV[4])
+  end
+  local now = redis.call('TIME')
+  local kept = math.min(saved, now[1] * 1000000 + now[2] - tonumber(ARGV[5]))
+  if kept > 0 then redis.call('XTRIM', KEYS[2], 'MINID', string.format('%.0f-0', kept)) end
+end
+return {'done'}
+"""
+)
+
+REPLAY = """#!lua
+-- KEYS: state. A new epoch: whoever led before can no longer acknowledge.
+local epoch = redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+return {redis.call('HGET', KEYS[1], 'id'), epoch, redis.call('HGET', KEYS[1], 'saved') or '',
+        redis.call('HGET', KEYS[1], 'last') or '0'}
+"""
+
+LEAD = """#!lua
+-- KEYS: lease. ARGV: member, milliseconds.
+local owner = redis.call('GET', KEYS[1])
+if owner and owner ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+
+RELEASE = """#!lua
+-- KEYS: lease. ARGV: member.
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
+"""

@@ -1,0 +1,109 @@
+"""One member's connection to the positions, the log and the lease."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection
+
+import redis
+
+from calving.backend.entries import payloads, spans_text
+from calving.backend.interface import Cursor, Session, SinkIdentity
+from calving.errors import Fenced
+from calving.model.events import Publication
+from calving.model.membership import Claim
+from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.source.claims import has_member
+from calving.source.dead_letters import DeadLetterWriter
+from calving_redis import scripts
+from calving_redis.connection import Client, connect, reaching, where, writing
+from calving_redis.cursor import RedisCursor
+from calving_redis.durability import Durability
+from calving_redis.keys import Keys
+from calving_redis.options import RedisOptions
+
+
+class RedisSession(Session):
+    def __init__(
+        self,
+        sink: SinkIdentity,
+        options: RedisOptions,
+        keys: Keys,
+        client: Client,
+        durability: Durability,
+        member_id: str,
+        identity: str,
+    ) -> None:
+        self._sink, self._options, self._keys, self._client = sink, options, keys, client
+        self._durability, self._member_id, self._identity = durability, member_id, identity
+        self._dead_letters: DeadLetterWriter | None = None
+        self._publish = client.register_script(scripts.PUBLISH)
+        self._lead = client.register_script(scripts.LEAD)
+        self._leads, self._asked = False, float("-inf")
+        self._closed = False
+
+    def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
+        now = time.monotonic()
+        if now - self._asked >= self._options.lease_ms / 3000:
+            with reaching(self._options):
+                self._leads = bool(self._lead([self._keys.lease], [self._member_id, self._options.lease_ms]))
+            self._asked = now
+        return self._leads
+
+    def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        wanted = sorted(partitions)
+        if not wanted:
+            return {}
+        with reaching(self._options):
+            found = self._client.hmget(self._keys.positions, [_field(tp) for tp in wanted])
+        return {tp: int(offset) for tp, offset in zip(wanted, found, strict=True) if offset is not None}
+
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        if not has_member(claim):
+            raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+        if publication.dead_letters and self._sink.dead_letters is not None:
+            self._write_dead_letters(publication)
+        positions: list[object] = []
+        for tp, advance in publication.advances.items():
+            positions += [_field(tp), "" if advance.start is None else advance.start, advance.end]
+        limit = self._options.max_message_bytes
+        events = [entry for event in publication.events for entry in payloads(self._sink.group, event, limit)]
+        count = len(publication.advances)
+        arguments = [self._identity, self._member_id, spans_text(publication.spans), count, *positions, *events]
+        keys = self._keys
+        with reaching(self._options):
+            self._client.ping()  # a store that is away is found out before anything is sent
+        with writing(self._options):
+            verdict, *why = self._publish([keys.state, keys.positions, keys.log], arguments)
+        if verdict == b"anew":
+            raise Fenced(f"{where(self._options)}: the store was emptied")
+        if verdict == b"moved":
+            tp, stored, start = (text.decode() for text in why)
+            raise Fenced(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
+        self._durability.wait(self._client, self._options)
+
+    def follow(self, *, replay: bool) -> Cursor:
+        reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)
+        return RedisCursor(self._sink, self._options, self._keys, reader, self._durability, replay=replay)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._leads:
+            with contextlib.suppress(redis.RedisError):
+                self._client.register_script(scripts.RELEASE)([self._keys.lease], [self._member_id])
+        self._client.close()
+
+    def _write_dead_letters(self, publication: Publication) -> None:
+        topic = self._sink.dead_letters
+        if topic is None:
+            return
+        if self._dead_letters is None:
+            self._dead_letters = DeadLetterWriter(self._sink.kafka, topic, self._sink.name)
+        self._dead_letters.write(publication.dead_letters)
+
+
+def _field(tp: TopicPartition) -> str:
+    return f"{tp.topic}:{tp.partition}"

@@ -1,0 +1,94 @@
+"""Events as entries of a control log, and back: what backends share."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from typing import Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from calving.model.events import DataWritten, Envelope, Event
+from calving.model.offsets import Span, Spans, TopicPartition
+from calving.wire.codec import Message, UndecodableError, decode, divide, encode
+
+log = logging.getLogger(__name__)
+
+
+class LogOptions(BaseModel):
+    """Keys that every backend has."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    on_truncation: Literal["fail", "continue"] = Field(
+        "fail",
+        alias="iceberg.control.on-truncation",
+        description="What a coordinator does when the control log no longer has the saved position.",
+    )
+    max_message_bytes: int = Field(
+        900_000,
+        ge=20_000,
+        alias="iceberg.control.max-message-bytes",
+        description="Largest control event, bytes; the lists of files are divided to fit. Keep it below what the store"
+        " takes: with Kafka the topic's max.message.bytes.",
+    )
+
+
+def payloads(group: str, event: Event, max_bytes: int) -> list[bytes]:
+    """One event as the bytes of entries: several where the list of files has to be divided."""
+    parts: list[Event] = list(divide(event, max_bytes)) if isinstance(event, DataWritten) else [event]
+    now_us = time.time_ns() // 1000
+    return [encode(Message(uuid4(), now_us, group, part)) for part in parts]
+
+
+def spans_text(spans: Spans) -> bytes:
+    """What a publication covered, beside its events: Java refuses new fields. Empty for nothing."""
+    found: dict[str, dict[str, list[int]]] = {}
+    for tp, span in spans.items():
+        found.setdefault(tp.topic, {})[str(tp.partition)] = [span.start, span.end]
+    return json.dumps(found, separators=(",", ":")).encode() if found else b""
+
+
+def _spans_of(text: bytes | None) -> Spans:
+    found: Mapping[str, Mapping[str, list[int]]] = json.loads(text) if text else {}
+    return {
+        TopicPartition(topic, int(partition)): Span(*span)
+        for topic, partitions in found.items()
+        for partition, span in partitions.items()
+    }
+
+
+class Entries:
+    """Decodes the entries of one group. What cannot be decoded is skipped, counted, and logged once per sender."""
+
+    def __init__(self, group: str, log_name: str) -> None:
+        self._group, self._log_name = group, log_name
+        self.undecodable: Counter[str] = Counter()
+
+    def envelope(
+        self, partition: int, offset: int, sender: bytes, value: bytes, spans: bytes | None
+    ) -> Envelope | None:
+        """None for an entry of another group, or of none that can be read."""
+        try:
+            decoded = decode(value)
+        except UndecodableError as reason:
+            name = sender.decode(errors="replace")
+            self.undecodable[name] += 1
+            if self.undecodable[name] == 1:
+                log.warning(
+                    "%s, partition %d, offset %d: an entry of sender '%s' cannot be decoded and is skipped, as will be"
+                    " its others: %s",
+                    self._log_name,
+                    partition,
+                    offset,
+                    name,
+                    reason,
+                )
+            return None
+        if decoded.group != self._group:
+            return None
+        return Envelope(partition, offset, decoded.event, _spans_of(spans))

@@ -1,0 +1,418 @@
+"""The contract as tests: every method is one numbered sentence of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+import pytest
+
+from calving.backend.interface import Backend, Cursor, Session
+from calving.errors import Fenced, OutcomeUnknown, Unavailable
+from calving.model.events import (
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    PartitionProgress,
+    Publication,
+    StartCommit,
+    TableReference,
+)
+from calving.model.files import DataFile
+from calving.model.offsets import Advance, Span, TopicPartition
+from calving.testing.harness import Harness
+from calving.wire.codec import decode
+
+_SECONDS = 20.0
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def rule(number: str, sentence: str) -> Callable[[F], F]:
+    """Names the sentence of the contract that a test is about; the manual's matrix is made of these."""
+
+    def mark(test: F) -> F:
+        test.rule = (number, sentence)  # type: ignore[attr-defined]
+        test.__doc__ = f"{number} {sentence}"
+        return test
+
+    return mark
+
+
+class BackendContract:
+    """Rules B1 to B8 over a ``harness`` fixture."""
+
+    @pytest.fixture
+    def harness(self) -> Harness:
+        raise NotImplementedError("a backend's tests define the fixture 'harness'")
+
+    @pytest.fixture
+    def store(self, harness: Harness) -> Iterator[Store]:
+        found = Store(harness)
+        try:
+            yield found
+        finally:
+            found.close()
+            harness.close()
+
+    # B1
+
+    @rule("B1.1", "A publication's events and positions are there once it returns.")
+    def test_events_and_positions_are_there_once_a_publication_returns(self, store: Store) -> None:
+        store.publish(0, None, 10, files=2)
+        assert store.harness.positions() == {store.source[0]: 10}
+        assert [type(e) for e in store.raw()] == [DataWritten, DataComplete]
+
+    @rule("B1.2", "A refused publication leaves neither events nor positions.")
+    def test_a_refused_publication_leaves_nothing(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        with pytest.raises(Fenced):
+            store.session().publish(store.publication({0: (5, 20), 1: (None, 7)}), store.harness.claim())
+        assert store.harness.positions() == {store.source[0]: 10}
+        assert len(store.raw()) == 2
+
+    @rule("B1.3", "A publication may move positions without events.")
+    def test_a_publication_may_move_positions_only(self, store: Store) -> None:
+        advances = {store.source[0]: Advance(None, 10)}
+        store.session().publish(Publication((), advances, {}), store.harness.claim())
+        assert store.harness.positions() == {store.source[0]: 10}
+        assert store.raw() == []
+
+    @rule("B1.4", "A publication of several megabytes is read whole, and its files once each.")
+    def test_a_large_publication_is_read_whole(self, store: Store) -> None:
+        cursor = store.cursor()
+        store.publish(0, None, 10, files=6_000)
+        found = store.wait_for(cursor, DataComplete)
+        paths = [f.file_path for e in found if isinstance(e.event, DataWritten) for f in e.event.data_files]
+        assert len(paths) == len(set(paths)) == 6_000
+        assert isinstance(found[-1].event, DataComplete)
+
+    @rule("B1.5", "Spans and timestamps travel with the events.")
+    def test_spans_travel_with_the_events(self, store: Store) -> None:
+        cursor = store.cursor()
+        store.publish(0, None, 10)
+        (entry, *_) = store.wait_for(cursor, DataComplete)
+        assert dict(entry.spans) == {store.source[0]: Span(0, 10)}
+
+    # B2
+
+    @rule("B2.1", "A publication that does not start at the stored position is refused.")
+    @pytest.mark.parametrize("start", [0, 9, 11, None])
+    def test_a_publication_that_starts_elsewhere_is_refused(self, store: Store, start: int | None) -> None:
+        store.publish(0, None, 10)
+        with pytest.raises(Fenced):
+            store.session().publish(store.publication({0: (start, 20)}), store.harness.claim())
+
+    @rule("B2.2", "A first publication is refused if it says that something was stored.")
+    def test_a_first_publication_starts_at_nothing(self, store: Store) -> None:
+        with pytest.raises(Fenced):
+            store.session().publish(store.publication({0: (0, 10)}), store.harness.claim())
+        assert store.harness.positions() == {}
+
+    @rule("B2.3", "A claim without a member is refused.")
+    def test_a_claim_without_a_member_is_refused(self, store: Store) -> None:
+        with pytest.raises(Fenced):
+            store.session().publish(store.publication({0: (None, 10)}), store.harness.outsider())
+        assert store.harness.positions() == {}
+
+    @rule("B2.4", "Of publications that race from one position one is written.")
+    def test_of_racing_publications_one_is_written(self, store: Store) -> None:
+        sessions = [store.session() for _ in range(4)]
+        claim = store.harness.claim()
+        outcomes: list[str] = []
+
+        def run(session: Session, end: int) -> None:
+            try:
+                session.publish(store.publication({0: (None, end)}), claim)
+                outcomes.append("written")
+            except (Fenced, Unavailable, OutcomeUnknown) as error:
+                outcomes.append(type(error).__name__)
+
+        threads = [threading.Thread(target=run, args=(s, 10 + i)) for i, s in enumerate(sessions)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert outcomes.count("written") == 1, outcomes
+        assert len(store.raw()) == 2
+
+    # B3
+
+    @rule("B3.1", "The events of one publisher are read in the order published.")
+    def test_events_are_read_in_order(self, store: Store) -> None:
+        cursor = store.cursor()
+        session = store.session()
+        ids = [uuid4() for _ in range(20)]
+        for i, commit in enumerate(ids):
+            session.publish(store.publication({0: (i or None, i + 1)}, commit), store.harness.claim())
+        found = store.wait_for(cursor, DataComplete, 20)
+        assert [e.event.commit_id for e in found if isinstance(e.event, DataComplete)] == ids
+
+    @rule("B3.2", "Offsets grow, and no two events have the same.")
+    def test_offsets_grow(self, store: Store) -> None:
+        cursor = store.cursor()
+        for i in range(5):
+            store.publish(0, i or None, i + 1, files=3)
+            store.publish(1, i or None, i + 1, files=3)
+        found = store.wait_for(cursor, DataComplete, 10)
+        places = [(e.partition, e.offset) for e in found]
+        assert len(set(places)) == len(places)
+        for partition in {p for p, _ in places}:
+            offsets = [o for p, o in places if p == partition]
+            assert offsets == sorted(offsets)
+
+    @rule("B3.3", "An offset is not given again after its event was trimmed and the store restarted.")
+    def test_offsets_are_not_reused_after_trimming_and_a_restart(self, store: Store) -> None:
+        cursor = store.cursor(replay=True)
+        store.publish(0, None, 10)
+        before = store.wait_for(cursor, DataComplete)
+        position = {e.partition: e.offset + 1 for e in before}
+        cursor.acknowledge(position, [CommitComplete(uuid4())])
+        store.restart()
+        after = store.cursor()
+        store.publish(0, 10, 20)
+        later = store.wait_for(after, DataComplete)
+        assert min(e.offset for e in later) > max(e.offset for e in before)
+
+    @rule("B3.4", "The end of the log is beyond every event in it.")
+    def test_the_end_is_beyond_every_event(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        replay = store.cursor(replay=True)
+        found = store.wait_for(replay, DataComplete)
+        assert all(e.offset < replay.log.end[e.partition] for e in found)
+
+    @rule("B3.5", "The log keeps its identity while it exists, and a store that was wiped has another.")
+    def test_a_wiped_store_has_another_identity(self, store: Store) -> None:
+        first, second = store.cursor().log.identity, store.cursor().log.identity
+        store.close()
+        store.harness.wipe()
+        store.backend().provision()
+        assert first == second != store.cursor().log.identity
+
+    # B4
+
+    @rule("B4.1", "What was acknowledged is there after the store lost power.")
+    def test_a_publication_survives_a_power_cut_of_the_store(self, store: Store) -> None:
+        store.publish(0, None, 10, files=2)
+        store.restart()
+        assert store.session().committed([store.source[0]]) == {store.source[0]: 10}
+        assert len(store.wait_for(store.cursor(replay=True), DataComplete)) == 2
+
+    @rule("B4.2", "What was acknowledged is there after its publisher is gone.")
+    def test_a_publication_survives_its_publisher(self, store: Store) -> None:
+        session = store.session()
+        session.publish(store.publication({0: (None, 10)}), store.harness.claim())
+        session.close()
+        assert store.session().committed(store.source) == {store.source[0]: 10}
+
+    @rule("B4.3", "A store that is away makes reading fail as unavailable, and comes back usable.")
+    def test_a_store_that_is_away_is_unavailable(self, store: Store) -> None:
+        if not store.harness.survives_restart:
+            pytest.skip("it lives in this process")
+        session = store.session()
+        store.harness.stop()
+        with pytest.raises(Unavailable):
+            session.committed(store.source)
+        store.close()
+        store.harness.start()
+        store.publish(0, None, 10)
+
+    @rule(
+        "B4.4", "A publication to a store that is away fails as unavailable or of unknown outcome, and is not written."
+    )
+    def test_publishing_to_a_store_that_is_away_is_not_taken_for_written(self, store: Store) -> None:
+        if not store.harness.survives_restart:
+            pytest.skip("it lives in this process")
+        session, claim = store.session(), store.harness.claim()
+        session.committed(store.source)
+        store.harness.stop()
+        with pytest.raises((Unavailable, OutcomeUnknown)):
+            session.publish(store.publication({0: (None, 10)}), claim)
+        store.close()
+        store.harness.start()
+        assert store.session().committed(store.source) == {}
+
+    # B5
+
+    @rule("B5.1", "With no saved position a replay starts at the earliest event.")
+    def test_a_first_replay_starts_at_the_earliest(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        store.publish(0, 10, 20)
+        assert len(store.wait_for(store.cursor(replay=True), DataComplete, 2)) == 4
+
+    @rule("B5.2", "A replay starts at the saved position.")
+    def test_a_replay_starts_at_the_saved_position(self, store: Store) -> None:
+        first = store.cursor(replay=True)
+        store.publish(0, None, 10)
+        seen = store.wait_for(first, DataComplete)
+        store.publish(0, 10, 20)
+        first.acknowledge({e.partition: e.offset + 1 for e in seen}, [])
+        second = store.cursor(replay=True)
+        found = store.wait_for(second, DataComplete)
+        assert min(e.offset for e in found) > max(e.offset for e in seen)
+
+    @rule("B5.3", "Replays give the same events at the same offsets.")
+    def test_replays_give_the_same(self, store: Store) -> None:
+        store.publish(0, None, 10, files=3)
+        first = store.wait_for(store.cursor(replay=True), DataComplete)
+        second = store.wait_for(store.cursor(replay=True), DataComplete)
+        assert first == second
+
+    @rule("B5.4", "The events of an acknowledgement are appended also without a position, and then none is saved.")
+    def test_an_acknowledgement_without_a_position_saves_none(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        cursor = store.cursor(replay=True)
+        cursor.acknowledge({}, [StartCommit(uuid4())])
+        again = store.wait_for(store.cursor(replay=True), StartCommit)
+        assert any(isinstance(e.event, DataComplete) for e in again)
+
+    @rule("B5.5", "The saved position survives a power cut of the store.")
+    def test_the_saved_position_survives_a_power_cut(self, store: Store) -> None:
+        first = store.cursor(replay=True)
+        store.publish(0, None, 10)
+        seen = store.wait_for(first, DataComplete)
+        first.acknowledge({e.partition: e.offset + 1 for e in seen}, [CommitComplete(uuid4())])
+        store.restart()
+        again = store.cursor(replay=True)
+        assert all(again.log.start[e.partition] > e.offset for e in seen)
+
+    # B6
+
+    @rule("B6.1", "Every worker hears each StartCommit that is published after it opened its cursor.")
+    def test_every_worker_hears_a_start_commit(self, store: Store) -> None:
+        workers = [store.cursor() for _ in range(3)]
+        commit = uuid4()
+        store.cursor(replay=True).acknowledge({}, [StartCommit(commit)])
+        for worker in workers:
+            assert store.wait_for(worker, StartCommit)[-1].event == StartCommit(commit)
+
+    @rule("B6.2", "A worker does not hear what was published before it opened its cursor.")
+    def test_a_worker_starts_at_the_end(self, store: Store) -> None:
+        coordinator = store.cursor(replay=True)
+        coordinator.acknowledge({}, [StartCommit(uuid4())])
+        worker = store.cursor()
+        later = uuid4()
+        coordinator.acknowledge({}, [StartCommit(later)])
+        assert [e.event for e in store.wait_for(worker, StartCommit)] == [StartCommit(later)]
+
+    @rule("B6.3", "A read that finds nothing returns within its timeout.")
+    def test_a_read_that_finds_nothing_returns_in_time(self, store: Store) -> None:
+        cursor = store.cursor()
+        started = time.monotonic()
+        assert list(cursor.read(0.5)) == []
+        assert time.monotonic() - started < 3
+
+    # B7
+
+    @rule("B7.1", "Of several members one leads.")
+    def test_one_member_leads(self, store: Store) -> None:
+        sessions = [store.session() for _ in range(3)]
+        held: list[Sequence[TopicPartition]] = [store.source[:1], store.source[1:], []]
+        for _ in range(3):
+            leads = [s.lead(h, store.source) for s, h in zip(sessions, held, strict=True)]
+            assert sum(leads) == 1
+            time.sleep(0.2)
+
+    @rule("B7.2", "When the leader has left another one leads.")
+    def test_a_leader_that_left_is_replaced(self, store: Store) -> None:
+        first, second = store.session(), store.session()
+        leads = [first.lead(store.source[:1], store.source), second.lead(store.source[1:], store.source)]
+        leader, other = (first, second) if leads[0] else (second, first)
+        leader.close()
+        deadline = time.monotonic() + store.harness.failover_seconds
+        while not other.lead(store.source, store.source):
+            assert time.monotonic() < deadline, "nobody leads"
+            time.sleep(0.1)
+
+    @rule("B7.3", "A coordinator that has a successor is refused, and writes nothing.")
+    def test_a_coordinator_with_a_successor_is_refused(self, store: Store) -> None:
+        old = store.cursor(replay=True)
+        new = store.cursor(replay=True)
+        with pytest.raises(Fenced):
+            old.acknowledge({}, [StartCommit(uuid4())])
+        new.acknowledge({}, [StartCommit(uuid4())])
+        assert len(store.raw()) == 1
+
+    # B8
+
+    @rule("B8.1", "Events at and above the saved position are never trimmed.")
+    def test_events_above_the_saved_position_stay(self, store: Store) -> None:
+        cursor = store.cursor(replay=True)
+        for i in range(10):
+            store.publish(0, i or None, i + 1)
+        found = store.wait_for(cursor, DataComplete, 10)
+        middle = found[len(found) // 2]
+        for _ in range(3):
+            cursor.acknowledge({middle.partition: middle.offset}, [])
+        again = store.wait_for(store.cursor(replay=True), DataComplete, 5)
+        assert [e.offset for e in again] == [e.offset for e in found if e.offset >= middle.offset]
+
+    @rule("B8.2", "Closing twice is safe.")
+    def test_closing_twice_is_safe(self, store: Store) -> None:
+        session, cursor = store.session(), store.cursor(replay=True)
+        for _ in range(2):
+            cursor.close()
+            session.close()
+
+
+class Store:
+    """A harness, with what was opened over it."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.source = list(harness.source)
+        self._opened: list[Session | Cursor] = []
+        self.backend().provision()
+
+    def backend(self) -> Backend:
+        return self.harness.backend()
+
+    def session(self) -> Session:
+        found = self.backend().open(str(uuid4()))
+        self._opened.append(found)
+        return found
+
+    def cursor(self, *, replay: bool = False) -> Cursor:
+        found = self.session().follow(replay=replay)
+        self._opened.append(found)
+        return found
+
+    def publication(self, moves: dict[int, tuple[int | None, int]], commit: UUID | None = None, files: int = 1) -> Any:
+        commit = commit or uuid4()
+        advances = {self.source[p]: Advance(start, end) for p, (start, end) in moves.items()}
+        table = TableReference("iceberg", ("db",), "t")
+        data = [DataFile(f"s3://bucket/db/t/data/{uuid4()}-{'x' * 200}.parquet", "PARQUET", 1, 1) for _ in range(files)]
+        progress = tuple(PartitionProgress(tp, advance.end) for tp, advance in advances.items())
+        events = (DataWritten(commit, table, tuple(data)), DataComplete(commit, progress))
+        spans = {tp: Span(advance.start or 0, advance.end) for tp, advance in advances.items()}
+        return Publication(events, advances, spans)
+
+    def publish(self, partition: int, start: int | None, end: int, files: int = 1) -> None:
+        self.session().publish(self.publication({partition: (start, end)}, files=files), self.harness.claim())
+
+    def raw(self) -> list[Event]:
+        return [decode(entry).event for entry in self.harness.entries()]
+
+    def wait_for(self, cursor: Cursor, kind: type[Event], count: int = 1) -> list[Envelope]:
+        """Entries up to the ``count``-th of a kind."""
+        found: list[Envelope] = []
+        deadline = time.monotonic() + _SECONDS
+        while sum(isinstance(e.event, kind) for e in found) < count:
+            assert time.monotonic() < deadline, f"only {[type(e.event).__name__ for e in found]} came"
+            found += cursor.read(0.2)
+        return found
+
+    def restart(self) -> None:
+        if not self.harness.survives_restart:
+            pytest.skip("it lives in this process")
+        self.close()
+        self.harness.stop()
+        self.harness.start()
+
+    def close(self) -> None:
+        while self._opened:
+            self._opened.pop().close()

@@ -1,0 +1,66 @@
+"""What the contract's tests need of a backend, beside the backend itself."""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from calving.backend.interface import Backend
+from calving.model.membership import Claim
+from calving.model.offsets import TopicPartition
+
+
+def member_claim(group: str, member: str = "member-1", generation: int = 1) -> Claim:
+    """A claim as a librdkafka consumer of the group would make it, for backends that do not ask Kafka."""
+    parts = b"".join(text.encode() + b"\0" for text in (group, member, ""))
+    return Claim(member if generation >= 0 else "", b"CGMDv2:" + struct.pack("<i", generation) + parts)
+
+
+class Harness(ABC):
+    """One store with one empty sink in it, made anew for every test."""
+
+    source: Sequence[TopicPartition] = (TopicPartition("source", 0), TopicPartition("source", 1))
+    """Two source partitions."""
+    survives_restart: bool = True
+    """False for a store that lives in this process: tests of durability do not apply."""
+    failover_seconds: float = 15.0
+    """A leader that dies without a word is replaced within this time."""
+
+    @abstractmethod
+    def backend(self) -> Backend:
+        """A backend over the store, as another process would make it."""
+
+    @abstractmethod
+    def claim(self) -> Claim:
+        """A claim that holds now."""
+
+    @abstractmethod
+    def outsider(self) -> Claim:
+        """A claim without a member."""
+
+    @abstractmethod
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The stored source positions, read without the backend."""
+
+    @abstractmethod
+    def entries(self) -> Sequence[bytes]:
+        """All events in the log that readers may see, oldest first, as the bytes of ``calving.wire``; read without the
+        backend.
+        """
+
+    @abstractmethod
+    def stop(self) -> None:
+        """The store goes away at once, as by a power cut."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """The store comes back with what it had on its disk."""
+
+    @abstractmethod
+    def wipe(self) -> None:
+        """The store forgets everything."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what is held."""
