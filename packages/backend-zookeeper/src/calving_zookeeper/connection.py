@@ -1,0 +1,126 @@
+"""Clients, and what their errors mean to us."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from calving.errors import ConfigError, Unavailable
+from calving_zookeeper.options import ZooKeeperOptions
+
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)
+
+
+def connect(options: ZooKeeperOptions) -> KazooClient:
+    """A client that is connected, and never sends a write twice.
+
+    :raises ConfigError: the settings are wrong, or the user is refused. :raises Unavailable: no answer.
+    """
+    settings: dict[str, Any] = {
+        "hosts": options.hosts,
+        "timeout": options.session_ms / 1000,
+        "connection_retry": KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0),
+        "command_retry": KazooRetry(max_tries=0),
+    }
+    if options.authentication != "none":
+        if options.username is None or options.password is None:
+            raise ConfigError(
+                f"iceberg.control.zookeeper.authentication = {options.authentication} wants .username and .password"
+            )
+        password = options.password.get_secret_value()
+        settings["default_acl"] = CREATOR_ALL_ACL
+        if options.authentication == "digest":
+            settings["auth_data"] = [("digest", f"{options.username}:{password}")]
+        else:
+            mechanism = {"mechanism": "DIGEST-MD5", "username": options.username, "password": password}
+            settings["sasl_options"] = mechanism
+    if options.tls_ca is not None:
+        settings |= {"use_ssl": True, "ca": options.tls_ca}
+        settings |= {"certfile": options.tls_certificate, "keyfile": options.tls_key}
+    with reaching():
+        client = KazooClient(**settings)
+        try:
+            client.start(timeout=options.timeout_ms / 1000)
+        except BaseException:
+            disconnect(client)
+            raise
+    return client
+
+
+class Nodes:
+    """Requests that do not outlast ``timeout`` seconds; kazoo's own wait until there is a connection again."""
+
+    def __init__(self, client: KazooClient, timeout: float) -> None:
+        self._client, self.timeout = client, timeout
+
+    def get(self, path: str) -> tuple[bytes, Any]:
+        """Content and stat, not older than anything that this client was told before."""
+        return self._wait(self._client.get_async(path))  # type: ignore[no-any-return]
+
+    def latest(self, path: str) -> tuple[bytes, Any]:
+        """Content and stat, not older than anything that anybody was told before."""
+        self._wait(self._client.sync_async(path))
+        return self.get(path)
+
+    def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
+        """Names, sorted. With ``watch`` the next change is told, once."""
+        return sorted(self._wait(self._client.get_children_async(path, watch=watch)))
+
+    def stat(self, path: str, watch: Callable[[object], None] | None = None) -> Any:
+        """None if there is no such node."""
+        return self._wait(self._client.exists_async(path, watch=watch))
+
+    def create(self, path: str, content: bytes = b"", **how: bool) -> str:
+        """The path that it got."""
+        return str(self._wait(self._client.create_async(path, content, **how)))
+
+    def ensure(self, path: str) -> None:
+        self._wait(self._client.ensure_path_async(path))
+
+    def delete(self, path: str) -> None:
+        self._wait(self._client.delete_async(path))
+
+    def replace_and_create(
+        self, path: str, content: bytes, version: int, created: tuple[str, bytes] | None
+    ) -> list[Any]:
+        """One multi: ``path`` gets this content if it still has this version, and a node is made. The results of both."""
+        transaction = self._client.transaction()
+        transaction.set_data(path, content, version=version)
+        if created is not None:
+            transaction.create(*created)
+        return list(self._wait(transaction.commit_async()))
+
+    def _wait(self, result: Any) -> Any:
+        return result.get(timeout=self.timeout)
+
+
+def disconnect(client: KazooClient) -> None:
+    """Ends the session at once: its ephemeral nodes are gone when this returns."""
+    with contextlib.suppress(KazooException, KazooTimeoutError, OSError):
+        client.stop()
+        client.close()
+
+
+@contextlib.contextmanager
+def reaching() -> Iterator[None]:
+    """Translate what a request can raise that writes nothing, or may be repeated.
+
+    :raises ConfigError: the user is refused. :raises Unavailable: try again.
+    """
+    try:
+        yield
+    except (AuthFailedError, NoAuthError) as error:
+        raise ConfigError(
+            f"ZooKeeper: {type(error).__name__} {error}; check iceberg.control.zookeeper.username, .password and"
+            " .authentication, and whose the nodes are"
+        ) from error
+    except (KazooException, KazooTimeoutError, OSError) as error:
+        raise Unavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error

@@ -1,0 +1,155 @@
+"""Readers of the log: woken by a watch, never polling."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from uuid import uuid4
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import NoNodeError
+
+from calving.backend.entries import Entries, payloads
+from calving.backend.interface import ControlLog, Cursor, SinkIdentity
+from calving.errors import DataLossError, Fenced, ProtocolError, Unavailable
+from calving.model.events import Envelope, Event
+from calving.model.offsets import ControlOffsets
+from calving_zookeeper.connection import Nodes, disconnect, reaching
+from calving_zookeeper.options import ZooKeeperOptions
+from calving_zookeeper.store import State, Store
+
+log = logging.getLogger(__name__)
+
+_ORPHAN_SECONDS = 3_600.0
+
+
+class ZooKeeperCursor(Cursor):
+    def __init__(
+        self, sink: SinkIdentity, options: ZooKeeperOptions, root: str, client: KazooClient, *, replay: bool
+    ) -> None:
+        self._sink, self._options, self._root, self._client = sink, options, root, client
+        self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
+        self._sender, self._epoch = str(uuid4()), None
+        self.entries = Entries(sink.group, f"ZooKeeper {root}")
+        self._changed = threading.Event()
+        self._expired = threading.Event()
+        self._watching = self._closed = False
+        # The publication in the middle of which a replay starts begins before it.
+        self._first = replay
+        self._names: deque[str] = deque()
+        client.add_listener(self._on_state)
+        if replay:
+            state = self._store.write(_next_epoch, self._sender, b"", ())
+            self._epoch = state.epoch
+            start = self._start(state)
+            with reaching():
+                self._store.sweep(_ORPHAN_SECONDS)
+        else:
+            state, _ = self._store.state()
+            start = state.next
+        self._identity = state.id
+        self._next = start
+        self.log = ControlLog(state.id, {0: start}, {0: state.next})
+
+    def read(self, timeout: float) -> Sequence[Envelope]:
+        deadline = time.monotonic() + timeout
+        while True:
+            found = self._take()
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found
+            self._changed.wait(left)
+
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+        if self._epoch is None:
+            raise ProtocolError("only a cursor that replays can acknowledge")
+        limit = self._options.max_message_bytes
+        parts = [entry for event in events for entry in payloads(self._sink.group, event, limit)]
+
+        def save(state: State) -> State:
+            if state.id != self._identity:
+                raise Fenced(f"ZooKeeper: {self._root} was created anew")
+            if state.epoch != self._epoch:
+                raise Fenced(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
+            saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
+            return replace(state, saved=saved)
+
+        state = self._store.write(save, self._sender, b"", parts)
+        if position and state.saved is not None:
+            self._trim(state.saved)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            disconnect(self._client)
+
+    def _take(self) -> list[Envelope]:
+        if self._expired.is_set():
+            raise Unavailable("ZooKeeper: the session has expired")
+        if self._client.state != KazooState.CONNECTED:
+            self._changed.clear()
+            return []
+        if not self._names and not self._watching:
+            self._changed.clear()
+            with reaching():
+                try:
+                    # The watch comes with the list, so nothing falls between them.
+                    names = self._store.nodes.children(self._store.log_path, self._on_change)
+                except NoNodeError as error:
+                    raise Unavailable(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
+            self._watching = True
+            self._names.extend(name for name in names if int(name) >= self._next or self._first)
+            self._first = False
+        found: list[Envelope] = []
+        while self._names and len(found) < 500:
+            with reaching():
+                publication = self._store.publication(self._names[0])
+            self._names.popleft()
+            if publication is None:
+                continue
+            sender = publication.sender.encode()
+            for offset, event in enumerate(publication.events, publication.offset):
+                if offset >= self._next:
+                    envelope = self.entries.envelope(0, offset, sender, event, publication.spans)
+                    found += [envelope] if envelope is not None else []
+            self._next = max(self._next, publication.offset + len(publication.events))
+        return found
+
+    def _start(self, state: State) -> int:
+        if state.saved is None or state.saved <= state.next:
+            return state.saved or 1
+        text = f"ZooKeeper {self._root}: the saved position {state.saved} is beyond the end of the log, {state.next}"
+        if self._options.on_truncation == "fail":
+            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on with what there is")
+        log.error("%s; going on from the earliest", text)
+        return 1
+
+    def _trim(self, saved: int) -> None:
+        """Publications that are committed as a whole, but for the last ones. A failure is made good the next time."""
+        try:
+            with reaching():
+                names = self._store.nodes.children(self._store.log_path)
+                # A publication ends where the next one begins at the latest.
+                whole = [name for name, after in pairwise(names) if int(after) <= saved]
+                self._store.trim(whole[: max(0, len(whole) - self._options.audit_entries)])
+        except Unavailable as error:
+            log.info("the log was not trimmed: %s", error)
+
+    def _on_change(self, event: object) -> None:
+        self._watching = False
+        self._changed.set()
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._expired.set()
+        self._watching = False
+        self._changed.set()
+
+
+def _next_epoch(state: State) -> State:
+    return replace(state, epoch=state.epoch + 1)

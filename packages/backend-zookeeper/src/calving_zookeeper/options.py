@@ -1,0 +1,55 @@
+"""Keys of the ZooKeeper backend."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from calving.backend.entries import LogOptions
+
+
+class ZooKeeperOptions(LogOptions):
+    """Keys of the ZooKeeper backend."""
+
+    hosts: str = Field(
+        "127.0.0.1:2181",
+        alias="iceberg.control.zookeeper.hosts",
+        description="The ensemble, `host:port` separated by commas; a path at the end is the root of all nodes.",
+    )
+    root: str = Field(
+        "/calving", alias="iceberg.control.zookeeper.root", description="The node that all others are in."
+    )
+    session_ms: int = Field(
+        10_000,
+        ge=1_000,
+        alias="iceberg.control.zookeeper.session-timeout-ms",
+        description="A leader that is silent for this time is replaced. The ensemble has bounds of its own.",
+    )
+    timeout_ms: int = Field(
+        10_000, ge=100, alias="iceberg.control.zookeeper.timeout-ms", description="How long one request may take."
+    )
+    username: str | None = Field(
+        None, alias="iceberg.control.zookeeper.username", description="The user, by digest or SASL."
+    )
+    password: SecretStr | None = Field(
+        None, alias="iceberg.control.zookeeper.password", description="The user's password."
+    )
+    authentication: Literal["none", "digest", "sasl-digest"] = Field(
+        "none",
+        alias="iceberg.control.zookeeper.authentication",
+        description="`digest`: nodes are the user's alone; `sasl-digest`: the same by SASL DIGEST-MD5.",
+    )
+    tls_ca: str | None = Field(
+        None, alias="iceberg.control.zookeeper.tls-ca", description="Certificates to trust (PEM); switches TLS on."
+    )
+    tls_certificate: str | None = Field(
+        None, alias="iceberg.control.zookeeper.tls-certificate", description="The client's certificate (PEM)."
+    )
+    tls_key: str | None = Field(None, alias="iceberg.control.zookeeper.tls-key", description="Its key (PEM).")
+    audit_entries: int = Field(
+        200,
+        ge=0,
+        alias="iceberg.control.zookeeper.audit-entries",
+        description="So many committed publications are kept.",
+    )

@@ -1,0 +1,129 @@
+"""One member's connection to the state, the log and the election."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import replace
+
+from kazoo.client import KazooClient, KazooState
+
+from calving.backend.entries import payloads, spans_text
+from calving.backend.interface import Cursor, Session, SinkIdentity
+from calving.errors import Fenced, Unavailable
+from calving.model.events import Publication
+from calving.model.membership import Claim
+from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.source.claims import has_member
+from calving.source.dead_letters import DeadLetterWriter
+from calving_zookeeper.connection import Nodes, connect, disconnect, reaching
+from calving_zookeeper.cursor import ZooKeeperCursor
+from calving_zookeeper.options import ZooKeeperOptions
+from calving_zookeeper.store import State, Store
+
+
+class ZooKeeperSession(Session):
+    def __init__(
+        self,
+        sink: SinkIdentity,
+        options: ZooKeeperOptions,
+        root: str,
+        client: KazooClient,
+        member_id: str,
+        identity: str,
+    ) -> None:
+        self._sink, self._options, self._root, self._client = sink, options, root, client
+        self._member_id, self._identity = member_id, identity
+        self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
+        self._dead_letters: DeadLetterWriter | None = None
+        self._candidate: str | None = None
+        self._leads: bool | None = None
+        self._expired = threading.Event()
+        self._closed = False
+        client.add_listener(self._on_state)
+
+    def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
+        if self._expired.is_set():
+            raise Unavailable("ZooKeeper: the session has expired")
+        if self._client.state != KazooState.CONNECTED:
+            return False  # the session may still live; whoever leads meanwhile is told by its expiry
+        if self._leads is None:
+            with reaching():
+                self._leads = self._look()
+        return self._leads
+
+    def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        stored = self._current().positions
+        return {tp: stored[_field(tp)] for tp in partitions if _field(tp) in stored}
+
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        if not has_member(claim):
+            raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+        if publication.dead_letters and self._sink.dead_letters is not None:
+            if self._dead_letters is None:
+                self._dead_letters = DeadLetterWriter(self._sink.kafka, self._sink.dead_letters, self._sink.name)
+            self._dead_letters.write(publication.dead_letters)
+        limit = self._options.max_message_bytes
+        events = [entry for event in publication.events for entry in payloads(self._sink.group, event, limit)]
+
+        def advance(state: State) -> State:
+            self._check(state)
+            for tp, move in publication.advances.items():
+                stored = state.positions.get(_field(tp))
+                if stored != move.start:
+                    raise Fenced(f"{tp} is stored at {stored}, this publication starts at {move.start}")
+            moved = {_field(tp): move.end for tp, move in publication.advances.items()}
+            return replace(state, positions={**state.positions, **moved})
+
+        self._store.write(advance, self._member_id, spans_text(publication.spans), events)
+
+    def follow(self, *, replay: bool) -> Cursor:
+        client = connect(self._options)
+        try:
+            return ZooKeeperCursor(self._sink, self._options, self._root, client, replay=replay)
+        except BaseException:
+            disconnect(client)
+            raise
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            disconnect(self._client)
+
+    def _current(self) -> State:
+        state, _ = self._store.state()
+        self._check(state)
+        return state
+
+    def _check(self, state: State) -> None:
+        if state.id != self._identity:
+            raise Fenced(f"ZooKeeper: {self._root} was created anew")
+
+    def _look(self) -> bool:
+        """Whether ours is the first of the candidates; else the one before is watched, so that nobody polls."""
+        election, nodes = self._store.election_path, self._store.nodes
+        if self._candidate is None:
+            made = nodes.create(f"{election}/m-", self._member_id.encode(), ephemeral=True, sequence=True)
+            self._candidate = made.rpartition("/")[2]
+        candidates = nodes.children(election)
+        place = candidates.index(self._candidate) if self._candidate in candidates else None
+        if place is None:
+            raise Unavailable("ZooKeeper: the candidate's node is gone")
+        if place == 0:
+            return True
+        if nodes.stat(f"{election}/{candidates[place - 1]}", self._look_again) is None:
+            return self._look()
+        return False
+
+    def _look_again(self, event: object) -> None:
+        self._leads = None
+
+    def _on_state(self, state: str) -> None:
+        """Called by the client's thread. A connection that is lost may come back; a session that expired does not."""
+        self._leads = None
+        if state == KazooState.LOST:
+            self._expired.set()
+
+
+def _field(tp: TopicPartition) -> str:
+    return f"{tp.topic}:{tp.partition}"

@@ -1,0 +1,218 @@
+"""The nodes of one sink.
+
+``state`` holds everything that has to change together, as JSON: identity, epoch, next offset, saved position, source
+positions. Every write is one ``multi`` of a new state, under the version that was read, and of one node with the events
+in it; so two writers can never both win, and no reader sees one without the other (B1, B2).
+
+``log/<offset>`` is one publication: a header and its events, or, where they are larger than a request may be, the names
+of nodes under ``blobs`` that were written before.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from calving.errors import Fenced, OutcomeUnknown, Unavailable
+from calving_zookeeper.connection import Nodes, reaching
+
+_REQUEST_BYTES = 900_000
+"""What a request may hold; ZooKeeper's own limit (jute.maxbuffer) is 1 MiB."""
+_TRIES = 50
+_LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
+_HEADER = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Everything that changes together. ``positions`` by ``topic:partition``."""
+
+    id: str
+    next: int = 1
+    epoch: int = 0
+    saved: int | None = None
+    positions: dict[str, int] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @staticmethod
+    def of(raw: bytes) -> State:
+        return State(**json.loads(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """Events as they stand in one node of the log, the first at ``offset``."""
+
+    offset: int
+    sender: str
+    spans: bytes
+    events: tuple[bytes, ...]
+
+
+class Store:
+    """Reads and writes the nodes of one sink."""
+
+    def __init__(self, nodes: Nodes, root: str) -> None:
+        self.nodes = nodes
+        self.state_path, self.log_path = f"{root}/state", f"{root}/log"
+        self.blobs_path, self.election_path = f"{root}/blobs", f"{root}/election"
+
+    def create(self) -> None:
+        """What is missing."""
+        with reaching():
+            for path in (self.log_path, self.blobs_path, self.election_path):
+                self.nodes.ensure(path)
+            try:
+                self.nodes.create(self.state_path, State(str(uuid.uuid4())).to_bytes())
+            except NodeExistsError:
+                return
+
+    def state(self) -> tuple[State, int]:
+        """The state and its version, not older than anything that anybody was told before.
+
+        :raises Unavailable: no answer. :raises Fenced: the store was emptied.
+        """
+        with reaching():
+            try:
+                raw, stat = self.nodes.latest(self.state_path)
+            except NoNodeError as error:
+                raise Fenced(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
+        return State.of(raw), stat.version
+
+    def write(self, change: Callable[[State], State], sender: str, spans: bytes, events: Sequence[bytes]) -> State:
+        """Append ``events`` as one publication, and ``change`` the state with it: both, or neither.
+
+        ``change`` raises where the state does not allow it; it is asked again when others were faster.
+
+        :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: nobody can tell.
+        """
+        marker = uuid.uuid4().hex
+        blobs: list[str] = []
+        for _ in range(_TRIES):
+            before, version = self.state()
+            after = change(before)
+            offset = max(before.next, time.time_ns() // 1000)
+            if events:
+                after = replace(after, next=offset + len(events))
+                if not blobs:
+                    content, blobs = self._packed(marker, sender, spans, events)
+            try:
+                created = (self._entry(offset), content) if events else None
+                results = self.nodes.replace_and_create(self.state_path, after.to_bytes(), version, created)
+            except _LOST as error:
+                if self._landed(version, offset if events else None, marker, error):
+                    return after
+                raise Unavailable(f"ZooKeeper: {type(error).__name__}: nothing was written") from error
+            failed = [r for r in results if isinstance(r, Exception)]
+            if not failed:
+                return after
+            if any(isinstance(r, BadVersionError | NodeExistsError) for r in failed):
+                continue
+            worst = next((r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)), failed[0])
+            raise Unavailable(f"ZooKeeper: {type(worst).__name__} {worst}: nothing was written")
+        raise Unavailable(f"ZooKeeper: others were faster {_TRIES} times: nothing was written")
+
+    def publication(self, name: str) -> Publication | None:
+        """A node of the log; None if it was trimmed meanwhile."""
+        try:
+            header, body = self._entry_of(name)
+            body += b"".join(self.nodes.get(f"{self.blobs_path}/{blob}")[0] for blob in header["blobs"])
+        except NoNodeError:
+            return None
+        events, at = [], 0
+        for length in header["sizes"]:
+            events.append(body[at : at + length])
+            at += length
+        return Publication(int(name), header["sender"], header["spans"].encode(), tuple(events))
+
+    def trim(self, names: Sequence[str]) -> None:
+        """Delete publications, with their blobs. What fails is left for the next time."""
+        for name in names:
+            try:
+                header, _ = self._entry_of(name)
+                self.nodes.delete(f"{self.log_path}/{name}")
+                for blob in header["blobs"]:
+                    self.nodes.delete(f"{self.blobs_path}/{blob}")
+            except NoNodeError:
+                continue
+
+    def sweep(self, older_than_seconds: float) -> None:
+        """Delete blobs that no publication names: those of writers that died before their publication."""
+        orphans = set(self.nodes.children(self.blobs_path))
+        if not orphans:
+            return
+        for name in self.nodes.children(self.log_path):
+            orphans -= set(self._entry_of(name)[0]["blobs"])
+        for blob in orphans:
+            stat = self.nodes.stat(f"{self.blobs_path}/{blob}")
+            if stat is not None and time.time() - stat.ctime / 1000 > older_than_seconds:
+                self.nodes.delete(f"{self.blobs_path}/{blob}")
+
+    def _entry_of(self, name: str) -> tuple[dict[str, Any], bytes]:
+        raw, _ = self.nodes.get(f"{self.log_path}/{name}")
+        end = _HEADER.size + _HEADER.unpack_from(raw)[0]
+        return json.loads(raw[_HEADER.size : end]), raw[end:]
+
+    def _entry(self, offset: int) -> str:
+        return f"{self.log_path}/{offset:019d}"
+
+    def _packed(self, marker: str, sender: str, spans: bytes, events: Sequence[bytes]) -> tuple[bytes, list[str]]:
+        """The content of a log node, and the blobs that were written for it."""
+        body = b"".join(events)
+        header = {"marker": marker, "sender": sender, "spans": spans.decode(), "sizes": [len(e) for e in events]}
+        blobs: list[str] = []
+        if len(body) > _REQUEST_BYTES // 2:
+            with reaching():
+                for i, start in enumerate(range(0, len(body), _REQUEST_BYTES)):
+                    blobs.append(f"{marker}-{i:05d}")
+                    self.nodes.create(f"{self.blobs_path}/{blobs[-1]}", body[start : start + _REQUEST_BYTES])
+            body = b""
+        text = json.dumps({**header, "blobs": blobs}, separators=(",", ":")).encode()
+        return _HEADER.pack(len(text)) + text + body, blobs
+
+    def _landed(self, version: int, offset: int | None, marker: str, cause: Exception) -> bool:
+        """Whether a write whose answer was lost took place.
+
+        A session that has moved to another server leaves nothing behind on its way: what is not there after a sync will
+        never be.
+        """
+        deadline = time.monotonic() + self.nodes.timeout
+        while time.monotonic() < deadline:
+            try:
+                _, stat = self.nodes.latest(self.state_path)
+                if stat.version == version:
+                    return False
+                if offset is not None:
+                    try:
+                        raw, _ = self.nodes.get(self._entry(offset))
+                    except NoNodeError:
+                        return False
+                    return marker.encode() in raw[:200]
+                break
+            except SessionExpiredError:
+                break
+            except _LOST:
+                time.sleep(0.2)
+            except NoNodeError:
+                break
+        raise OutcomeUnknown(f"ZooKeeper: {type(cause).__name__}: whether it was written cannot be told") from cause
