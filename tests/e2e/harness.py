@@ -47,7 +47,9 @@ class Run:
         self.force = folder / "force-lead"
         self._catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
         self.config = folder / "sink.json"
-        self.config.write_text(json.dumps(self._settings() | dict(settings or {})))
+        found = self._settings() | dict(settings or {})
+        self._backend = found.get("iceberg.control.backend", "kafka")
+        self.config.write_text(json.dumps(found))
         self.workers: list[Process] = []
 
     def _settings(self) -> dict[str, str]:
@@ -71,7 +73,7 @@ class Run:
     # Workers
 
     def start(self, fault: str | None = None, *, forced: bool = False) -> Process:
-        env = {"CALVING_LOG_LEVEL": "INFO", **({"FAULT": fault} if fault else {})}
+        env = {"CALVING_LOG_LEVEL": "INFO", "BACKEND": self._backend, **({"FAULT": fault} if fault else {})}
         if forced:
             env["FORCE_LEAD"] = str(self.force)
         log = self.folder / f"worker-{len(self.workers)}.log"

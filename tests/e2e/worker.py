@@ -2,7 +2,7 @@
 
 ``FAULT = <place>:<when>:<count>``: at the ``count``-th call of a place the process kills itself ``before`` or ``after``
 it takes effect, or (for ``table``) the commit is made to answer wrongly. ``FORCE_LEAD = <file>``: while the file exists,
-this worker believes that it leads.
+this worker believes that it leads. ``BACKEND`` names the sink's backend.
 """
 
 from __future__ import annotations
@@ -18,15 +18,25 @@ from typing import Any
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
+from calving.backend.interface import Session
 from calving.cli.main import main
 from calving.engine.local import LocalEngine
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
+from calving_redis.cursor import RedisCursor
+from calving_redis.session import RedisSession
+from calving_zookeeper.cursor import ZooKeeperCursor
+from calving_zookeeper.session import ZooKeeperSession
 
+SESSION, CURSOR = {
+    "kafka": (KafkaSession, KafkaCursor),
+    "redis": (RedisSession, RedisCursor),
+    "zookeeper": (ZooKeeperSession, ZooKeeperCursor),
+}[os.environ.get("BACKEND", "kafka")]
 PLACES: dict[str, tuple[type, str]] = {
     "batch": (LocalEngine, "run"),
-    "publish": (KafkaSession, "publish"),
-    "acknowledge": (KafkaCursor, "acknowledge"),
+    "publish": (SESSION, "publish"),
+    "acknowledge": (CURSOR, "acknowledge"),
     "table": (Table, "_do_commit"),
 }
 
@@ -66,12 +76,12 @@ def arm(fault: str) -> None:
 
 
 def force_lead(flag: Path) -> None:
-    original = KafkaSession.lead
+    original: Callable[..., bool] = SESSION.lead
 
-    def lead(self: KafkaSession, held: Any, every: Any) -> bool:
+    def lead(self: Session, held: Any, every: Any) -> bool:
         return flag.exists() or original(self, held, every)
 
-    KafkaSession.lead = lead  # type: ignore[method-assign]
+    SESSION.lead = lead
 
 
 if __name__ == "__main__":

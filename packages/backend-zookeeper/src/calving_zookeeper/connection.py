@@ -91,7 +91,7 @@ class Nodes:
     def replace_and_create(
         self, path: str, content: bytes, version: int, created: tuple[str, bytes] | None
     ) -> list[Any]:
-        """One multi: ``path`` gets this content if it still has this version, and a node is made. The results of both."""
+        """One multi: new content of ``path``, if it still has this version, and a new node. The results of both."""
         transaction = self._client.transaction()
         transaction.set_data(path, content, version=version)
         if created is not None:

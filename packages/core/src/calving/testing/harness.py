@@ -35,6 +35,10 @@ class Harness(ABC):
     def claim(self) -> Claim:
         """A claim that holds now."""
 
+    def rivals(self) -> Sequence[Claim]:
+        """Claims of which at most one can win where all publish from the same position."""
+        return [self.claim() for _ in range(4)]
+
     @abstractmethod
     def outsider(self) -> Claim:
         """A claim without a member."""

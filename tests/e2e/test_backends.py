@@ -1,0 +1,113 @@
+"""The whole sink on the backends that keep its state elsewhere than in Kafka: exactly once there, too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.services.redis import LocalRedis
+from calving.services.zookeeper import LocalZooKeeper
+from calving.source.client import client_config
+from tests.e2e.harness import Run, died, pause
+
+Store = LocalRedis | LocalZooKeeper
+
+
+@pytest.fixture(params=["redis", "zookeeper"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    found: Store = LocalRedis(tmp_path / "store") if request.param == "redis" else LocalZooKeeper(tmp_path / "store")
+    found.start()
+    yield found
+    found.stop()
+
+
+def settings_of(store: Store) -> dict[str, str]:
+    if isinstance(store, LocalRedis):
+        return {
+            "iceberg.control.backend": "redis",
+            "iceberg.control.redis.url": store.url,
+            "iceberg.control.redis.lease-ms": "3000",
+        }
+    return {
+        "iceberg.control.backend": "zookeeper",
+        "iceberg.control.zookeeper.hosts": store.hosts,
+        "iceberg.control.zookeeper.session-timeout-ms": "3000",
+    }
+
+
+@pytest.fixture
+def run(store: Store, servers: str, tmp_path: Path, unique: str) -> Iterator[Run]:
+    made = Run(tmp_path, servers, unique, settings=settings_of(store))
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("fault", ["publish:before:2", "publish:after:2", "acknowledge:after:3", "table:after:2"])
+def test_a_worker_killed_around_an_effect_loses_and_doubles_nothing(run: Run, fault: str) -> None:
+    victim = run.start(fault)
+    run.produce(1500)
+    assert died(victim), f"the fault {fault} never happened"
+    run.revive()
+    run.start()
+    run.produce(1500)
+    run.wait_until_committed()
+    run.stop()
+    run.assert_exactly_once()
+
+
+def test_a_worker_stopped_past_its_session_comes_back_as_a_harmless_zombie(run: Run) -> None:
+    zombie, _ = run.start(), run.start()
+    run.produce(2000)
+    producer = threading.Thread(target=run.produce, args=(4000, 600))
+    producer.start()
+    pause(zombie, 6)
+    producer.join()
+    run.wait_until_committed()
+    run.stop()
+    run.assert_exactly_once()
+
+
+def test_two_coordinators_at_once_are_harmless(run: Run) -> None:
+    run.force.touch()
+    run.start(forced=True)
+    run.start(forced=True)
+    run.produce(4000, 500)
+    run.force.unlink()
+    run.wait_until_committed()
+    run.stop()
+    run.assert_exactly_once()
+
+
+def test_a_store_killed_in_the_middle_costs_time_only(run: Run, store: Store) -> None:
+    run.start()
+    run.start()
+    run.produce(1500)
+    producer = threading.Thread(target=run.produce, args=(3000, 500))
+    producer.start()
+    time.sleep(2)
+    store.kill()
+    time.sleep(1)
+    store.start()
+    producer.join()
+    run.wait_until_committed(60, run.revive)
+    run.stop()
+    run.assert_exactly_once()
+
+
+def test_the_positions_are_mirrored_to_the_consumer_group(run: Run) -> None:
+    run.start()
+    run.produce(900)
+    run.wait_until_committed()
+    run.stop()
+    consumer: Any = Consumer(client_config({"bootstrap.servers": run.servers}, group_id=f"connect-{run.name}"))
+    partitions = [KafkaPartition(run.topic, p) for p in range(run.partitions)]
+    mirrored = sum(max(0, p.offset) for p in consumer.committed(partitions, 10))
+    consumer.close()
+    assert mirrored == 900
