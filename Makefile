@@ -20,9 +20,11 @@ $(BIN)/uv:
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet 'uv>=0.5' 'tox>=4.23' 'tox-uv>=1.16'
 
-$(BIN)/calving: $(BIN)/uv packages/core/pyproject.toml packages/backend-kafka/pyproject.toml requirements.lock
+PACKAGES = packages/core packages/backend-kafka packages/backend-redis packages/backend-zookeeper
+
+$(BIN)/calving: $(BIN)/uv $(PACKAGES:%=%/pyproject.toml) requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock 'pyspark[connect]==$(SPARK)' \
-		-e packages/core -e packages/backend-kafka
+		$(PACKAGES:%=-e %)
 	@touch $@
 
 demo: $(BIN)/calving
@@ -44,8 +46,9 @@ docs: $(BIN)/calving
 
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \
-		--python-version 3.11 requirements.in packages/core/pyproject.toml packages/backend-kafka/pyproject.toml \
-		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package pyspark --no-emit-package py4j \
+		--python-version 3.11 requirements.in $(PACKAGES:%=%/pyproject.toml) \
+		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
+		--no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
 		-o requirements.lock
 
 clean:

@@ -13,7 +13,10 @@ from pydantic.fields import FieldInfo
 from calving.data.properties import BY_COLUMN, WriteProperties
 from calving.settings.keys import PREFIXES, SinkKeys, TableKeys
 from calving_kafka.options import KafkaOptions
+from calving_redis.options import RedisOptions
+from calving_zookeeper.options import ZooKeeperOptions
 
+BACKENDS = {"Kafka": KafkaOptions, "Redis": RedisOptions, "ZooKeeper": ZooKeeperOptions}
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 _HEAD = """# Configuration
@@ -41,7 +44,9 @@ def page() -> str:
         "## Per table\n",
         _table(TableKeys, "iceberg.table.<table>."),
     ]
-    parts += ["## Kafka backend\n", _table(KafkaOptions, ""), "## Table properties\n", _PROPERTIES]
+    for name, options in BACKENDS.items():
+        parts += [f"## {name} backend\n", _table(options, "")]
+    parts += ["## Table properties\n", _PROPERTIES]
     parts += [_table(WriteProperties, ""), _by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
     return "\n".join(parts)

@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+import redis
 from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving_redis.options import RedisOptions
 
 Client = Any
 """``Redis`` or ``RedisCluster``, which share no base."""
 
+ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis.exceptions.AuthorizationError)
 
 
@@ -73,7 +74,7 @@ def reaching(options: RedisOptions) -> Iterator[None]:
     """
     try:
         yield
-    except redis.RedisError as error:
+    except ERRORS as error:
         raise _refused(options, error) from error
 
 
@@ -87,7 +88,7 @@ def writing(options: RedisOptions) -> Iterator[None]:
         yield
     except (redis.ResponseError, redis.exceptions.BusyLoadingError, *_REFUSED) as error:
         raise _refused(options, error) from error
-    except redis.RedisError as error:
+    except ERRORS as error:
         raise OutcomeUnknown(f"{where(options)}: {type(error).__name__}: {error}") from error
 
 
@@ -99,7 +100,7 @@ def where(options: RedisOptions) -> str:
     return f"Redis at {parts.hostname or parts.path}:{parts.port or 6379}"
 
 
-def _refused(options: RedisOptions, error: redis.RedisError) -> ConfigError | Unavailable:
+def _refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailable:
     if isinstance(error, _REFUSED):
         return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
     return Unavailable(f"{where(options)}: {type(error).__name__}: {error}")

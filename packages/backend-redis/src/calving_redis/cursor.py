@@ -9,15 +9,13 @@ import threading
 from collections.abc import Sequence
 from uuid import uuid4
 
-import redis
-
 from calving.backend.entries import Entries, payloads
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, DataLossError, Fenced, ProtocolError, Unavailable
 from calving.model.events import Envelope, Event
 from calving.model.offsets import ControlOffsets
 from calving_redis import scripts
-from calving_redis.connection import Client, connect, reaching, where, writing
+from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
 from calving_redis.durability import Durability
 from calving_redis.keys import Keys
 from calving_redis.options import RedisOptions
@@ -125,7 +123,7 @@ class RedisCursor(Cursor):
                 ((_, entries),) = found
                 at = entries[-1][0].decode()
                 self._put([e for e in map(self._envelope, entries) if e is not None])
-        except redis.RedisError as error:
+        except ERRORS as error:
             self._put(Unavailable(f"{where(self._options)}: {type(error).__name__}: {error}"))
         except CalvingError as error:
             self._put(error)
@@ -136,7 +134,7 @@ class RedisCursor(Cursor):
         """The reader would notice by itself, but only when its request has ended."""
         if self._waiting is not None:
             with (
-                contextlib.suppress(redis.RedisError, CalvingError),
+                contextlib.suppress(*ERRORS, CalvingError),
                 contextlib.closing(connect(self._options)) as other,
             ):
                 other.client_unblock(self._waiting)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import redis
-
 from calving.errors import ConfigError, OutcomeUnknown
 from calving_redis.connection import Client, reaching, where, writing
 from calving_redis.options import RedisOptions
@@ -31,11 +30,11 @@ class Durability:
             return
         with writing(options):
             # Also where the node syncs every write before it answers: then only the replicas are waited for.
-            local, others = client.execute_command("WAITAOF", int(self.fsync), self.replicas, options.timeout_ms)
+            wait_ms = options.timeout_ms * 3 // 4  # less than the client waits for an answer
+            local, others = client.execute_command("WAITAOF", int(self.fsync), self.replicas, wait_ms)
         if local < self.fsync or others < self.replicas:
             raise OutcomeUnknown(
-                f"{where(options)}: after {options.timeout_ms} ms a write was on the disk of {others} of"
-                f" {self.replicas} replicas"
+                f"{where(options)}: after {wait_ms} ms a write was on the disk of {others} of {self.replicas} replicas"
             )
 
 

@@ -6,8 +6,6 @@ import contextlib
 import time
 from collections.abc import Collection
 
-import redis
-
 from calving.backend.entries import payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced
@@ -17,7 +15,7 @@ from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source.claims import has_member
 from calving.source.dead_letters import DeadLetterWriter
 from calving_redis import scripts
-from calving_redis.connection import Client, connect, reaching, where, writing
+from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
 from calving_redis.cursor import RedisCursor
 from calving_redis.durability import Durability
 from calving_redis.keys import Keys
@@ -92,7 +90,7 @@ class RedisSession(Session):
             return
         self._closed = True
         if self._leads:
-            with contextlib.suppress(redis.RedisError):
+            with contextlib.suppress(*ERRORS):
                 self._client.register_script(scripts.RELEASE)([self._keys.lease], [self._member_id])
         self._client.close()
 

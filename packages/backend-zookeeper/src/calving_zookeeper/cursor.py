@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from uuid import uuid4
 
 from kazoo.client import KazooClient, KazooState
@@ -134,9 +133,9 @@ class ZooKeeperCursor(Cursor):
         try:
             with reaching():
                 names = self._store.nodes.children(self._store.log_path)
-                # A publication ends where the next one begins at the latest.
-                whole = [name for name, after in pairwise(names) if int(after) <= saved]
-                self._store.trim(whole[: max(0, len(whole) - self._options.audit_entries)])
+                # The last that begins below the saved position may reach beyond it.
+                below = [name for name in names if int(name) < saved][:-1]
+                self._store.trim(below[: max(0, len(below) - self._options.audit_entries)])
         except Unavailable as error:
             log.info("the log was not trimmed: %s", error)
 

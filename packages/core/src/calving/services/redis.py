@@ -30,7 +30,7 @@ class LocalRedis:
         """:raises ConfigError: there is no server to start, or it did not come up."""
         config = self._folder / "server.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
-        self.process = Process([_server(), str(config)], self._folder / "server.log")
+        self.process = Process([server_binary(), str(config)], self._folder / "server.log")
         self.process.wait_for_port(self.port, 20)
 
     def kill(self) -> None:
@@ -43,7 +43,8 @@ class LocalRedis:
             self.process.stop()
 
 
-def _server() -> str:
+def server_binary() -> str:
+    """:raises ConfigError: there is none."""
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is not None:
         return found

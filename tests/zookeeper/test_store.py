@@ -1,0 +1,219 @@
+"""What only ZooKeeper has: requests of limited size, sessions that expire, lost connections, users, trimming."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+
+from calving.backend.interface import SinkIdentity
+from calving.errors import ConfigError, OutcomeUnknown, Unavailable
+from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
+from calving.model.files import DataFile
+from calving.model.offsets import Advance, TopicPartition
+from calving.services.zookeeper import LocalZooKeeper
+from calving.testing import member_claim
+from calving_zookeeper import connection
+from calving_zookeeper.backend import ZooKeeperBackend
+from calving_zookeeper.options import ZooKeeperOptions
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
+    found = LocalZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def client(server: LocalZooKeeper) -> Iterator[KazooClient]:
+    found = KazooClient(server.hosts)
+    found.start()
+    yield found
+    found.stop()
+    found.close()
+
+
+class Made:
+    def __init__(self, server: LocalZooKeeper, root: str) -> None:
+        self.server, self.root = server, root
+
+    def __call__(self, **options: object) -> ZooKeeperBackend:
+        settings: dict[str, Any] = {
+            "hosts": self.server.hosts,
+            "root": self.root,
+            "session_ms": 2000,
+            "timeout_ms": 3000,
+        }
+        return ZooKeeperBackend(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**{**settings, **options}))
+
+
+@pytest.fixture
+def backend(server: LocalZooKeeper, unique: str) -> Made:
+    return Made(server, f"/{unique}")
+
+
+def move(start: int | None, end: int, files: int = 0) -> Publication:
+    table = TableReference("c", ("db",), "t")
+    found = tuple(DataFile(f"s3://b/{uuid4()}{'x' * 300}", "PARQUET", 1, 1) for _ in range(files))
+    return Publication((DataWritten(uuid4(), table, found),) if files else (), {TP: Advance(start, end)}, {})
+
+
+def test_a_publication_larger_than_a_request_leaves_no_blobs_behind_once_it_is_trimmed(
+    backend: Made, client: KazooClient
+) -> None:
+    session = backend(audit_entries=0).open("m")
+    cursor = session.follow(replay=True)
+    session.publish(move(None, 5, files=6000), member_claim("group"))
+    assert client.get_children(f"{backend.root}/control/group/blobs")
+    for _ in range(2):
+        position = {0: list(cursor.read(10))[-1].offset + 1}
+        cursor.acknowledge(position, [CommitComplete(uuid4())])
+    assert client.get_children(f"{backend.root}/control/group/blobs") == []
+    cursor.close()
+    session.close()
+
+
+def test_blobs_of_a_writer_that_died_are_swept(backend: Made, client: KazooClient) -> None:
+    from calving_zookeeper.store import Store
+
+    session = backend().open("m")
+    root = f"{backend.root}/control/group"
+    session.publish(move(None, 5, files=6000), member_claim("group"))
+    kept = client.get_children(f"{root}/blobs")
+    client.create(f"{root}/blobs/orphan", b"x")
+    time.sleep(0.1)
+    Store(connection.Nodes(client, 5), root).sweep(0.05)
+    assert sorted(client.get_children(f"{root}/blobs")) == sorted(kept)
+    session.close()
+
+
+def test_committed_publications_are_trimmed_but_for_the_last_ones(backend: Made, client: KazooClient) -> None:
+    cursor = backend(audit_entries=3).open("m").follow(replay=True)
+    for _ in range(20):
+        cursor.acknowledge({}, [StartCommit(uuid4())])
+    found: list[Any] = []
+    while len(found) < 20:
+        found += cursor.read(2)
+    cursor.acknowledge({0: found[-1].offset + 1}, [CommitComplete(uuid4())])
+    assert len(client.get_children(f"{backend.root}/control/group/log")) == 5
+    cursor.close()
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_write_whose_answer_was_lost_is_found_out_by_reading_back(
+    backend: Made, monkeypatch: pytest.MonkeyPatch, applied: bool
+) -> None:
+    session = backend().open("m")
+    original = connection.Nodes.replace_and_create
+
+    def lose(self: connection.Nodes, *arguments: Any) -> list[Any]:
+        monkeypatch.setattr(connection.Nodes, "replace_and_create", original)
+        if applied:
+            original(self, *arguments)
+        raise ConnectionLoss
+
+    monkeypatch.setattr(connection.Nodes, "replace_and_create", lose)
+    if applied:
+        session.publish(move(None, 5, files=1), member_claim("group"))
+        assert session.committed([TP]) == {TP: 5}
+    else:
+        with pytest.raises(Unavailable, match="nothing was written"):
+            session.publish(move(None, 5, files=1), member_claim("group"))
+        assert session.committed([TP]) == {}
+    session.close()
+
+
+def test_a_write_that_nobody_can_read_back_is_of_unknown_outcome(
+    backend: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = LocalZooKeeper(tmp_path)
+    own.start()
+    try:
+        session = backend(hosts=own.hosts, timeout_ms=1500).open("m")
+        original = connection.Nodes.replace_and_create
+
+        def cut(self: connection.Nodes, *arguments: Any) -> list[Any]:
+            original(self, *arguments)
+            own.kill()
+            raise ConnectionLoss
+
+        monkeypatch.setattr(connection.Nodes, "replace_and_create", cut)
+        with pytest.raises(OutcomeUnknown):
+            session.publish(move(None, 5, files=1), member_claim("group"))
+        session.close()
+    finally:
+        own.stop()
+
+
+def test_an_expired_session_is_not_taken_for_a_lost_connection(backend: Made, client: KazooClient) -> None:
+    session = backend().open("m")
+    assert session.lead([TP], [TP])
+    (candidate,) = client.get_children(f"{backend.root}/control/group/election")
+    owner = client.exists(f"{backend.root}/control/group/election/{candidate}").ephemeralOwner
+    # A second client with the session's id and password that closes it: what ZooKeeper itself does on expiry.
+    secret = session._client.client_id
+    assert secret[0] == owner
+    thief = KazooClient(backend.server.hosts, client_id=secret)
+    thief.start()
+    thief.stop()
+    thief.close()
+    deadline = time.monotonic() + 15
+    with pytest.raises(Unavailable, match="expired"):
+        while True:
+            session.lead([TP], [TP])
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    session.close()
+
+
+def test_nodes_of_a_user_are_closed_to_others(backend: Made) -> None:
+    mine = backend(authentication="digest", username="sink", password="secret")
+    mine.provision()
+    session = mine.open("m")
+    session.publish(move(None, 5), member_claim("group"))
+    session.close()
+    with pytest.raises(ConfigError, match="NoAuth"):
+        backend(authentication="digest", username="other", password="x").open("m")
+    with pytest.raises(ConfigError, match="wants"):
+        backend(authentication="digest").open("m")
+
+
+def test_a_path_behind_the_hosts_is_the_root_of_all_nodes(backend: Made, client: KazooClient) -> None:
+    client.ensure_path("/chroot")
+    backend(hosts=f"{backend.server.hosts}/chroot").provision()
+    assert client.exists(f"/chroot{backend.root}/control/group/state") is not None
+
+
+def test_an_idle_sink_asks_nothing(backend: Made, client: KazooClient) -> None:
+    sessions = [backend(session_ms=10_000).open(name) for name in "ab"]
+    cursors = [sessions[0].follow(replay=True), sessions[1].follow(replay=False)]
+
+    def turn() -> None:
+        for session in sessions:
+            session.lead([TP], [TP])
+        for cursor in cursors:
+            cursor.read(0)
+        time.sleep(0.05)
+
+    def received() -> int:
+        lines = client.command(b"mntr").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("zk_packets_received"))
+
+    for _ in range(5):
+        turn()
+    before = received()
+    for _ in range(60):
+        turn()
+    assert received() - before < 20, "more than the clients' own pings"
+    for part in (*cursors, *sessions):
+        part.close()
