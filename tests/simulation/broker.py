@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection
 
 from calving.model.membership import Claim
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source.interface import Bounds, Group, Listener
 
 
@@ -89,6 +89,9 @@ class SimGroup(Group):
             broker.owners.update(dict.fromkeys(arriving, self.member_id))
             self._held |= arriving
             listener.assigned(arriving)
+
+    def mirror(self, positions: SourceOffsets) -> None:
+        raise AssertionError("the memory backend needs no mirror")
 
     def claim(self) -> Claim:
         return Claim(self.member_id, None)

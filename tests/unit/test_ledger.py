@@ -47,6 +47,13 @@ def test_a_snapshot_of_another_incarnation_of_the_log_does_not_count() -> None:
     assert KEY.read([summary('{"0":99}', "log-0"), summary('{"0":3}')], {}).control == {0: 3}
 
 
+def test_what_was_read_of_the_source_counts_whatever_log_it_went_through() -> None:
+    old = LedgerKey("control", "connect-x", "log-0")
+    ledger = Ledger({0: 99}, {TP: 50})
+    assert KEY.read([old.summary(ledger)], {}) == Ledger({}, {TP: 50})
+    assert KEY.read([], old.properties(ledger)) == Ledger({}, {TP: 50})
+
+
 def test_a_snapshot_of_the_java_sink_counts() -> None:
     assert KEY.read([summary('{"0":3}', None)], {}).control == {0: 3}
 

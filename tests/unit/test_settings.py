@@ -83,8 +83,10 @@ def test_a_kafka_connect_file_is_taken_as_it_is() -> None:
         ({"transforms": "x"}, "transforms.x.type is missing"),
         ({"iceberg.hadoop-conf-dir": "/x"}, "unknown key 'iceberg.hadoop-conf-dir'"),
         ({"kafka.sasl.password": "${env:NOT_SET_ANYWHERE}"}, "kafka.sasl.password: .*NOT_SET_ANYWHERE is not set"),
-        ({"iceberg.control.backend": "redis"}, r'not installed: pip install "calving\[redis\]"'),
-        ({"iceberg.control.backend": "etcd"}, "there is no backend 'etcd'; installed are: kafka, memory"),
+        (
+            {"iceberg.control.backend": "etcd"},
+            "there is no backend 'etcd'; installed are: kafka, memory, redis, zookeeper",
+        ),
     ],
 )
 def test_a_wrong_key_is_named_in_one_sentence(change: dict[str, str], message: str) -> None:
@@ -113,6 +115,12 @@ def test_secrets_come_from_the_environment_and_from_files(monkeypatch: pytest.Mo
     )
     assert sink.kafka["sasl.password"] == "s3cret"
     assert sink.catalog["token"] == "t0ken"
+
+
+def test_a_backend_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calving.backend.hooks.GROUP", "calving.nothing-installed")
+    with pytest.raises(ConfigError, match=r'not installed: pip install "calving\[redis\]"'):
+        parse({**BASE, "iceberg.control.backend": "redis"})
 
 
 def test_the_memory_backend_comes_through_the_same_door() -> None:

@@ -54,16 +54,23 @@ class LedgerKey:
 
         ``ancestry`` are the summaries of the branch's snapshots, head first. The newest one of this sink and this log
         decides; a summary without an identity was written by the Java sink and counts as this log. Where all of them
-        have expired, the table property decides.
+        have expired, the table property decides. Of the source the newest one of this sink tells, whatever log the
+        records went through: they were read.
         """
+        source: SourceOffsets | None = None
         for summary in ancestry:
-            if self.offsets in summary and summary.get(LOG_ID, self.log_id) == self.log_id:
-                return Ledger(decode_control(summary[self.offsets]), decode_source(summary.get(SOURCE_OFFSETS, "{}")))
+            if self.offsets not in summary:
+                continue
+            if source is None:
+                source = decode_source(summary.get(SOURCE_OFFSETS, "{}"))
+            if summary.get(LOG_ID, self.log_id) == self.log_id:
+                return Ledger(decode_control(summary[self.offsets]), source)
+        if source is None:
+            source = decode_source(properties.get(self._of_table(SOURCE_OFFSETS), "{}"))
         offsets = properties.get(self._of_table(self.offsets))
         if offsets is not None and properties.get(self._of_table(LOG_ID), self.log_id) == self.log_id:
-            source = properties.get(self._of_table(SOURCE_OFFSETS), "{}")
-            return Ledger(decode_control(offsets), decode_source(source))
-        return Ledger({}, {})
+            return Ledger(decode_control(offsets), source)
+        return Ledger({}, source)
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as snapshot summary entries; every value is a string, Java refuses anything else."""

@@ -64,16 +64,21 @@ def refuse_reused_offsets(catalog: Catalog, sink: Sink, log: ControlLog) -> None
 
 
 def refuse_lost_positions(catalog: Catalog, sink: Sink, session: Session, log: ControlLog) -> None:
-    """W1: no stored positions, although a table holds records of this sink, is no first start.
+    """W1: positions that are missing, or behind what a table already holds of this sink, are no start.
 
-    :raises ConfigError: names the command that adopts the positions.
+    :raises ConfigError: no positions; names the command that adopts them. :raises DataLossError: they have gone back.
     """
     every = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex).partitions()
-    if session.committed(every):
-        return
+    stored = session.committed(every)
     for name, ledger in ledgers(catalog, sink, log.identity):
-        if ledger.source:
+        if ledger.source and not stored:
             raise ConfigError(
                 f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
                 " from the beginning would double them. Run `calving offsets FILE --adopt tables`"
             )
+        for tp, offset in ledger.source.items():
+            if tp in every and stored.get(tp, 0) < offset:
+                raise DataLossError(
+                    f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {offset}: the store"
+                    " of positions has gone back, and going on would double them"
+                )
