@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench simulate lock docs clean
+.PHONY: help demo test bench campaign simulate lock docs clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -37,6 +37,10 @@ RECORDS ?= 5000000
 bench: $(BIN)/calving
 	@$(BIN)/python -m bench.run --records $(RECORDS)
 
+SECONDS ?= 600
+campaign: $(BIN)/calving
+	@$(BIN)/python -m campaign.run --seconds $(SECONDS)
+
 SEEDS ?= 5000
 simulate: $(BIN)/calving
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
@@ -52,4 +56,4 @@ lock: $(BIN)/uv
 		-o requirements.lock
 
 clean:
-	rm -rf .venv .tox .cache .calving-demo bench-results
+	rm -rf .venv .tox .cache .calving-demo bench-results campaign-results

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -27,25 +27,34 @@ TABLES = ("db.even", "db.odd")
 _PAYLOAD = "x" * 60
 
 
-def value(number: int) -> bytes:
+def value(number: int, tables: Sequence[str] = TABLES) -> bytes:
     proof = hashlib.sha256(str(number).encode()).hexdigest()[:16]
-    return json.dumps({"id": number, "route": TABLES[number % 2], "proof": proof, "pad": _PAYLOAD}).encode()
+    route = tables[number % len(tables)]
+    return json.dumps({"id": number, "route": route, "proof": proof, "pad": _PAYLOAD}).encode()
 
 
 class Run:
     """One sink with its workers, in one folder."""
 
     def __init__(
-        self, folder: Path, servers: str, name: str, *, partitions: int = 3, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        servers: str,
+        name: str,
+        *,
+        partitions: int = 3,
+        settings: Mapping[str, str] | None = None,
+        tables: Sequence[str] = TABLES,
     ) -> None:
         self.folder, self.servers, self.name, self.partitions = folder, servers, name, partitions
+        self.tables = tables
         self.topic = f"source-{name}"
         admin = AdminClient(client_config({"bootstrap.servers": servers}))
         admin.create_topics([NewTopic(self.topic, partitions, 1)])[self.topic].result()
         self._producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
         self.sent = 0
         self.force = folder / "force-lead"
-        self._catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
+        self.catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
         self.config = folder / "sink.json"
         found = self._settings() | dict(settings or {})
         self._backend = found.get("iceberg.control.backend", "kafka")
@@ -67,7 +76,7 @@ class Run:
             "kafka.bootstrap.servers": self.servers,
             "kafka.session.timeout.ms": "3000",
             "kafka.heartbeat.interval.ms": "500",
-            **{f"iceberg.catalog.{k}": v for k, v in self._catalog_keys.items()},
+            **{f"iceberg.catalog.{k}": v for k, v in self.catalog_keys.items()},
         }
 
     # Workers
@@ -100,7 +109,7 @@ class Run:
 
     def produce(self, count: int, per_second: int = 1000) -> None:
         for _ in range(count):
-            self._producer.produce(self.topic, value(self.sent), partition=self.sent * 7 % self.partitions)
+            self._producer.produce(self.topic, value(self.sent, self.tables), partition=self.sent * 7 % self.partitions)
             self.sent += 1
             if self.sent % 50 == 0:
                 self._producer.poll(0)
@@ -111,12 +120,12 @@ class Run:
 
     @property
     def catalog(self) -> Catalog:
-        return open_catalog("iceberg", self._catalog_keys)
+        return open_catalog("iceberg", self.catalog_keys)
 
     def rows(self) -> pa.Table:
         """All tables, read by DuckDB from the files that pyiceberg lists as live."""
         paths: list[str] = []
-        for name in TABLES:
+        for name in self.tables:
             table = find_table(self.catalog, tuple(name.split(".")))
             if table is not None:
                 files = table.scan(row_filter=AlwaysTrue()).plan_files()
@@ -134,7 +143,7 @@ class Run:
         seen = Counter(rows["id"].to_pylist())
         wrong = 0
         for number, route, proof in zip(*(rows[c].to_pylist() for c in ("id", "route", "proof")), strict=True):
-            expected = json.loads(value(number))
+            expected = json.loads(value(number, self.tables))
             wrong += (route, proof) != (expected["route"], expected["proof"])
         return {
             "GAP": sum(1 for number in range(self.sent) if number not in seen),
@@ -159,11 +168,11 @@ class Run:
     def assert_exactly_once(self) -> None:
         verdict = self.verdict()
         assert verdict == {"GAP": 0, "DUPLICATE": 0, "MISMATCH": 0}, f"{verdict}; logs in {self.folder}"
-        self._assert_ledgers_never_go_back()
+        self.assert_ledgers_never_go_back()
 
-    def _assert_ledgers_never_go_back(self) -> None:
+    def assert_ledgers_never_go_back(self) -> None:
         key = f"kafka.connect.offsets.control-{self.name}.connect-{self.name}"
-        for name in TABLES:
+        for name in self.tables:
             table = find_table(self.catalog, tuple(name.split(".")))
             last: dict[str, int] = {}
             for snapshot in sorted(table.metadata.snapshots, key=lambda s: s.sequence_number) if table else ():

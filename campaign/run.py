@@ -1,0 +1,211 @@
+"""``make campaign``: a sink with real parts, a seeded schedule of faults, and a checker that trusts nobody.
+
+Prints and saves how many faults of each kind there were, how many rows were verified, how many were lost or doubled,
+and how long it took until the next commit after a fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from tests.e2e.harness import Run
+
+from calving.services.kafka import LocalKafka
+from calving.services.process import interruptible
+from calving.services.redis import LocalRedis
+from calving.services.zookeeper import LocalZooKeeper
+from campaign.faults import FAULTS, Field, Store
+
+BACKENDS = ("kafka", "redis", "zookeeper")
+_SETTLE_SECONDS = 180.0
+_RECORDS_PER_SECOND = 300
+
+
+class Commits(threading.Thread):
+    """When tables changed, as their catalog tells."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__(daemon=True)
+        self._database = database
+        self._end = threading.Event()
+        self.times: list[float] = []
+
+    def run(self) -> None:
+        known: dict[str, str] = {}
+        while not self._end.wait(0.2):
+            try:
+                with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=0.1) as connection:
+                    now = dict(connection.execute("select table_name, metadata_location from iceberg_tables"))
+            except sqlite3.Error:
+                continue
+            changed = {n for n, where in now.items() if known.get(n) != where and not where.endswith(".broken")}
+            if changed:
+                self.times.append(time.monotonic())
+            known |= {n: now[n] for n in changed}
+
+    def stop(self) -> None:
+        self._end.set()
+        self.join()
+
+    def after(self, moment: float) -> float | None:
+        return next((t - moment for t in self.times if t > moment), None)
+
+
+class Producing(threading.Thread):
+    """Records, as long as the campaign lasts."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(daemon=True)
+        self._run, self._end = run, threading.Event()
+
+    def run(self) -> None:
+        while not self._end.is_set():
+            self._run.produce(100, _RECORDS_PER_SECOND)
+
+    def stop(self) -> None:
+        self._end.set()
+        self.join()
+
+
+def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int) -> dict[str, Any]:
+    """One sink on one backend for ``seconds``, then the verdict."""
+    broker = LocalKafka(folder / "kafka")
+    broker.start()
+    store = _store(folder, backend, broker)
+    names = [f"db.t{i}" for i in range(tables)]
+    settings = {"iceberg.control.commit.timeout-ms": "4000", "iceberg.control.topic.partitions": "2"}
+    if backend != "kafka":
+        del settings["iceberg.control.topic.partitions"]
+    run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings | _keys(store), tables=names)
+    field = Field(run, broker, store, random.Random(seed), 3)
+    commits = Commits(Path(run.catalog_keys["warehouse"]) / "catalog.db")
+    producing = Producing(run)
+    happened: list[tuple[str, float, float]] = []
+    try:
+        field.revive()
+        run.produce(600)
+        run.wait_until_committed(60)
+        commits.start()
+        producing.start()
+        end = time.monotonic() + seconds
+        kinds, weights = list(FAULTS), [weight for _, weight in FAULTS.values()]
+        while time.monotonic() < end:
+            (kind,) = field.rng.choices(kinds, weights)
+            started = time.monotonic()
+            FAULTS[kind][0](field)
+            happened.append((kind, started, time.monotonic()))
+            field.revive()
+            time.sleep(field.rng.uniform(0.1, 1.5))
+        producing.stop()
+        settled = _settle(field)
+        commits.stop()
+        run.stop()
+        verdict = run.verdict()
+        run.assert_ledgers_never_go_back()
+    finally:
+        producing.stop()
+        run.stop()
+        store.stop()
+        broker.stop()
+    recovery = sorted(r for _, _, done in happened if (r := commits.after(done)) is not None)
+    return {
+        "backend": backend,
+        "tables": tables,
+        "seed": seed,
+        "seconds": round(seconds),
+        "faults": dict(Counter(kind for kind, _, _ in happened)),
+        "faults_total": len(happened),
+        "armed": field.armed,
+        "rows": run.sent,
+        "settle_seconds": round(settled, 1),
+        "lost": verdict["GAP"],
+        "doubled": verdict["DUPLICATE"],
+        "wrong": verdict["MISMATCH"],
+        "recovery_p50_seconds": round(statistics.median(recovery), 2) if recovery else None,
+        "recovery_p99_seconds": round(recovery[int(len(recovery) * 0.99)], 2) if recovery else None,
+    }
+
+
+def _settle(field: Field) -> float:
+    """Seconds until everything that was sent is committed, with all parts back."""
+    started = time.monotonic()
+    while time.monotonic() - started < _SETTLE_SECONDS:
+        while len(field.living()) < field.workers:
+            field.run.start()
+        if len(field.run.rows()) >= field.run.sent:
+            break
+        time.sleep(1)
+    return time.monotonic() - started
+
+
+def _store(folder: Path, backend: str, broker: LocalKafka) -> Store:
+    if backend == "kafka":
+        return broker
+    found: Store = LocalRedis(folder / "redis") if backend == "redis" else LocalZooKeeper(folder / "zookeeper")
+    found.start()
+    return found
+
+
+def _keys(store: Store) -> dict[str, str]:
+    if isinstance(store, LocalRedis):
+        return {
+            "iceberg.control.backend": "redis",
+            "iceberg.control.redis.url": store.url,
+            "iceberg.control.redis.lease-ms": "3000",
+        }
+    if isinstance(store, LocalZooKeeper):
+        return {
+            "iceberg.control.backend": "zookeeper",
+            "iceberg.control.zookeeper.hosts": store.hosts,
+            "iceberg.control.zookeeper.session-timeout-ms": "3000",
+        }
+    return {}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", choices=BACKENDS, action="append")
+    parser.add_argument("--tables", type=int, action="append")
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("campaign-results"))
+    args = parser.parse_args()
+    console = Console()
+    logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
+    args.out.mkdir(parents=True, exist_ok=True)
+    bad = False
+    shown = Table(title="Fault campaign")
+    for column in ("backend", "tables", "faults", "rows", "lost", "doubled", "wrong", "recovery p50, p99 s"):
+        shown.add_column(column)
+    with interruptible():
+        for backend in args.backend or BACKENDS:
+            for tables in args.tables or (1, 20):
+                with tempfile.TemporaryDirectory(prefix="calving-campaign-", ignore_cleanup_errors=True) as name:
+                    result = campaign(Path(name), backend, tables, args.seconds, args.seed)
+                path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-{backend}-{tables}.json"
+                path.write_text(json.dumps(result, indent=1))
+                console.print_json(json.dumps(result))
+                keys = ("backend", "tables", "faults_total", "rows", "lost", "doubled", "wrong")
+                recovery = f"{result['recovery_p50_seconds']}, {result['recovery_p99_seconds']}"
+                shown.add_row(*(str(result[k]) for k in keys), recovery)
+                bad |= bool(result["lost"] or result["doubled"] or result["wrong"])
+    console.print(shown)
+    sys.exit(bad)
+
+
+if __name__ == "__main__":
+    main()
