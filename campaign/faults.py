@@ -47,6 +47,7 @@ class Field:
     rng: random.Random
     workers: int
     armed: dict[str, int] = field(default_factory=dict)
+    """Faults that workers were started with; not all live long enough to commit theirs."""
 
     def living(self) -> list[Process]:
         return [w for w in self.run.workers if w.returncode is None]
