@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench campaign simulate lock docs clean
+.PHONY: help demo test bench campaign simulate docs matrix lock clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -47,6 +47,9 @@ simulate: $(BIN)/calving
 
 docs: $(BIN)/calving
 	@$(BIN)/python -m tests.generate_docs
+
+matrix: $(BIN)/calving
+	@$(BIN)/python -m tests.conformance.matrix
 
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \

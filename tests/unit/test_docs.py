@@ -11,6 +11,7 @@ import pytest
 
 from calving.runtime.app import check_record_path
 from calving.settings.load import _flat, parse
+from tests.conformance import matrix
 from tests.generate_docs import PAGE, page
 
 ROOT = Path(__file__).parents[2]
@@ -41,3 +42,10 @@ def test_every_configuration_in_the_manual_is_valid(
 def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
         assert (path.parent / target).exists(), target
+
+
+def test_the_matrix_of_backends_has_every_rule_of_the_contract() -> None:
+    text = matrix.PAGE.read_text()
+    for number, sentence in matrix.rules().items():
+        assert f"| {number} | {sentence} | " in text, "run make matrix"
+    assert "**no**" not in text

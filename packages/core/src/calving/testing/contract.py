@@ -195,8 +195,8 @@ class BackendContract:
 
     # B4
 
-    @rule("B4.1", "What was acknowledged is there after the store lost power.")
-    def test_a_publication_survives_a_power_cut_of_the_store(self, store: Store) -> None:
+    @rule("B4.1", "What was acknowledged is there after the store was killed.")
+    def test_a_publication_survives_a_kill_of_the_store(self, store: Store) -> None:
         store.publish(0, None, 10, files=2)
         store.restart()
         assert store.session().committed([store.source[0]]) == {store.source[0]: 10}
@@ -270,8 +270,8 @@ class BackendContract:
         again = store.wait_for(store.cursor(replay=True), StartCommit)
         assert any(isinstance(e.event, DataComplete) for e in again)
 
-    @rule("B5.5", "The saved position survives a power cut of the store.")
-    def test_the_saved_position_survives_a_power_cut(self, store: Store) -> None:
+    @rule("B5.5", "The saved position survives a kill of the store.")
+    def test_the_saved_position_survives_a_kill_of_the_store(self, store: Store) -> None:
         first = store.cursor(replay=True)
         store.publish(0, None, 10)
         seen = store.wait_for(first, DataComplete)

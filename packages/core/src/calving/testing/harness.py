@@ -55,7 +55,7 @@ class Harness(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """The store goes away at once, as by a power cut."""
+        """The store is killed."""
 
     @abstractmethod
     def start(self) -> None:
