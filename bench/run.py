@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import commits, latency, meter, records
+from bench import backends, commits, latency, meter, records
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -139,7 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
-    parser.add_argument("--only", choices=("throughput", "latency", "commits", "records"))
+    parser.add_argument("--only", choices=("throughput", "latency", "commits", "records", "backends"))
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()
@@ -158,6 +158,8 @@ def main() -> None:
             report["commits"] = commits.measure(folder / "commits", console)
         if args.only in (None, "records"):
             report["records"] = records.measure(folder / "records", min(args.records, _RECORDS_OF_A_CASE), console)
+        if args.only in (None, "backends"):
+            report["backends"] = backends.measure(folder / "backends", console)
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps(report, indent=1))

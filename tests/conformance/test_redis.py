@@ -20,6 +20,7 @@ KEYS = "calving:{control:group}:"
 class RedisHarness(Harness):
     def __init__(self, folder: Path, settings: Mapping[str, str], **options: object) -> None:
         self._server = LocalRedis(folder, settings)
+        self.syncs_every_second = settings["appendfsync"] == "everysec"
         self._options = options
         self.start()
 

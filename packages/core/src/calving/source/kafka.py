@@ -77,9 +77,12 @@ class KafkaGroup(Group):
     """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
 
     def __init__(self, kafka: Mapping[str, str], group: str, topics: Sequence[str], regex: str | None) -> None:
-        strategy = (
-            {} if kafka.get("group.protocol") == "consumer" else {"partition_assignment_strategy": "cooperative-sticky"}
-        )
+        classic = {
+            "partition_assignment_strategy": "cooperative-sticky",
+            # librdkafka waits 45 s before a dead member's partitions go to another one.
+            "session_timeout_ms": kafka.get("session.timeout.ms", "10000"),
+        }
+        strategy = {} if kafka.get("group.protocol") == "consumer" else classic
         refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
         self._topics = Topics(kafka, topics, regex)
         self._listener: Listener | None = None

@@ -1,0 +1,159 @@
+"""What a backend costs: a publication until the coordinator has read it, and a leader's death until the next commit."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from campaign.run import Commits
+from rich.console import Console
+from rich.table import Table
+from tests.conformance.test_kafka import KafkaHarness
+from tests.conformance.test_redis import RedisHarness
+from tests.conformance.test_zookeeper import ZooKeeperHarness
+from tests.e2e.harness import Run
+
+from calving.model.events import DataComplete
+from calving.services.kafka import LocalKafka
+from calving.services.process import Process
+from calving.services.redis import LocalRedis
+from calving.services.zookeeper import LocalZooKeeper
+from calving.testing.contract import Store
+from calving.testing.harness import Harness
+
+_PUBLICATIONS = 500
+_TIGHTER = {"kafka.session.timeout.ms": "3000", "kafka.heartbeat.interval.ms": "500"}
+_TIGHTER_STORE = {
+    "redis": {"iceberg.control.redis.lease-ms": "2000"},
+    "zookeeper": {"iceberg.control.zookeeper.session-timeout-ms": "2000"},
+}
+
+
+def measure(folder: Path, console: Console) -> list[dict[str, object]]:
+    """Milliseconds and seconds, on loopback and one local disk."""
+    broker = LocalKafka(folder / "kafka")
+    keeper = LocalZooKeeper(folder / "zookeeper")
+    server = LocalRedis(folder / "redis")
+    for service in (broker, keeper, server):
+        service.start()
+    harnesses: dict[str, Callable[[], Harness]] = {
+        "kafka": lambda: KafkaHarness(broker, "bench"),
+        "redis, appendfsync always": lambda: RedisHarness(folder / "always", {"appendfsync": "always"}),
+        "redis, appendfsync everysec": lambda: RedisHarness(folder / "everysec", {"appendfsync": "everysec"}),
+        "zookeeper": lambda: ZooKeeperHarness(keeper, "bench"),
+    }
+    stores = {
+        "kafka": {},
+        "redis": {"iceberg.control.redis.url": server.url},
+        "zookeeper": {"iceberg.control.zookeeper.hosts": keeper.hosts},
+    }
+    results: list[dict[str, object]] = []
+    try:
+        for name, make in harnesses.items():
+            results.append({"backend": name, **_publications(make())})
+        for number, (name, keys) in enumerate(stores.items()):
+            settings = {"iceberg.control.backend": name, **keys}
+            for tighter in (False, True):
+                more = _TIGHTER | _TIGHTER_STORE.get(name, {}) if tighter else {}
+                seconds = _failover(
+                    folder / f"failover-{number}-{tighter}", broker, f"f{number}{tighter}".lower(), settings | more
+                )
+                results.append({"backend": name, "tighter": tighter, "failover_seconds": round(seconds, 1)})
+    finally:
+        for service in (broker, keeper, server):
+            service.stop()
+    _show(results, console)
+    return results
+
+
+def _publications(harness: Harness) -> dict[str, object]:
+    """One publisher after the other's answer; the coordinator reads beside it."""
+    store = Store(harness)
+    session, cursor, claim = store.session(), store.cursor(replay=True), harness.claim()
+    slow = isinstance(harness, RedisHarness) and harness.syncs_every_second
+    count = _PUBLICATIONS // 25 if slow else _PUBLICATIONS
+    began: list[float] = []
+    answered: list[float] = []
+    heard: list[float] = []
+
+    def listen() -> None:
+        while len(heard) < count:
+            found = cursor.read(0.5)
+            heard.extend(time.monotonic() for entry in found if isinstance(entry.event, DataComplete))
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    for i in range(count):
+        began.append(time.monotonic())
+        session.publish(store.publication({0: (i or None, i + 1)}), claim)
+        answered.append(time.monotonic())
+    listener.join(30)
+    if len(heard) < count:
+        raise RuntimeError(f"the coordinator has heard {len(heard)} of {count} publications")
+    taken = [b - a for a, b in zip(began, answered, strict=True)]
+    read = [b - a for a, b in zip(began, heard, strict=True)]
+    store.close()
+    harness.close()
+    return {
+        "publications_per_second": round(count / sum(taken)),
+        "publish_ms": _percentiles(taken),
+        "until_read_ms": _percentiles(read),
+    }
+
+
+def _percentiles(seconds: list[float]) -> tuple[float, float]:
+    """p50 and p99, milliseconds."""
+    ordered = sorted(seconds)
+    return round(statistics.median(ordered) * 1000, 1), round(ordered[int(len(ordered) * 0.99)] * 1000, 1)
+
+
+def _failover(folder: Path, broker: LocalKafka, name: str, settings: dict[str, str]) -> float:
+    """Seconds from SIGKILL of the worker that leads to the next commit."""
+    folder.mkdir()
+    defaults = {"kafka.session.timeout.ms": "10000", "kafka.heartbeat.interval.ms": "3000"}
+    run = Run(folder, broker.bootstrap_servers, name, settings=defaults | settings)
+    commits = Commits(folder / "warehouse" / "catalog.db")
+    producing = threading.Event()
+
+    def produce() -> None:
+        while not producing.is_set():
+            run.produce(50, 300)
+
+    producer = threading.Thread(target=produce, daemon=True)
+    try:
+        workers = [run.start(), run.start()]
+        run.produce(500)
+        run.wait_until_committed(60)
+        producer.start()
+        commits.start()
+        time.sleep(3)
+        leader = max(workers, key=_led)
+        leader.kill()
+        killed = time.monotonic()
+        while (after := commits.after(killed + 0.3)) is None and time.monotonic() - killed < 90:
+            time.sleep(0.1)
+        return 90.0 if after is None else after + 0.3
+    finally:
+        producing.set()
+        producer.join()
+        commits.stop()
+        run.stop()
+
+
+def _led(worker: Process) -> int:
+    """Where its log says last that it leads; -1 if never."""
+    return worker.log.read_text().rfind("coordinating group")
+
+
+def _show(results: list[dict[str, object]], console: Console) -> None:
+    table = Table(title="Backends, on loopback")
+    for column in ("backend", "publications/s", "publish ms p50, p99", "until read ms p50, p99", "failover s"):
+        table.add_column(column)
+    for r in results:
+        name = f"{r['backend']}{', tighter' if r.get('tighter') else ''}"
+        cells = (r.get(k, "") for k in ("publications_per_second", "publish_ms", "until_read_ms", "failover_seconds"))
+        table.add_row(name, *map(str, cells))
+    console.print(table)
