@@ -6,6 +6,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from campaign.run import Commits
@@ -84,15 +85,13 @@ def _publications(harness: Harness) -> dict[str, object]:
             found = cursor.read(0.5)
             heard.extend(time.monotonic() for entry in found if isinstance(entry.event, DataComplete))
 
-    listener = threading.Thread(target=listen, daemon=True)
-    listener.start()
-    for i in range(count):
-        began.append(time.monotonic())
-        session.publish(store.publication({0: (i or None, i + 1)}), claim)
-        answered.append(time.monotonic())
-    listener.join(30)
-    if len(heard) < count:
-        raise RuntimeError(f"the coordinator has heard {len(heard)} of {count} publications")
+    with ThreadPoolExecutor(1) as pool:
+        listening = pool.submit(listen)
+        for i in range(count):
+            began.append(time.monotonic())
+            session.publish(store.publication({0: (i or None, i + 1)}), claim)
+            answered.append(time.monotonic())
+        listening.result(60)
     taken = [b - a for a, b in zip(began, answered, strict=True)]
     read = [b - a for a, b in zip(began, heard, strict=True)]
     store.close()
