@@ -146,7 +146,7 @@ def _settle(field: Field) -> float:
     while time.monotonic() - started < _SETTLE_SECONDS:
         while len(field.living()) < field.workers:
             field.run.start()
-        if len(field.run.rows()) >= field.run.sent:
+        if field.run.committed() >= field.run.sent:
             break
         time.sleep(1)
     return time.monotonic() - started

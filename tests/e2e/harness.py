@@ -124,18 +124,24 @@ class Run:
 
     def rows(self) -> pa.Table:
         """All tables, read by DuckDB from the files that pyiceberg lists as live."""
-        paths: list[str] = []
-        for name in self.tables:
-            table = find_table(self.catalog, tuple(name.split(".")))
-            if table is not None:
-                files = table.scan(row_filter=AlwaysTrue()).plan_files()
-                paths += [task.file.file_path.removeprefix("file://") for task in files]
+        paths = [path for path, _ in self._files()]
         if not paths:
             return pa.table({"id": pa.array([], pa.int64()), "route": [], "proof": []})
         # A file that is listed twice is read twice: that is a duplicate, too.
-        parts = [f"select id, route, proof from read_parquet('{path}')" for path in paths]
-        found = [duckdb.sql(part).to_arrow_table() for part in parts]
-        return pa.concat_tables(found)
+        return duckdb.sql(f"select id, route, proof from read_parquet({paths})").to_arrow_table()
+
+    def committed(self) -> int:
+        """Rows that the tables say they have."""
+        return sum(count for _, count in self._files())
+
+    def _files(self) -> list[tuple[str, int]]:
+        found = []
+        for name in self.tables:
+            table = find_table(self.catalog, tuple(name.split(".")))
+            if table is not None:
+                files = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files()]
+                found += [(file.file_path.removeprefix("file://"), file.record_count) for file in files]
+        return found
 
     def verdict(self) -> dict[str, int]:
         """GAP, DUPLICATE and MISMATCH counts; all zero is exactly once."""
@@ -153,7 +159,7 @@ class Run:
 
     def wait_until_committed(self, seconds: float = 60, while_waiting: Callable[[], None] | None = None) -> None:
         deadline = time.monotonic() + seconds
-        while len(self.rows()) < self.sent and time.monotonic() < deadline:
+        while self.committed() < self.sent and time.monotonic() < deadline:
             if while_waiting is not None:
                 while_waiting()
             time.sleep(0.5)
