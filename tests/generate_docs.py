@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from calving.data.properties import BY_COLUMN, WriteProperties
-from calving.settings.keys import PREFIXES, SinkKeys, TableKeys
+from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
 from calving_zookeeper.options import ZooKeeperOptions
@@ -49,6 +49,8 @@ def page() -> str:
     parts += ["## Table properties\n", _PROPERTIES]
     parts += [_table(WriteProperties, ""), _by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
+    parts.append("## Left out\n\nKeys that a Kafka Connect file may have and that mean nothing here.\n")
+    parts.append("| key | why |\n| --- | --- |\n" + "".join(f"| `{k}` | {why} |\n" for k, why in TAKEN_OVER.items()))
     return "\n".join(parts)
 
 

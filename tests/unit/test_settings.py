@@ -95,6 +95,12 @@ def test_a_wrong_key_is_named_in_one_sentence(change: dict[str, str], message: s
     assert "\n" not in str(caught.value)
 
 
+def test_keys_of_kafka_connect_that_mean_nothing_here_are_named_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    parse({**BASE, "errors.log.enable": "true", "iceberg.control.group-id-prefix": "x"})
+    assert "key errors.log.enable means nothing here" in caplog.text
+    assert "key iceberg.control.group-id-prefix means nothing here" in caplog.text
+
+
 def test_a_missing_key_is_named() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers is missing"):
         parse({k: v for k, v in BASE.items() if not k.startswith("kafka")})

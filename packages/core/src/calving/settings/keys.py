@@ -254,6 +254,18 @@ class SinkKeys(BaseModel):
             raise ValueError("the policy dead-letter needs errors.tolerance = all")
 
 
+TAKEN_OVER: Mapping[str, str] = {
+    "config.action.reload": "a configuration is read when the sink starts",
+    "errors.log.enable": "the first bad record of a batch is always in the log",
+    "errors.log.include.messages": "records are not logged; dead letters hold them",
+    "errors.retry.delay.max.ms": "what can pass is tried again until it does",
+    "errors.retry.timeout": "what can pass is tried again until it does",
+    "header.converter": "headers stay bytes",
+    "iceberg.control.group-id-prefix": "reading the control log takes no group",
+    "iceberg.coordinator-executor-keep-alive-timeout-ms": "there are no such threads",
+}
+"""Keys of a Kafka Connect file that mean nothing here, and why. They are named in the log and left out."""
+
 PREFIXES: Mapping[str, str] = {
     "kafka.": "librdkafka properties, such as `kafka.bootstrap.servers`",
     "consumer.override.": "the same, for a taken-over Kafka Connect file",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import os
 import re
 import tomllib
@@ -18,8 +19,10 @@ from calving.backend import hooks
 from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
 from calving.data.spec import ConverterSpec, TopicConverters, TransformSpec
 from calving.errors import ConfigError
-from calving.settings.keys import PREFIXES, SinkKeys, TableKeys
+from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.records import converters, transforms
+
+log = logging.getLogger(__name__)
 
 _SECRET = re.compile(r"\$\{(env|file):([^}]+)\}")
 _TABLE = "iceberg.table."
@@ -108,7 +111,9 @@ def load(path: Path) -> Sink:
 
 def parse(raw: Mapping[str, str]) -> Sink:
     """Flat keys, all values as text. :raises ConfigError: a key is wrong."""
-    raw = {key: _resolve(key, value) for key, value in raw.items()}
+    for key in TAKEN_OVER.keys() & raw.keys():
+        log.warning("key %s means nothing here and is left out: %s", key, TAKEN_OVER[key])
+    raw = {key: _resolve(key, value) for key, value in raw.items() if key not in TAKEN_OVER}
     handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     tables: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}
