@@ -36,6 +36,24 @@ def test_namespaces_are_created_level_by_level(plane: Plane, fill: Fill) -> None
     assert len(plane.rows("a.b.c.t")) == 1
 
 
+def test_a_table_is_created_where_and_how_its_keys_say(plane: Plane, fill: Fill, tmp_path: Path) -> None:
+    where = f"file://{tmp_path}/elsewhere"
+    plane.rules = TableRules(
+        create_properties={"format-version": "1", "owner": "me"}, tables={"db.t": TableSettings(location=where)}
+    )
+    plane.take(fill({"id": 1}))
+    metadata = plane.catalog.load_table("db.t").metadata
+    assert (metadata.location, metadata.format_version, metadata.properties["owner"]) == (where, 1, "me")
+    assert plane.rows()["id"].to_pylist() == [1]
+
+
+def test_a_format_version_that_cannot_be_written_is_refused_before_the_table_is_made(plane: Plane, fill: Fill) -> None:
+    plane.rules = TableRules(create_properties={"format-version": "3"})
+    with pytest.raises(ConfigError, match="format-version = 3"):
+        plane.take(fill({"id": 1}))
+    assert not plane.catalog.table_exists("db.t")
+
+
 def test_text_that_looks_like_a_date_stays_text(plane: Plane, fill: Fill) -> None:
     plane.take(fill({"d": "2024-01-02", "t": "2024-01-02T03:04:05Z"}))
     schema = plane.catalog.load_table("db.t").schema()

@@ -61,6 +61,7 @@ class TableSettings:
 
     partition_by: tuple[str, ...] = ()
     id_columns: tuple[str, ...] = ()
+    location: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +168,13 @@ class Tables:
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
+        version = properties.get("format-version", "2")
+        if version not in ("1", "2"):
+            raise ConfigError(
+                f"iceberg.tables.auto-create-props.format-version = {version}: only 1 and 2 can be written"
+            )
         try:
-            self._catalog.create_table(identifier, schema, partition_spec=spec, properties=properties)
+            self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
             log.info("table %s was created", name)
         except TableAlreadyExistsError:
             log.info("table %s was created by someone else", name)

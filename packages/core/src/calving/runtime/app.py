@@ -389,6 +389,7 @@ def _table_rules(sink: Sink) -> TableRules:
         name: TableSettings(
             defaults.partition_by if t.partition_by is None else t.partition_by,
             defaults.id_columns if t.id_columns is None else t.id_columns,
+            t.location,
         )
         for name, t in sink.tables.items()
     }

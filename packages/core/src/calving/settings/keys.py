@@ -34,6 +34,9 @@ class TableKeys(BaseModel):
     )
     id_columns: Names | None = Field(None, alias="id-columns", description="Identifier fields when it is created.")
     partition_by: Names | None = Field(None, alias="partition-by", description="Partition terms when it is created.")
+    location: str | None = Field(
+        None, alias="location", description="Where it is put when it is created; default: where the catalog puts it."
+    )
     commit_branch: str | None = Field(None, alias="commit-branch", description="The branch that is committed to.")
 
 
