@@ -217,3 +217,44 @@ def test_an_idle_sink_asks_nothing(backend: Made, client: KazooClient) -> None:
     assert received() - before < 20, "more than the clients' own pings"
     for part in (*cursors, *sessions):
         part.close()
+
+
+def test_a_change_before_the_answer_is_here_is_heard(backend: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The watch of a list may fire before the reader has gone on: then the list is old already."""
+    session = backend().open("m")
+    cursor = session.follow(replay=True)
+    original = connection.Nodes.children
+
+    def slow(self: connection.Nodes, path: str, watch: Any = None) -> list[str]:
+        found = original(self, path, watch)
+        if watch is not None:
+            monkeypatch.setattr(connection.Nodes, "children", original)
+            session.publish(move(None, 5, files=1), member_claim("group"))
+            time.sleep(0.5)
+        return found
+
+    monkeypatch.setattr(connection.Nodes, "children", slow)
+    assert list(cursor.read(0)) == []
+    assert [type(e.event) for e in cursor.read(5)] == [DataWritten]
+    cursor.close()
+    session.close()
+
+
+def test_a_leader_that_leaves_before_the_answer_is_here_is_replaced(
+    backend: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = backend().open("a"), backend().open("b")
+    assert first.lead([TP], [TP])
+    original = connection.Nodes.stat
+
+    def slow(self: connection.Nodes, path: str, watch: Any = None) -> Any:
+        found = original(self, path, watch)
+        monkeypatch.setattr(connection.Nodes, "stat", original)
+        first.close()
+        time.sleep(0.5)
+        return found
+
+    monkeypatch.setattr(connection.Nodes, "stat", slow)
+    second.lead([TP], [TP])
+    assert second.lead([TP], [TP])
+    second.close()

@@ -37,7 +37,10 @@ class ZooKeeperCursor(Cursor):
         self.entries = Entries(sink.group, f"ZooKeeper {root}")
         self._changed = threading.Event()
         self._expired = threading.Event()
-        self._watching = self._closed = False
+        self._stale = threading.Event()
+        """Whether the list of publications may have grown since it was read."""
+        self._stale.set()
+        self._closed = False
         # The publication in the middle of which a replay starts begins before it.
         self._first = replay
         self._names: deque[str] = deque()
@@ -93,15 +96,15 @@ class ZooKeeperCursor(Cursor):
         if self._client.state != KazooState.CONNECTED:
             self._changed.clear()
             return []
-        if not self._names and not self._watching:
+        if not self._names and self._stale.is_set():
+            # Before the list is asked for: its watch may fire before the answer is here.
+            self._stale.clear()
             self._changed.clear()
             with reaching():
                 try:
-                    # The watch comes with the list, so nothing falls between them.
                     names = self._store.nodes.children(self._store.log_path, self._on_change)
                 except NoNodeError as error:
                     raise Unavailable(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
-            self._watching = True
             self._names.extend(name for name in names if int(name) >= self._next or self._first)
             self._first = False
         found: list[Envelope] = []
@@ -140,13 +143,13 @@ class ZooKeeperCursor(Cursor):
             log.info("the log was not trimmed: %s", error)
 
     def _on_change(self, event: object) -> None:
-        self._watching = False
+        self._stale.set()
         self._changed.set()
 
     def _on_state(self, state: str) -> None:
         if state == KazooState.LOST:
             self._expired.set()
-        self._watching = False
+        self._stale.set()
         self._changed.set()
 
 

@@ -37,7 +37,10 @@ class ZooKeeperSession(Session):
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
         self._dead_letters: DeadLetterWriter | None = None
         self._candidate: str | None = None
-        self._leads: bool | None = None
+        self._leads = False
+        self._stale = threading.Event()
+        """Whether the candidates may have changed since they were looked at."""
+        self._stale.set()
         self._expired = threading.Event()
         self._closed = False
         client.add_listener(self._on_state)
@@ -47,9 +50,14 @@ class ZooKeeperSession(Session):
             raise Unavailable("ZooKeeper: the session has expired")
         if self._client.state != KazooState.CONNECTED:
             return False  # the session may still live; whoever leads meanwhile is told by its expiry
-        if self._leads is None:
-            with reaching():
-                self._leads = self._look()
+        if self._stale.is_set():
+            self._stale.clear()  # before the look: its watch may fire before the answer is here
+            try:
+                with reaching():
+                    self._leads = self._look()
+            except BaseException:
+                self._stale.set()
+                raise
         return self._leads
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
@@ -116,11 +124,11 @@ class ZooKeeperSession(Session):
         return False
 
     def _look_again(self, event: object) -> None:
-        self._leads = None
+        self._stale.set()
 
     def _on_state(self, state: str) -> None:
         """Called by the client's thread. A connection that is lost may come back; a session that expired does not."""
-        self._leads = None
+        self._stale.set()
         if state == KazooState.LOST:
             self._expired.set()
 
