@@ -8,11 +8,16 @@ from typing import Protocol
 from uuid import UUID
 
 from calving.backend.interface import Cursor
+from calving.errors import Unavailable
 from calving.model.events import CommitComplete, Event, TableId
 from calving.model.offsets import TopicPartition
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.runtime.worker import Clock
+
+_DEAF_SECONDS = 30.0
+_DEAF_READS = 20
+"""So long, and so many reads, a coordinator waits for its own events: a commit that takes long is no silence."""
 
 
 class Committer(Protocol):
@@ -49,6 +54,8 @@ class CoordinatorLoop:
         self.complete_cycles = 0
         self.last: Cycle | None = None
         self._tables = self._failed = 0
+        self._unheard_since: float | None = None
+        self._silent_reads = 0
 
     def hurry(self) -> None:
         """Do not wait for the interval before the next cycle."""
@@ -56,10 +63,21 @@ class CoordinatorLoop:
             self.machine.hurry(self._clock())
 
     def step(self, timeout: float) -> None:
-        """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds."""
+        """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds.
+
+        :raises Unavailable: nothing comes out of the log, not even what this coordinator has put into it.
+        """
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
-        for envelope in self._cursor.read(timeout):
+        heard = self._cursor.read(timeout)
+        for envelope in heard:
             self._act(self.machine.heard(envelope))
+        if heard:
+            self._unheard_since, self._silent_reads = None, 0
+        elif self._unheard_since is not None:
+            self._silent_reads += 1
+            silent = self._clock() - self._unheard_since
+            if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
+                raise Unavailable(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
 
     @property
     def idle(self) -> bool:
@@ -70,6 +88,8 @@ class CoordinatorLoop:
             match effect:
                 case Announce(events):
                     self._cursor.acknowledge({}, events)
+                    if self._unheard_since is None:
+                        self._unheard_since = self._clock()
                 case Acknowledge(position, events):
                     self._cursor.acknowledge(position, events)
                     self._note(events)

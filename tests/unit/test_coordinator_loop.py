@@ -1,0 +1,52 @@
+"""The coordinator's driver over the memory backend."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from calving.backend.interface import SinkIdentity
+from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
+from calving.errors import Unavailable
+from calving.model.offsets import TopicPartition
+from calving.protocol.coordinator import Pace
+from calving.protocol.effects import CommitTables
+from calving.runtime.coordinator import CoordinatorLoop
+
+PARTITIONS = frozenset((TopicPartition("s", 0),))
+
+
+class NoTables:
+    def commit(self, request: CommitTables) -> list[object]:
+        return []
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def loop() -> CoordinatorLoop:
+    backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore())
+    cursor = backend.open("m").follow(replay=True)
+    return CoordinatorLoop(cursor, NoTables(), lambda: PARTITIONS, Pace(5, 20, 5), Clock(), uuid4)  # type: ignore[arg-type]
+
+
+def test_a_coordinator_that_hears_itself_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = loop()
+    for _ in range(200):
+        running.step(0)
+    assert running.complete_cycles > 3
+
+
+def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MemoryCursor, "read", lambda self, timeout: [])
+    running = loop()
+    with pytest.raises(Unavailable, match="has not heard its own StartCommit"):
+        for _ in range(200):
+            running.step(0)
