@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from campaign.run import Commits
 from rich.console import Console
 from rich.table import Table
-from tests.conformance.test_kafka import KafkaHarness
-from tests.conformance.test_redis import RedisHarness
-from tests.conformance.test_zookeeper import ZooKeeperHarness
-from tests.e2e.harness import Run
 
 from calving.model.events import DataComplete
 from calving.services.kafka import LocalKafka
@@ -24,6 +18,11 @@ from calving.services.redis import LocalRedis
 from calving.services.zookeeper import LocalZooKeeper
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
+from campaign.run import Commits, Producing
+from tests.conformance.test_kafka import KafkaHarness
+from tests.conformance.test_redis import RedisHarness
+from tests.conformance.test_zookeeper import ZooKeeperHarness
+from tests.e2e.harness import Run
 
 _PUBLICATIONS = 500
 _TIGHTER = {"kafka.session.timeout.ms": "3000", "kafka.heartbeat.interval.ms": "500"}
@@ -115,18 +114,12 @@ def _failover(folder: Path, broker: LocalKafka, name: str, settings: dict[str, s
     defaults = {"kafka.session.timeout.ms": "10000", "kafka.heartbeat.interval.ms": "3000"}
     run = Run(folder, broker.bootstrap_servers, name, settings=defaults | settings)
     commits = Commits(folder / "warehouse" / "catalog.db")
-    producing = threading.Event()
-
-    def produce() -> None:
-        while not producing.is_set():
-            run.produce(50, 300)
-
-    producer = threading.Thread(target=produce, daemon=True)
+    producing = Producing(run)
     try:
         workers = [run.start(), run.start()]
         run.produce(500)
         run.wait_until_committed(60)
-        producer.start()
+        producing.start()
         commits.start()
         time.sleep(3)
         leader = max(workers, key=_led)
@@ -136,8 +129,7 @@ def _failover(folder: Path, broker: LocalKafka, name: str, settings: dict[str, s
             time.sleep(0.1)
         return 90.0 if after is None else after + 0.3
     finally:
-        producing.set()
-        producer.join()
+        producing.stop()
         commits.stop()
         run.stop()
 

@@ -18,7 +18,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
 from rich.console import Console
 from rich.table import Table
-from tests.registry import SchemaRegistry, framed, serialized, serving
 
 from calving.data.delivery import Delivery
 from calving.data.pipeline import Pipeline
@@ -36,6 +35,7 @@ from calving.data.spec import (
     TransformSpec,
 )
 from calving.data.stages import Stages
+from tests.registry import SchemaRegistry, framed, serialized, serving
 
 _BLOCK = 8_000
 _MILLIS = 1_767_225_600_000

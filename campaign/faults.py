@@ -13,15 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyiceberg.exceptions import CommitFailedException
-from tests.e2e.harness import Run
 
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import LocalKafka
 from calving.services.process import Process
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
-
-Store = LocalKafka | LocalRedis | LocalZooKeeper
+from tests.e2e.harness import Run, Store
 
 ARMED = [
     f"{place}:{when}:{count}"

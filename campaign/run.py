@@ -22,13 +22,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.e2e.harness import Run
 
 from calving.services.kafka import LocalKafka
 from calving.services.process import interruptible
 from calving.services.redis import LocalRedis
 from calving.services.zookeeper import LocalZooKeeper
-from campaign.faults import FAULTS, Field, Store
+from campaign.faults import FAULTS, Field
+from tests.e2e.harness import Run, Store, settings_of
 
 BACKENDS = ("kafka", "redis", "zookeeper")
 _SETTLE_SECONDS = 180.0
@@ -87,10 +87,10 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
     broker.start()
     store = _store(folder, backend, broker)
     names = [f"db.t{i}" for i in range(tables)]
-    settings = {"iceberg.control.commit.timeout-ms": "4000", "iceberg.control.topic.partitions": "2"}
-    if backend != "kafka":
-        del settings["iceberg.control.topic.partitions"]
-    run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings | _keys(store), tables=names)
+    settings = {"iceberg.control.commit.timeout-ms": "4000", **settings_of(store)}
+    if backend == "kafka":
+        settings["iceberg.control.topic.partitions"] = "2"
+    run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names)
     field = Field(run, broker, store, random.Random(seed), 3)
     commits = Commits(Path(run.catalog_keys["warehouse"]) / "catalog.db")
     producing = Producing(run)
@@ -158,22 +158,6 @@ def _store(folder: Path, backend: str, broker: LocalKafka) -> Store:
     found: Store = LocalRedis(folder / "redis") if backend == "redis" else LocalZooKeeper(folder / "zookeeper")
     found.start()
     return found
-
-
-def _keys(store: Store) -> dict[str, str]:
-    if isinstance(store, LocalRedis):
-        return {
-            "iceberg.control.backend": "redis",
-            "iceberg.control.redis.url": store.url,
-            "iceberg.control.redis.lease-ms": "3000",
-        }
-    if isinstance(store, LocalZooKeeper):
-        return {
-            "iceberg.control.backend": "zookeeper",
-            "iceberg.control.zookeeper.hosts": store.hosts,
-            "iceberg.control.zookeeper.session-timeout-ms": "3000",
-        }
-    return {}
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-
 import redis
+
 from calving.backend.interface import Backend, SinkIdentity
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition

@@ -20,7 +20,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
 
 from calving.iceberg.catalog import find_table, open_catalog
+from calving.services.kafka import LocalKafka
 from calving.services.process import Process
+from calving.services.redis import LocalRedis
+from calving.services.zookeeper import LocalZooKeeper
 from calving.source.client import client_config
 
 TABLES = ("db.even", "db.odd")
@@ -31,6 +34,27 @@ def value(number: int, tables: Sequence[str] = TABLES) -> bytes:
     proof = hashlib.sha256(str(number).encode()).hexdigest()[:16]
     route = tables[number % len(tables)]
     return json.dumps({"id": number, "route": route, "proof": proof, "pad": _PAYLOAD}).encode()
+
+
+Store = LocalKafka | LocalRedis | LocalZooKeeper
+
+
+def settings_of(store: Store) -> dict[str, str]:
+    """The keys that make a sink keep its state there."""
+    match store:
+        case LocalRedis():
+            return {
+                "iceberg.control.backend": "redis",
+                "iceberg.control.redis.url": store.url,
+                "iceberg.control.redis.lease-ms": "3000",
+            }
+        case LocalZooKeeper():
+            return {
+                "iceberg.control.backend": "zookeeper",
+                "iceberg.control.zookeeper.hosts": store.hosts,
+                "iceberg.control.zookeeper.session-timeout-ms": "3000",
+            }
+    return {}
 
 
 class Run:

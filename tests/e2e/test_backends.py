@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 from kazoo.client import KazooClient
 
-import redis
 from calving.services.redis import LocalRedis
 from calving.services.zookeeper import LocalZooKeeper
 from calving.source.client import client_config
-from tests.e2e.harness import TABLES, Run, died, pause
-
-Store = LocalRedis | LocalZooKeeper
+from tests.e2e.harness import TABLES, Run, Store, died, pause, settings_of
 
 
 @pytest.fixture(params=["redis", "zookeeper"])
@@ -28,20 +26,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     found.start()
     yield found
     found.stop()
-
-
-def settings_of(store: Store) -> dict[str, str]:
-    if isinstance(store, LocalRedis):
-        return {
-            "iceberg.control.backend": "redis",
-            "iceberg.control.redis.url": store.url,
-            "iceberg.control.redis.lease-ms": "3000",
-        }
-    return {
-        "iceberg.control.backend": "zookeeper",
-        "iceberg.control.zookeeper.hosts": store.hosts,
-        "iceberg.control.zookeeper.session-timeout-ms": "3000",
-    }
 
 
 @pytest.fixture

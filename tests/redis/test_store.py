@@ -8,8 +8,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-
 import redis
+
 from calving.backend.interface import SinkIdentity
 from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving.model.events import CommitComplete, Publication, StartCommit

@@ -76,7 +76,7 @@ class KafkaCursor(Cursor):
     def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
         if self._transactions is None:
             raise ProtocolError("only a cursor that replays can acknowledge")
-        records = [r for event in events for r in records_of(self._sink, self._options, event, {}, self._sender)]
+        records = records_of(self._sink, self._options, events, {}, self._sender)
         offsets = {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
         self._transactions.write(records, offsets, self._consumer.consumer_group_metadata())
 

@@ -59,11 +59,7 @@ class KafkaSession(Session):
                 f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
                 self._options.transaction_timeout_ms,
             )
-        records = [
-            r
-            for event in publication.events
-            for r in records_of(self._sink, self._options, event, publication.spans, self._member_id)
-        ]
+        records = records_of(self._sink, self._options, publication.events, publication.spans, self._member_id)
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         self._transactions.write(records, {tp: a.end for tp, a in publication.advances.items()}, claim.token)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+import redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-import redis
 from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving_redis.options import RedisOptions
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import threading
 from collections.abc import Sequence
 from uuid import uuid4
 
-from calving.backend.entries import Entries, payloads
+from calving.backend.entries import Entries, payloads, replay_start
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
-from calving.errors import CalvingError, DataLossError, Fenced, ProtocolError, Unavailable
+from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
 from calving.model.events import Envelope, Event
 from calving.model.offsets import ControlOffsets
 from calving_redis import scripts
@@ -19,8 +18,6 @@ from calving_redis.connection import ERRORS, Client, connect, reaching, where, w
 from calving_redis.durability import Durability
 from calving_redis.keys import Keys
 from calving_redis.options import RedisOptions
-
-log = logging.getLogger(__name__)
 
 _AT_ONCE = 500
 
@@ -52,7 +49,7 @@ class RedisCursor(Cursor):
                 identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state])
             self._acknowledge = self._writer.register_script(scripts.ACKNOWLEDGE)
             self._epoch, self._identity, end = int(epoch), identity.decode(), int(last) + 1
-            start = self._start(int(saved) if saved else None, end)
+            start = replay_start(int(saved) if saved else None, end, options, where(options))
         else:
             with reaching(options):
                 identity, last = reader.hmget(keys.state, ["id", "last"])
@@ -74,8 +71,7 @@ class RedisCursor(Cursor):
     def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
         if self._writer is None:
             raise ProtocolError("only a cursor that replays can acknowledge")
-        limit = self._options.max_message_bytes
-        parts = [entry for event in events for entry in payloads(self._sink.group, event, limit)]
+        parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         arguments = [self._identity, self._epoch, self._sender, saved, self._options.audit_ms * 1000, *parts]
         with reaching(self._options):
@@ -99,15 +95,6 @@ class RedisCursor(Cursor):
         self._thread.join(1.0)
         if self._writer is not None:
             self._writer.close()
-
-    def _start(self, saved: int | None, end: int) -> int:
-        if saved is None or saved <= end:
-            return saved or 1
-        text = f"{where(self._options)}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
-        if self._options.on_truncation == "fail":
-            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on with what there is")
-        log.error("%s; going on from the earliest", text)
-        return 1
 
     def _run(self, start: int) -> None:
         at = f"{start - 1}-0" if start > 1 else "0-0"

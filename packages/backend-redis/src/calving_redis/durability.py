@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import redis
+
 from calving.errors import ConfigError, OutcomeUnknown
 from calving_redis.connection import Client, reaching, where, writing
 from calving_redis.options import RedisOptions

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend.entries import payloads, spans_text
+from calving.backend.entries import partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced
 from calving.model.events import Publication
@@ -35,7 +35,7 @@ class RedisSession(Session):
     ) -> None:
         self._sink, self._options, self._keys, self._client = sink, options, keys, client
         self._durability, self._member_id, self._identity = durability, member_id, identity
-        self._dead_letters: DeadLetterWriter | None = None
+        self._dead_letters = DeadLetterWriter(sink)
         self._publish = client.register_script(scripts.PUBLISH)
         self._lead = client.register_script(scripts.LEAD)
         self._leads, self._asked = False, float("-inf")
@@ -54,19 +54,17 @@ class RedisSession(Session):
         if not wanted:
             return {}
         with reaching(self._options):
-            found = self._client.hmget(self._keys.positions, [_field(tp) for tp in wanted])
+            found = self._client.hmget(self._keys.positions, [partition_key(tp) for tp in wanted])
         return {tp: int(offset) for tp, offset in zip(wanted, found, strict=True) if offset is not None}
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
-        if publication.dead_letters and self._sink.dead_letters is not None:
-            self._write_dead_letters(publication)
+        self._dead_letters.write(publication.dead_letters)
         positions: list[object] = []
         for tp, advance in publication.advances.items():
-            positions += [_field(tp), "" if advance.start is None else advance.start, advance.end]
-        limit = self._options.max_message_bytes
-        events = [entry for event in publication.events for entry in payloads(self._sink.group, event, limit)]
+            positions += [partition_key(tp), "" if advance.start is None else advance.start, advance.end]
+        events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
         count = len(publication.advances)
         arguments = [self._identity, self._member_id, spans_text(publication.spans), count, *positions, *events]
         keys = self._keys
@@ -93,15 +91,3 @@ class RedisSession(Session):
             with contextlib.suppress(*ERRORS):
                 self._client.register_script(scripts.RELEASE)([self._keys.lease], [self._member_id])
         self._client.close()
-
-    def _write_dead_letters(self, publication: Publication) -> None:
-        topic = self._sink.dead_letters
-        if topic is None:
-            return
-        if self._dead_letters is None:
-            self._dead_letters = DeadLetterWriter(self._sink.kafka, topic, self._sink.name)
-        self._dead_letters.write(publication.dead_letters)
-
-
-def _field(tp: TopicPartition) -> str:
-    return f"{tp.topic}:{tp.partition}"

@@ -13,9 +13,9 @@ from uuid import uuid4
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoNodeError
 
-from calving.backend.entries import Entries, payloads
+from calving.backend.entries import Entries, payloads, replay_start
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
-from calving.errors import DataLossError, Fenced, ProtocolError, Unavailable
+from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.events import Envelope, Event
 from calving.model.offsets import ControlOffsets
 from calving_zookeeper.connection import Nodes, disconnect, reaching
@@ -48,7 +48,7 @@ class ZooKeeperCursor(Cursor):
         if replay:
             state = self._store.write(_next_epoch, self._sender, b"", ())
             self._epoch = state.epoch
-            start = self._start(state)
+            start = replay_start(state.saved, state.next, options, f"ZooKeeper {root}")
             with reaching():
                 self._store.sweep(_ORPHAN_SECONDS)
         else:
@@ -70,8 +70,7 @@ class ZooKeeperCursor(Cursor):
     def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
         if self._epoch is None:
             raise ProtocolError("only a cursor that replays can acknowledge")
-        limit = self._options.max_message_bytes
-        parts = [entry for event in events for entry in payloads(self._sink.group, event, limit)]
+        parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
         def save(state: State) -> State:
             if state.id != self._identity:
@@ -121,15 +120,6 @@ class ZooKeeperCursor(Cursor):
                     found += [envelope] if envelope is not None else []
             self._next = max(self._next, publication.offset + len(publication.events))
         return found
-
-    def _start(self, state: State) -> int:
-        if state.saved is None or state.saved <= state.next:
-            return state.saved or 1
-        text = f"ZooKeeper {self._root}: the saved position {state.saved} is beyond the end of the log, {state.next}"
-        if self._options.on_truncation == "fail":
-            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on with what there is")
-        log.error("%s; going on from the earliest", text)
-        return 1
 
     def _trim(self, saved: int) -> None:
         """Publications that are committed as a whole, but for the last ones. A failure is made good the next time."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kazoo.client import KazooClient, KazooState
 
-from calving.backend.entries import payloads, spans_text
+from calving.backend.entries import partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
 from calving.model.events import Publication
@@ -35,7 +35,7 @@ class ZooKeeperSession(Session):
         self._sink, self._options, self._root, self._client = sink, options, root, client
         self._member_id, self._identity = member_id, identity
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
-        self._dead_letters: DeadLetterWriter | None = None
+        self._dead_letters = DeadLetterWriter(sink)
         self._candidate: str | None = None
         self._leads = False
         self._stale = threading.Event()
@@ -62,25 +62,21 @@ class ZooKeeperSession(Session):
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         stored = self._current().positions
-        return {tp: stored[_field(tp)] for tp in partitions if _field(tp) in stored}
+        return {tp: stored[partition_key(tp)] for tp in partitions if partition_key(tp) in stored}
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
-        if publication.dead_letters and self._sink.dead_letters is not None:
-            if self._dead_letters is None:
-                self._dead_letters = DeadLetterWriter(self._sink.kafka, self._sink.dead_letters, self._sink.name)
-            self._dead_letters.write(publication.dead_letters)
-        limit = self._options.max_message_bytes
-        events = [entry for event in publication.events for entry in payloads(self._sink.group, event, limit)]
+        self._dead_letters.write(publication.dead_letters)
+        events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
 
         def advance(state: State) -> State:
             self._check(state)
             for tp, move in publication.advances.items():
-                stored = state.positions.get(_field(tp))
+                stored = state.positions.get(partition_key(tp))
                 if stored != move.start:
                     raise Fenced(f"{tp} is stored at {stored}, this publication starts at {move.start}")
-            moved = {_field(tp): move.end for tp, move in publication.advances.items()}
+            moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
             return replace(state, positions={**state.positions, **moved})
 
         self._store.write(advance, self._member_id, spans_text(publication.spans), events)
@@ -131,7 +127,3 @@ class ZooKeeperSession(Session):
         self._stale.set()
         if state == KazooState.LOST:
             self._expired.set()
-
-
-def _field(tp: TopicPartition) -> str:
-    return f"{tp.topic}:{tp.partition}"

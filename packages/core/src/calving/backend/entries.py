@@ -6,12 +6,13 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from calving.errors import DataLossError
 from calving.model.events import DataWritten, Envelope, Event
 from calving.model.offsets import Span, Spans, TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
@@ -38,11 +39,32 @@ class LogOptions(BaseModel):
     )
 
 
-def payloads(group: str, event: Event, max_bytes: int) -> list[bytes]:
-    """One event as the bytes of entries: several where the list of files has to be divided."""
-    parts: list[Event] = list(divide(event, max_bytes)) if isinstance(event, DataWritten) else [event]
+def payloads(group: str, events: Iterable[Event], max_bytes: int) -> list[bytes]:
+    """Events as the bytes of entries: several for one where its list of files has to be divided."""
+    parts: list[Event] = []
+    for event in events:
+        parts += divide(event, max_bytes) if isinstance(event, DataWritten) else [event]
     now_us = time.time_ns() // 1000
     return [encode(Message(uuid4(), now_us, group, part)) for part in parts]
+
+
+def partition_key(tp: TopicPartition) -> str:
+    """A source partition as stores name it; a topic's name has no colon."""
+    return f"{tp.topic}:{tp.partition}"
+
+
+def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str) -> int:
+    """Where a replay of a log starts that begins at 1 and ends at ``end``: at the saved position, else at the earliest.
+
+    :raises DataLossError: the log ends before the saved position, and the settings do not say to go on.
+    """
+    if saved is None or saved <= end:
+        return saved or 1
+    text = f"{log_name}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
+    if options.on_truncation == "fail":
+        raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on with what there is")
+    log.error("%s; going on from the earliest", text)
+    return 1
 
 
 def spans_text(spans: Spans) -> bytes:

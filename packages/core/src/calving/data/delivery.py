@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-from pyiceberg.schema import Schema
 
-from calving.data.conversion.fields import name_mapping
+from calving.data.conversion.fields import name_mapping, table_schema
 from calving.data.conversion.kinds import Kind, merge, of_array, of_type, of_value
 from calving.data.conversion.needs import Needs
 from calving.data.conversion.table import TableConverter
@@ -165,7 +164,7 @@ class Delivery:
         found = self._converters.get(table)
         if found is None:
             spec = self._spec.tables[table]
-            schema = Schema.model_validate_json(spec.schema_json)
+            schema = table_schema(spec.schema_json)
             found = TableConverter(table, schema, self._spec.evolution, name_mapping(spec.properties))
             self._converters[table] = found
         return found

@@ -32,6 +32,7 @@ from pyiceberg.types import (
 )
 
 from calving.data.avro_types import UUID_FIXED, decimal_size, primitive
+from calving.data.conversion.fields import table_schema
 from calving.data.spec import TableSpec
 from calving.errors import ConfigError
 from calving.model import files
@@ -48,7 +49,7 @@ class Partition:
 
 def partitioner(table: TableSpec) -> Partitioner:
     """Splits a table's rows."""
-    schema = Schema.model_validate_json(table.schema_json)
+    schema = table_schema(table.schema_json)
     return Partitioner(schema, PartitionSpec.model_validate_json(table.spec_json))
 
 

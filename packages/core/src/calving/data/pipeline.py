@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from calving.data.conversion.fields import table_schema
 from calving.data.converters.interface import Converter, Wish
 from calving.data.converters.registry import converter
 from calving.data.delivery import Delivery
@@ -254,7 +255,7 @@ class Pipeline:
             spec = self._spec
             if any(table not in spec.tables for table in tables):
                 return None
-            schemas = [Schema.model_validate_json(spec.tables[table].schema_json) for table in tables]
+            schemas = [table_schema(spec.tables[table].schema_json) for table in tables]
             mapped = any(self._delivery.maps_names(table) for table in tables)
             closed = not (spec.evolution.evolve or spec.evolution.case_insensitive or mapped)
             self._wishes[tables] = Wish(_common(schemas), closed)

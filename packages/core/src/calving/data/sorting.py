@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 
+from calving.data.conversion.fields import table_schema
 from calving.data.partitioning import column_transform
 from calving.data.spec import TableSpec
 
@@ -37,4 +38,4 @@ def sorting(table: TableSpec) -> Sorting | None:
     order = SortOrder.model_validate_json(table.sort_order_json) if table.sort_order_json else None
     if order is None or order.is_unsorted:
         return None
-    return Sorting(Schema.model_validate_json(table.schema_json), order)
+    return Sorting(table_schema(table.schema_json), order)

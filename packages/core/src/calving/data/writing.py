@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
-from pyiceberg.schema import Schema
 from pyiceberg.table.locations import load_location_provider
 
+from calving.data.conversion.fields import table_schema
 from calving.data.formats.interface import FileWriter
 from calving.data.formats.metrics import Metrics, modes
 from calving.data.formats.registry import file_format
@@ -56,7 +56,7 @@ class TableWriter:
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
         self._table, self._task, self._limits = table, task, limits
-        self.schema = Schema.model_validate_json(table.schema_json)
+        self.schema = table_schema(table.schema_json)
         self._partitioner = partitioner(table)
         self._order = sorting(table)
         self._properties = WriteProperties.of(table.properties, table.name)

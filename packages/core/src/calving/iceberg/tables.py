@@ -84,6 +84,7 @@ class Tables:
     def __init__(self, catalog: Catalog, catalog_name: str, rules: TableRules) -> None:
         self._catalog, self._catalog_name, self._rules = catalog, catalog_name, rules
         self._known: dict[str, Table] = {}
+        self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
 
     def refresh(self, names: Iterable[str]) -> None:
@@ -92,7 +93,7 @@ class Tables:
             self._look(name)
 
     def specs(self) -> Mapping[str, TableSpec]:
-        return {name: self._spec(name, table) for name, table in self._known.items()}
+        return dict(self._specs)
 
     @property
     def missing(self) -> frozenset[str]:
@@ -125,6 +126,7 @@ class Tables:
         except Exception as error:  # whatever the catalog raises, nothing has been written
             raise Unavailable(f"table {name} cannot be loaded: {type(error).__name__}: {error}") from error
         self._known.pop(name, None)
+        self._specs.pop(name, None)
         self._missing.pop(name, None)
         if found is None:
             self._missing[name] = None
@@ -133,6 +135,7 @@ class Tables:
                 raise ConfigError(
                     f"table {name} has format version {found.metadata.format_version}: only 1 and 2 can be written"
                 )
+            self._specs[name] = self._spec(name, found)
             self._known[name] = found
 
     def _spec(self, name: str, table: Table) -> TableSpec:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from calving.backend.interface import DeadLetterTopic
+from calving.backend.interface import DeadLetterTopic, SinkIdentity
 from calving.errors import Unavailable
 from calving.model.dead_letters import DeadLetter
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
@@ -57,18 +57,28 @@ def provision(kafka: Mapping[str, str], topic: DeadLetterTopic) -> None:
 
 
 class DeadLetterWriter:
-    """For backends whose log is not in Kafka: written and acknowledged before the positions move, so at least once."""
+    """For backends whose log is not in Kafka: written and acknowledged before the positions move, so at least once.
 
-    def __init__(self, kafka: Mapping[str, str], topic: DeadLetterTopic, sink: str) -> None:
-        self._topic, self._sink = topic, sink
-        self._producer = Producer(
-            client_config(kafka, enable_idempotence=True, linger_ms=0, message_max_bytes=MAX_MESSAGE_BYTES)
-        )
+    Connects with the first dead letter. Without a dead-letter topic nothing is written.
+    """
+
+    def __init__(self, sink: SinkIdentity) -> None:
+        self._sink = sink
+        self._producer: Producer | None = None
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
         """:raises Unavailable: some may be in the topic, not all."""
+        topic = self._sink.dead_letters
+        if not letters or topic is None:
+            return
+        if self._producer is None:
+            self._producer = Producer(
+                client_config(
+                    self._sink.kafka, enable_idempotence=True, linger_ms=0, message_max_bytes=MAX_MESSAGE_BYTES
+                )
+            )
         failed: list[KafkaError] = []
-        for r in records(letters, self._topic, self._sink):
+        for r in records(letters, topic, self._sink.name):
             self._producer.produce(
                 r.topic,
                 key=r.key,
@@ -78,4 +88,4 @@ class DeadLetterWriter:
                 on_delivery=lambda error, _: failed.append(error) if error is not None else None,
             )
         if self._producer.flush(TIMEOUT) or failed:
-            raise Unavailable(f"dead-letter topic '{self._topic.name}': {failed[0].str() if failed else 'no answer'}")
+            raise Unavailable(f"dead-letter topic '{topic.name}': {failed[0].str() if failed else 'no answer'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -11,6 +12,12 @@ from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 from pyiceberg.types import IcebergType, NestedField, StructType
 
 NAME_MAPPING = "schema.name-mapping.default"
+
+
+@lru_cache(maxsize=1024)
+def table_schema(text: str) -> Schema:
+    """A schema of its JSON text, parsed once per process and schema."""
+    return Schema.model_validate_json(text)
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

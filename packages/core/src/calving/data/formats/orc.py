@@ -34,7 +34,7 @@ class OrcWriter(FileWriter):
             bloom_filter_columns=_places(self._rows, properties.orc_bloom_columns.split(",")) or None,
             bloom_filter_fpp=properties.orc_bloom_fpp,
         )
-        self._buffered = self._written = 0
+        self._buffered = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
         """:raises BadRecordError: a timestamp before 1970 with a fraction of a second."""
@@ -43,14 +43,11 @@ class OrcWriter(FileWriter):
         columns = [column.cast(field.type) for column, field in zip(rows.columns, self._rows, strict=True)]
         self._writer.write(pa.Table.from_arrays(columns, schema=self._rows))
         self._buffered += rows.nbytes
-        self._written += 1
 
     def size(self) -> int:
         return max(self._out.tell(), self._buffered // 4)
 
     def close(self) -> Layout:
-        if not self._written:
-            self._writer.write(self._rows.empty_table())
         self._writer.close()
         return Layout(self._out.tell())
 
