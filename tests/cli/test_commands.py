@@ -186,18 +186,36 @@ def test_records_that_are_gone_stop_the_sink_unless_told_to_skip(cli: Cli) -> No
     assert cli.rows() == 105
 
 
-def test_lost_positions_are_not_taken_for_a_first_start_and_can_be_adopted(cli: Cli) -> None:
+def test_lost_positions_are_not_taken_for_a_first_start_and_can_be_recovered(cli: Cli) -> None:
     cli.run("run", "--until-caught-up")
     cli.topic.admin.delete_consumer_groups([f"connect-{cli.name}"])[f"connect-{cli.name}"].result()
-    text = cli.run("run", "--until-caught-up", code=2)
-    assert "calving offsets FILE --adopt tables" in text
-    assert "100" in cli.run("offsets", "--adopt", "tables")
+    text = cli.run("run", "--until-caught-up", code=1)
+    assert "calving recover FILE" in text
+    assert f"{cli.topic.name}-0: 100 (stored: nothing)" in cli.run("recover", "--dry-run")
+    assert "calving recover FILE" in cli.run("run", "--until-caught-up", code=1)
+    assert f"{cli.topic.name}-0: 100 (stored: nothing)" in cli.run("recover")
     group = ConsumerGroupTopicPartitions(f"connect-{cli.name}", [KafkaPartition(cli.topic.name, 0)])
     (stored,) = cli.topic.admin.list_consumer_group_offsets([group])[f"connect-{cli.name}"].result().topic_partitions
     assert stored.offset == 100
     cli.topic.send(*encode({"id": 100}))
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 101
+
+
+def test_a_sink_that_nothing_is_known_of_cannot_be_recovered(cli: Cli) -> None:
+    assert "there is nothing to recover, run the sink" in cli.run("recover", code=2)
+
+
+def test_a_sink_that_runs_is_not_recovered(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    config = {"bootstrap.servers": cli.keys["kafka.bootstrap.servers"], "group.id": f"connect-{cli.name}"}
+    member = Consumer(client_config(config))
+    member.subscribe([cli.topic.name])
+    deadline = time.monotonic() + 20
+    while not member.assignment() and time.monotonic() < deadline:
+        member.poll(0.2)
+    assert "has 1 members: stop all workers of the sink first" in cli.run("recover", code=1)
+    member.close()
 
 
 def test_files_of_a_table_that_was_made_anew_stay_buffered_until_an_operator_lets_go(cli: Cli) -> None:

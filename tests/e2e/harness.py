@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -129,6 +130,17 @@ class Run:
         for worker in self.workers:
             worker.stop(5)
 
+    def recover(self, seconds: float = 30) -> str:
+        """``calving recover``, as soon as the group has forgotten the workers that were killed."""
+        deadline = time.monotonic() + seconds
+        while True:
+            command = [sys.executable, "-c", "from calving.cli.main import main; main()", "recover", str(self.config)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+            if "members: stop all workers" not in done.stdout + done.stderr or time.monotonic() > deadline:
+                assert done.returncode == 0, done.stdout + done.stderr
+                return done.stdout
+            time.sleep(0.5)
+
     # Records
 
     def produce(self, count: int, per_second: int = 1000) -> None:
@@ -204,13 +216,14 @@ class Run:
         key = f"kafka.connect.offsets.control-{self.name}.connect-{self.name}"
         for name in self.tables:
             table = find_table(self.catalog, tuple(name.split(".")))
-            last: dict[str, int] = {}
+            last: dict[str, dict[str, int]] = {}
             for snapshot in sorted(table.metadata.snapshots, key=lambda s: s.sequence_number) if table else ():
-                text = snapshot.summary.additional_properties.get(key) if snapshot.summary else None
-                if text is not None:
-                    now = json.loads(text)
-                    assert all(now.get(p, 0) >= o for p, o in last.items()), f"I3: {last} then {now}"
-                    last = now
+                summary = snapshot.summary.additional_properties if snapshot.summary else {}
+                if key in summary:
+                    now, log_id = json.loads(summary[key]), summary["calving.control-log-id"]
+                    before = last.get(log_id, {})
+                    assert all(now.get(p, 0) >= o for p, o in before.items()), f"I3: {before} then {now}"
+                    last[log_id] = now
 
 
 def died(worker: Process, seconds: float = 30) -> bool:

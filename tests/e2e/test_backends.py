@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
-from kazoo.client import KazooClient
 
 from calving.services.redis import LocalRedis
 from calving.services.zookeeper import LocalZooKeeper
 from calving.source.client import client_config
-from tests.e2e.harness import TABLES, Run, Store, died, pause, settings_of
+from tests.e2e.harness import Run, Store, died, pause, settings_of
 
 
 @pytest.fixture(params=["redis", "zookeeper"])
@@ -97,33 +95,3 @@ def test_the_positions_are_mirrored_to_the_consumer_group(run: Run) -> None:
     mirrored = sum(max(0, p.offset) for p in consumer.committed(partitions, 10))
     consumer.close()
     assert mirrored == 900
-
-
-def test_a_store_that_was_wiped_is_no_first_start(store: Store, servers: str, tmp_path: Path, unique: str) -> None:
-    """Nothing is read again from the beginning, which would double it."""
-    static = {
-        "iceberg.tables.dynamic-enabled": "false",
-        "iceberg.tables": ",".join(TABLES),
-        **{f"iceberg.table.{name}.route-regex": name for name in TABLES},
-    }
-    run = Run(tmp_path, servers, unique, settings=settings_of(store) | static)
-    run.start()
-    run.produce(600)
-    run.wait_until_committed()
-    run.stop()
-    wipe(store)
-    again = run.start()
-    assert again.wait(30) != 0
-    assert "no stored positions, but table" in again.log.read_text()
-    run.assert_exactly_once()
-
-
-def wipe(store: Store) -> None:
-    if isinstance(store, LocalRedis):
-        redis.Redis(port=store.port).flushall()
-        return
-    client = KazooClient(store.hosts)
-    client.start()
-    client.delete("/calving", recursive=True)
-    client.stop()
-    client.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from calving.errors import Fenced, Unavailable
 from calving.model.events import DataWritten, Envelope, Publication
@@ -12,13 +13,14 @@ from calving.model.offsets import Advance, ControlOffsets, SourceOffsets, TopicP
 from calving.protocol import commit as commit_module
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
 from calving.protocol.coordinator import Coordinator, Failed
-from calving.protocol.effects import Acknowledge, CoordinatorEffect, WorkerEffect
-from calving.protocol.ledger import Admitted, Buffer, Ledger, LedgerKey, admit
+from calving.protocol.effects import CoordinatorEffect, WorkerEffect
+from calving.protocol.ledger import NOWHERE, Admitted, Buffer, Ledger, LedgerKey, Reach, admit
 from calving.protocol.positions import Position
+from calving.protocol.recovery import Recovery, recovery
 from calving.protocol.worker import Worker
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import WorkerLoop
-from tests.simulation.world import KEY, Loaded, SimSession, SimTarget, Violation, World, simulate
+from tests.simulation.world import Loaded, SimSession, SimTarget, Violation, World, simulate
 
 MUTANTS: dict[str, type[World]] = {}
 
@@ -110,7 +112,7 @@ class InTwoSteps(World):
             self._store.append(self._member, publication.events, publication.spans)
             for event in publication.events:
                 if isinstance(event, DataWritten):
-                    self._world.published.update(f.file_path for f in event.data_files)
+                    self._world.published.update((f.file_path, event.table.identifier) for f in event.data_files)
             self._world.fail(Unavailable("between the two"))
             if not self._store.is_current(claim):
                 raise Fenced(claim.member_id)
@@ -222,7 +224,7 @@ class AcknowledgesTooMuch(World):
     class _Machine(Coordinator):
         def _complete_cycle(self) -> list[CoordinatorEffect]:
             (effect,) = super()._complete_cycle()
-            return [Acknowledge(dict(self._buffer.read), effect.events)]  # type: ignore[union-attr]
+            return [replace(effect, position=dict(self._buffer.read))]  # type: ignore[type-var]
 
     coordinator = with_coordinator(_Machine)
 
@@ -260,26 +262,26 @@ class RemembersLedger(World):
 class NoFilter(World):
     class _Key(LedgerKey):
         def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
-            return Ledger({}, {})
+            return Ledger({})
 
-    key = _Key(KEY.control_topic, KEY.group, KEY.log_id)
+    ledger_key = _Key
 
 
 class _CustomLoop(World):
     """A world whose commit loop admits by another rule."""
 
     @staticmethod
-    def admit(heard: list[Envelope], read: ControlOffsets, ledger: Ledger) -> Admitted:
-        return admit(heard, read, ledger)
+    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+        return admit(heard, read, reach, ledger)
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         rule, key = type(self).admit, self.key
 
         class Loop(CommitLoop[Loaded]):
-            def settle(self, heard: Iterable[Envelope], read: ControlOffsets) -> Settled:
+            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
                 commit_module.admit = rule  # type: ignore[attr-defined]
                 try:
-                    return super().settle(heard, read)
+                    return super().settle(heard, read, reach)
                 finally:
                     commit_module.admit = admit  # type: ignore[attr-defined]
 
@@ -289,16 +291,16 @@ class _CustomLoop(World):
 @mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both")
 class LedgerGoesBack(_CustomLoop):
     @staticmethod
-    def admit(heard: list[Envelope], read: ControlOffsets, ledger: Ledger) -> Admitted:
-        found = admit(heard, read, ledger)
-        return Admitted(found.data_files, found.delete_files, Ledger(read, found.ledger.source))
+    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+        found = admit(heard, read, reach, ledger)
+        return Admitted(found.data_files, found.delete_files, replace(found.ledger, control=read))
 
 
 @mutant("C6.3 the new ledger is not moved at all")
 class LedgerStays(_CustomLoop):
     @staticmethod
-    def admit(heard: list[Envelope], read: ControlOffsets, ledger: Ledger) -> Admitted:
-        found = admit(heard, read, ledger)
+    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+        found = admit(heard, read, reach, ledger)
         return Admitted(found.data_files, found.delete_files, ledger)
 
 
@@ -355,15 +357,14 @@ class TwoGroups(World):
 
         def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
             super().__init__(pace, position, now)
-            self._buffer = self._Split()
-            self._buffer.read.update(position)
+            self._buffer = self._Split(position)
 
         def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
             effects = super()._commit(partial=partial)
             for effect in effects:
                 if hasattr(effect, "tables"):
                     tables = {t: e[::2] for t, e in effect.tables.items()}
-                    return [type(effect)(effect.commit_id, tables, effect.read, effect.valid_through_us)]
+                    return [replace(effect, tables=tables)]
             return effects
 
     coordinator = with_coordinator(_Machine)
@@ -402,3 +403,56 @@ class ReusesOffsets(World):
             log = self.store.log[0]
             if len(log) > 3:
                 del log[-2:]
+
+
+@mutant("C6 a commit ends in the middle of a publication")
+class EndsInTheMiddle(World):
+    class _Machine(Coordinator):
+        class _Torn(Buffer):
+            def whole(self) -> dict[int, int]:
+                return dict(self.read)
+
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._buffer = self._Torn(position)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 records are called settled that wait for a table")
+class SettlesTooEarly(World):
+    class _Machine(Coordinator):
+        class _Hasty(Buffer):
+            def reach(self) -> Reach:
+                found = super().reach()
+                return replace(found, settled=found.covered)
+
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._buffer = self._Hasty(position)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 the ledger claims everything below the furthest record")
+class ClaimsHoles(World):
+    class ledger_key(LedgerKey):
+        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
+            return replace(super().read(ancestry, properties), missing={})
+
+
+@mutant("recovery goes back to what the furthest table has read")
+class RewindsTooLittle(World):
+    @staticmethod
+    def recover(ledgers: Mapping[str, Ledger], *, complete: bool) -> Recovery:
+        found = recovery(ledgers, complete=complete)
+        return Recovery(
+            {tp: max(ledger.source.get(tp, 0) for ledger in ledgers.values()) for tp in found.positions}, found.held
+        )
+
+
+@mutant("recovery leaves nothing out for any table")
+class DoublesOnRecovery(World):
+    @staticmethod
+    def recover(ledgers: Mapping[str, Ledger], *, complete: bool) -> Recovery:
+        return Recovery(recovery(ledgers, complete=complete).positions, {key: {} for key in ledgers})

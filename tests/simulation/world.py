@@ -9,7 +9,7 @@ I3  a table's ledger never goes back
 I4  stored positions and published files change together
 I5  is what the faults are for
 I6  with all components back, everything is committed within two cycles
-plus: VTTS holds; a graceful handover drops nothing; the coordinator waits for all partitions; a position found by
+plus: what a ledger says of the source is true; VTTS holds; a graceful handover drops nothing; the coordinator waits for all partitions; a position found by
 reset is stored; tables stay readable.
 
 One seed: ``python -m tests.simulation.run --seed 17``.
@@ -26,6 +26,7 @@ from uuid import UUID
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryBackend, MemorySession, MemoryStore
 from calving.errors import CalvingError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
+from calving.model.coverage import Coverage, decode_coverage, each, encode_coverage
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -39,18 +40,18 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile
 from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, Spans, TopicPartition
+from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain
 from calving.protocol.coordinator import Committed, Failed, Pace
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Admitted, LedgerKey
+from calving.protocol.ledger import Admitted, Ledger, LedgerKey
+from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchLimits, BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from tests.simulation.broker import Broker, SimGroup
 
 TABLES = (TableReference("c", ("db",), "t0"), TableReference("c", ("db",), "t1"))
-KEY = LedgerKey("control", "connect-sim", "log-1")
 PACE = Pace(interval=5, timeout=20, invite=7)
 Record = tuple[TopicPartition, int]
 
@@ -146,7 +147,7 @@ class SimCommitter:
     def _settle(self, table: TableId, request: CommitTables) -> Committed | Failed:
         try:
             done = self._world.commit_loop(self._world.target(self._world, table)).settle(
-                request.tables[table], request.read
+                request.tables[table], request.read, request.reach
             )
         except (CommitRefused, CommitUncertain) as error:
             return Failed(str(error))
@@ -205,7 +206,7 @@ class SimSession(MemorySession):
     def write(self, publication: Publication, claim: Claim) -> None:
         if self._world.fences_by_claim and not self._store.is_current(claim):
             raise Fenced(claim.member_id)
-        self._store.append(self._member, publication.events, publication.spans)
+        self._store.append(self._member, publication.events, each(publication.spans))
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
         self._world.on_published(publication)
 
@@ -230,13 +231,16 @@ class SimCursor(Cursor):
             del entries[:count]
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
         self._world.fail(Unavailable("before the acknowledgement"))
         for event in events:
             if isinstance(event, CommitComplete):
                 self._world.on_complete(event)
-        self._inner.acknowledge(position, events)
+        self._inner.acknowledge(position, events, settled)
         self._world.fail(OutcomeUnknown("after the acknowledgement"))
+
+    def rewind(self, positions: SourceOffsets) -> None:
+        self._inner.rewind(positions)
 
     def close(self) -> None:
         self._inner.close()
@@ -310,6 +314,10 @@ class Member:
                     f"W6: {tp} was handed over at {positions.get(tp)}, finished batches had read to {expected}"
                 )
 
+    def die(self) -> None:
+        if self._loop is not None:
+            self._stop()
+
     def _stop(self) -> None:
         for tp, count in (self._loop.skipped if self._loop else {}).items():
             self._world.skipped[tp] += count
@@ -325,7 +333,8 @@ class World:
     session = SimSession
     target = SimTarget
     policy = SourcePolicy(on_data_loss="skip", bounds_seconds=2)
-    key = KEY
+    ledger_key = LedgerKey
+    recover = staticmethod(recovery)
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -338,13 +347,15 @@ class World:
         self.store = MemoryStore(
             partitions=1 + seed % 3, fences_coordinators=seed % 2 == 0, is_current=self.broker.is_current
         )
+        self.losses = 0.004 if seed % 4 == 1 else 0.0
+        self._older: tuple[object, ...] | None = None
         self.backend = MemoryBackend
         if seed % 3 == 0:  # milder weather, in which cycles do complete and leaders live long
             self.crashes, self.faults, self.expulsions, self.coups = 0.004, 0.01, 0.003, 0.003
             self.broker.late_arrival = 0.9
         self.tables = {table.identifier: SimTable() for table in TABLES}
         self.files: dict[str, tuple[Record, ...]] = {}
-        self.published: Counter[str] = Counter()
+        self.published: dict[str, TableId] = {}
         self.gone: set[Record] = set()
         self.skipped: Counter[TopicPartition] = Counter()
         self.stats: Counter[str] = Counter()
@@ -403,6 +414,10 @@ class World:
         self.started_at[commit_id] = self.now
         return commit_id
 
+    @property
+    def key(self) -> LedgerKey:
+        return self.ledger_key("control", "connect-sim", self.store.identity)
+
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         return CommitLoop(target, self.key, 3)
 
@@ -414,8 +429,9 @@ class World:
             for offset in range(span.start, span.end):
                 records += 1
                 latest[tp] = max(latest.get(tp, 0), self.broker.timestamps[tp][offset])
-                if offset % 7:
-                    written.setdefault(TABLES[offset % 2], []).append((tp, offset))
+                table = TABLES[offset % 2]
+                if offset % 7 and not self._holds(table.identifier, (tp, offset)):
+                    written.setdefault(table, []).append((tp, offset))
         files = {table: TableFiles((self._new_file(found),)) for table, found in written.items()}
         return BatchOutcome(files, latest, records, records * 100)
 
@@ -434,12 +450,17 @@ class World:
             for f in e.data_files
             for r in self.files[f.file_path]
         }
-        covered = {(tp, o) for tp, span in publication.spans.items() for o in range(span.start, span.end) if o % 7}
+        covered = {
+            (tp, o)
+            for tp, span in publication.spans.items()
+            for o in range(span.start, span.end)
+            if o % 7 and not self._holds(TABLES[o % 2].identifier, (tp, o))
+        }
         if not covered - self.gone <= held <= covered:
             raise Violation(f"I4: published files hold {len(held)} records, the advance covers {len(covered)}")
         for event in publication.events:
             if isinstance(event, DataWritten):
-                self.published.update(f.file_path for f in event.data_files)
+                self.published.update((f.file_path, event.table.identifier) for f in event.data_files)
         known = {
             tp for e in publication.events if isinstance(e, DataComplete) for tp in (a.source for a in e.assignments)
         }
@@ -447,14 +468,41 @@ class World:
             raise Violation(f"W1: {tp} was answered for, but the position found by reset was not stored")
 
     def on_table_commit(self, table: SimTable, snapshot_id: int, admitted: Admitted) -> None:
-        before = KEY.read((s.summary for s in reversed(table.snapshots)), {}).control
+        before = self.key.read((s.summary for s in reversed(table.snapshots)), {}).control
         if any(admitted.ledger.control.get(p, 0) < offset for p, offset in before.items()):
             raise Violation(f"I3: the ledger goes from {before} back to {admitted.ledger.control}")
         if snapshot_id in table.discarded:
             raise Violation("C6: a snapshot was committed whose manifests had been deleted")
         files = tuple(f.file_path for f in admitted.data_files)
-        table.snapshots.append(Snapshot(snapshot_id, files, KEY.summary(admitted.ledger)))
+        table.snapshots.append(Snapshot(snapshot_id, files, self.key.summary(admitted.ledger)))
+        if self.key.outdated(table.properties, admitted.ledger):
+            del table.properties[self.key.holding]
+            self.stats["caught up after a loss"] += 1
         self.stats["commits"] += 1
+        self._check_ledger(table, admitted.ledger)
+
+    def _check_ledger(self, table: SimTable, ledger: Ledger) -> None:
+        """What it says of the source is true: recovery is built on it."""
+        landed = {path for t in self.tables.values() for s in t.snapshots for path in s.files}
+        here = {path for s in table.snapshots for path in s.files}
+        name = next(n for n, t in self.tables.items() if t is table)
+
+        def is_held(record: Record) -> bool:
+            return any(span.start <= record[1] < span.end for span in ledger.held(record[0]))
+
+        if unknown := [r for path in here for r in self.files[path] if not is_held(r)]:
+            raise Violation(f"C6: the table holds {unknown[0]}, its ledger does not know")
+        waiting = [(path, owner) for path, owner in self.published.items() if path not in landed]
+        for path, owner in waiting:
+            for tp, offset in self.files[path]:
+                if owner == name and is_held((tp, offset)):
+                    raise Violation(f"C6: the ledger claims {tp}, {offset}, which is in no snapshot of the table")
+                if offset < ledger.settled.get(tp, 0):
+                    raise Violation(f"C6: {tp} is called settled up to {ledger.settled[tp]}, {offset} is not")
+
+    def _holds(self, table: TableId, record: Record) -> bool:
+        held = decode_coverage(self.tables[table].properties.get(self.key.holding, "{}"))
+        return any(span.start <= record[1] < span.end for span in held.get(record[0], ()))
 
     def on_complete(self, event: CommitComplete) -> None:
         unheard = self.expected_at[event.commit_id] - self._answered(event.commit_id)
@@ -482,7 +530,35 @@ class World:
             self.stats["partitions added"] += 1
         if self.chance(self.retention):
             self._expire(self.rng.choice(sorted(self.broker.timestamps)))
+        if self.losses and self.chance(0.03):
+            store = self.store
+            self._older = ([list(shard) for shard in store.log], dict(store.positions), dict(store.saved))
+        if self.chance(self.losses):
+            self._lose_store()
         self._step(self.rng.choice(sorted(self.members)))
+
+    def _lose_store(self) -> None:
+        """The store comes back empty, or as it was a while ago; an operator stops the sink and recovers it."""
+        for member in self.members.values():
+            member.die()
+        store = self.store
+        if self._older is None or self.chance(0.5):
+            self._older = ([[] for _ in store.log], {}, {})
+        store.log, store.positions, store.saved = self._older  # type: ignore[assignment]
+        self._older = None
+        found = self.recover(
+            {
+                ".".join(name): self.key.read((s.summary for s in reversed(table.snapshots)), {})
+                for name, table in self.tables.items()
+            },
+            complete=self.chance(0.5),
+        )
+        for name, table in self.tables.items():
+            table.properties[self.key.holding] = encode_coverage(found.held[".".join(name)])
+        MemorySession(store, "operator").follow(replay=True).rewind(found.positions)
+        landed = {path for t in self.tables.values() for s in t.snapshots for path in s.files}
+        self.published = {path: owner for path, owner in self.published.items() if path in landed}
+        self.stats["store lost"] += 1
 
     def _expire(self, tp: TopicPartition) -> None:
         end = len(self.broker.timestamps[tp])
@@ -508,6 +584,10 @@ class World:
         for table in self.tables.values():
             table.broken = False
         self._rounds(40)
+        for _ in range(600):  # what is read again after a loss may be a long way
+            if all(self.store.positions.get(tp) == len(t) for tp, t in self.broker.timestamps.items()):
+                break
+            self._rounds(1)
         started = self._completed()
         for _ in range(80):
             if self._completed() >= started + 2:

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calving.model.events import CommitComplete, DataWritten, Envelope, TableReference
+from calving.model.coverage import encode_coverage
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import (
+    NOWHERE,
     Buffer,
     Ledger,
     LedgerKey,
+    Reach,
     admit,
     decode_control,
     decode_source,
@@ -30,7 +33,7 @@ TP = TopicPartition("s", 0)
 
 def written(partition: int, offset: int, *paths: str, table: TableReference = TABLE, rows: int = 1) -> Envelope:
     files = tuple(DataFile(path, "PARQUET", rows, 10) for path in paths)
-    return Envelope(partition, offset, DataWritten(COMMIT, table, files), {TP: Span(offset * 10, offset * 10 + 10)})
+    return Envelope(partition, offset, DataWritten(COMMIT, table, files), {TP: (Span(offset * 10, offset * 10 + 10),)})
 
 
 def summary(control: str, log_id: str | None = "log-1") -> dict[str, str]:
@@ -64,20 +67,20 @@ def test_the_table_property_decides_once_the_snapshots_have_expired() -> None:
 
 
 def test_the_table_property_of_another_incarnation_does_not_count() -> None:
-    properties = LedgerKey("control", "connect-x", "log-0").properties(Ledger({0: 5}, {}))
-    assert KEY.read([], properties) == Ledger({}, {})
+    properties = LedgerKey("control", "connect-x", "log-0").properties(Ledger({0: 5}))
+    assert KEY.read([], properties) == Ledger({})
 
 
 def test_two_branches_of_one_table_do_not_share_a_property() -> None:
     other = LedgerKey("control", "connect-x", "log-1", "audit")
-    properties = KEY.properties(Ledger({0: 5}, {}))
-    assert other.read([], properties) == Ledger({}, {})
-    assert other.read([], properties | other.properties(Ledger({0: 2}, {}))).control == {0: 2}
+    properties = KEY.properties(Ledger({0: 5}))
+    assert other.read([], properties) == Ledger({})
+    assert other.read([], properties | other.properties(Ledger({0: 2}))).control == {0: 2}
 
 
 def test_two_sinks_on_one_table_keep_their_own_ledgers() -> None:
     other = LedgerKey("control", "connect-y", "log-2")
-    properties = KEY.properties(Ledger({0: 5}, {})) | other.properties(Ledger({0: 9}, {}))
+    properties = KEY.properties(Ledger({0: 5})) | other.properties(Ledger({0: 9}))
     assert KEY.read([], properties).control == {0: 5}
     assert other.read([], properties).control == {0: 9}
 
@@ -87,27 +90,101 @@ def test_every_entry_of_the_summary_is_text() -> None:
 
 
 def test_entries_below_the_ledger_are_left_out() -> None:
-    found = admit([written(0, 4, "a"), written(0, 5, "b")], {0: 6}, Ledger({0: 5}, {}))
+    found = admit([written(0, 4, "a"), written(0, 5, "b")], {0: 6}, NOWHERE, Ledger({0: 5}))
     assert [f.file_path for f in found.data_files] == ["b"]
 
 
 def test_the_new_ledger_is_the_furthest_of_read_and_stored() -> None:
-    found = admit([written(0, 9, "a")], {0: 10, 1: 2}, Ledger({0: 5, 1: 7}, {}))
+    found = admit([written(0, 9, "a")], {0: 10, 1: 2}, NOWHERE, Ledger({0: 5, 1: 7}, {}))
     assert found.ledger.control == {0: 10, 1: 7}
 
 
 def test_a_file_announced_twice_is_admitted_once() -> None:
-    found = admit([written(0, 1, "a"), written(0, 2, "a", "b")], {0: 3}, Ledger({}, {}))
+    found = admit([written(0, 1, "a"), written(0, 2, "a", "b")], {0: 3}, NOWHERE, Ledger({}))
     assert [f.file_path for f in found.data_files] == ["a", "b"]
 
 
 def test_a_file_without_rows_is_left_out() -> None:
-    assert not admit([written(0, 1, "a", rows=0)], {0: 2}, Ledger({}, {}))
+    assert not admit([written(0, 1, "a", rows=0)], {0: 2}, NOWHERE, Ledger({}))
 
 
-def test_source_offsets_of_what_is_admitted_accumulate() -> None:
-    found = admit([written(0, 1, "a"), written(0, 2, "b")], {0: 3}, Ledger({}, {TopicPartition("s", 9): 4}))
-    assert found.ledger.source == {TP: 30, TopicPartition("s", 9): 4}
+def test_what_was_read_of_the_source_accumulates() -> None:
+    reach = Reach({TP: (Span(10, 30),)}, {TP: (Span(10, 20),)})
+    found = admit([written(0, 2, "b")], {0: 3}, reach, Ledger({}, {TP: 10, TopicPartition("s", 9): 4}, {TP: 10}))
+    assert found.ledger == Ledger({0: 3}, {TP: 30, TopicPartition("s", 9): 4}, {TP: 20, TopicPartition("s", 9): 0})
+
+
+def test_what_was_not_heard_yet_is_missing() -> None:
+    found = admit([written(0, 2, "b")], {0: 3}, Reach({TP: (Span(20, 30),)}, {}), Ledger({}, {TP: 10}, {TP: 10}))
+    assert found.ledger.source == {TP: 30}
+    assert found.ledger.missing == {TP: (Span(10, 20),)}
+    assert found.ledger.held(TP) == (Span(0, 10), Span(20, 30))
+
+
+def test_what_was_missing_is_held_once_it_was_heard() -> None:
+    before = Ledger({}, {TP: 30}, {TP: 10}, {TP: (Span(10, 20),)})
+    assert admit([], {}, Reach({TP: (Span(10, 20),)}, {}), before).ledger.held(TP) == (Span(0, 30),)
+
+
+def test_what_is_settled_is_missing_nowhere() -> None:
+    before = Ledger({}, {TP: 30}, {TP: 0}, {TP: (Span(10, 20),)})
+    after = admit([], {}, Reach({TP: (Span(0, 25),)}, {TP: (Span(0, 25),)}), before).ledger
+    assert (after.settled, after.missing) == ({TP: 25}, {})
+
+
+def test_a_partition_that_starts_anew_is_no_longer_what_the_ledger_knew() -> None:
+    reach = Reach({TP: (Span(0, 20),)}, {}, frozenset([TP]))
+    assert admit([], {}, reach, Ledger({}, {TP: 500}, {TP: 480})).ledger.source == {TP: 20}
+
+
+def test_a_holding_is_outdated_once_all_that_it_names_is_settled() -> None:
+    properties = {KEY.holding: encode_coverage({TP: (Span(10, 20),)})}
+    assert not KEY.outdated(properties, Ledger({}, {TP: 30}, {TP: 19}))
+    assert KEY.outdated(properties, Ledger({}, {TP: 30}, {TP: 20}))
+    assert not KEY.outdated({}, Ledger({}, {TP: 30}, {TP: 20}))
+
+
+def complete(partition: int, offset: int, span: Span) -> Envelope:
+    return Envelope(partition, offset, DataComplete(COMMIT), {TP: (span,)})
+
+
+def test_a_publication_counts_when_all_of_it_has_been_heard() -> None:
+    buffer = Buffer()
+    buffer.hear(written(0, 1, "a"))
+    assert (buffer.tables(), buffer.whole(), buffer.reach()) == ({}, {0: 1}, NOWHERE)
+    buffer.hear(complete(0, 2, Span(10, 20)))
+    assert list(buffer.tables()) == [("db", "t")]
+    assert buffer.whole() == {0: 3}
+    assert buffer.reach() == Reach({TP: (Span(10, 20),)}, {})
+
+
+def test_files_of_the_java_sink_count_as_they_come() -> None:
+    buffer = Buffer()
+    buffer.hear(Envelope(0, 1, DataWritten(COMMIT, TABLE, (DataFile("a", "PARQUET", 1, 10),))))
+    assert list(buffer.tables()) == [("db", "t")]
+
+
+def test_records_are_settled_once_their_files_are_committed() -> None:
+    buffer = Buffer()
+    buffer.hear(written(0, 1, "a"))
+    buffer.hear(complete(0, 2, Span(10, 20)))
+    buffer.settle(("db", "t"), buffer.whole())
+    assert buffer.reach().settled == {TP: (Span(10, 20),)}
+
+
+def test_what_another_coordinator_calls_settled_is_settled() -> None:
+    buffer = Buffer()
+    buffer.hear(Envelope(0, 0, CommitComplete(COMMIT), {TP: (Span(0, 10),)}))
+    buffer.hear(written(0, 1, "a"))
+    buffer.hear(complete(0, 2, Span(10, 20)))
+    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
+
+
+def test_a_topic_whose_offsets_go_back_is_covered_from_its_beginning() -> None:
+    buffer = Buffer()
+    buffer.hear(complete(0, 1, Span(0, 500)))
+    buffer.hear(complete(0, 2, Span(500, 20)))
+    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 20),)}, frozenset([TP]))
 
 
 def test_the_buffer_saves_the_lowest_entry_that_is_still_buffered() -> None:
@@ -131,6 +208,8 @@ def test_what_is_heard_during_a_commit_stays_buffered() -> None:
     buffer.hear(written(0, 3, "a"))
     read = dict(buffer.read)
     buffer.hear(written(0, 4, "b"))
+    buffer.hear(complete(0, 5, Span(40, 50)))
+    buffer.hear(complete(0, 6, Span(30, 40)))
     buffer.settle(("db", "t"), read)
     assert [e.offset for e in buffer.tables()["db", "t"]] == [4]
 
@@ -139,6 +218,7 @@ def test_a_redelivered_entry_is_buffered_once() -> None:
     buffer = Buffer()
     buffer.hear(written(0, 3, "a"))
     buffer.hear(written(0, 3, "a"))
+    buffer.hear(complete(0, 4, Span(30, 40)))
     assert len(buffer.tables()["db", "t"]) == 1
 
 
@@ -146,6 +226,8 @@ def test_references_that_differ_in_uuid_share_one_commit() -> None:
     buffer = Buffer()
     buffer.hear(written(0, 1, "a"))
     buffer.hear(written(0, 2, "b", table=TableReference("other", ("db",), "t", UUID(int=5))))
+    buffer.hear(complete(0, 3, Span(10, 20)))
+    buffer.hear(complete(0, 4, Span(20, 30)))
     assert len(buffer.tables()) == 1
 
 
@@ -167,12 +249,12 @@ def test_source_offsets_survive_their_text(raw: dict[tuple[str, int], int]) -> N
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
 def test_committing_in_any_number_of_steps_admits_every_file_once(order: tuple[int, ...]) -> None:
     entries = [written(p, o, f"{p}-{o}") for p in range(3) for o in range(4)]
-    ledger, admitted = Ledger({}, {}), []
+    ledger, admitted = Ledger({}), []
     read: dict[int, int] = {}
     for p in order:
         for entry in (e for e in entries if e.partition == p):
             read[p] = entry.offset + 1
-            found = admit([e for e in entries if e.offset < read.get(e.partition, 0)], read, ledger)
+            found = admit([e for e in entries if e.offset < read.get(e.partition, 0)], read, NOWHERE, ledger)
             admitted += [f.file_path for f in found.data_files]
             ledger = found.ledger
     assert sorted(admitted) == sorted(f"{p}-{o}" for p in range(3) for o in range(4))

@@ -14,8 +14,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from calving.backend.entries import Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
+from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event
-from calving.model.offsets import ControlOffsets, Span, TopicPartition
+from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import SPANS_HEADER, records_of
@@ -73,12 +74,30 @@ class KafkaCursor(Cursor):
                 found.append(envelope)
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
+        records = records_of(self._sink, self._options, events, settled, self._sender)
+        self._writer().write(records, (self._offsets(position), self._consumer.consumer_group_metadata()))
+
+    def rewind(self, positions: SourceOffsets) -> None:
+        ends = {p: bound.end for p, bound in self._bounds(self._partitions()).items()}
+        # Without a member the broker takes any position, forward or back.
+        sources = Consumer(client_config(self._sink.kafka, group_id=self._sink.group))
+        try:
+            self._writer().write(
+                (),
+                (self._offsets(ends), self._consumer.consumer_group_metadata()),
+                (positions, sources.consumer_group_metadata()),
+            )
+        finally:
+            sources.close()
+
+    def _writer(self) -> Transactions:
         if self._transactions is None:
-            raise ProtocolError("only a cursor that replays can acknowledge")
-        records = records_of(self._sink, self._options, events, {}, self._sender)
-        offsets = {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
-        self._transactions.write(records, offsets, self._consumer.consumer_group_metadata())
+            raise ProtocolError("only a cursor that replays can write")
+        return self._transactions
+
+    def _offsets(self, position: ControlOffsets) -> dict[TopicPartition, int]:
+        return {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
 
     def close(self) -> None:
         if self._transactions is not None:

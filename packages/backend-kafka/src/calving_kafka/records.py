@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from calving.backend.entries import payloads, spans_text
 from calving.backend.interface import SinkIdentity
+from calving.model.coverage import Coverage
 from calving.model.events import Event
-from calving.model.offsets import Spans
 from calving.source.dead_letters import OutRecord
 from calving_kafka.options import KafkaOptions
 
@@ -15,7 +15,7 @@ SPANS_HEADER = "calving-spans"
 
 
 def records_of(
-    sink: SinkIdentity, options: KafkaOptions, events: Iterable[Event], spans: Spans, sender: str
+    sink: SinkIdentity, options: KafkaOptions, events: Iterable[Event], spans: Coverage | None, sender: str
 ) -> list[OutRecord]:
     """The records of events: several for one where its list of files has to be divided."""
     headers = [(SPANS_HEADER, spans_text(spans))] if spans else []

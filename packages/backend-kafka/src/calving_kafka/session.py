@@ -9,6 +9,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
+from calving.model.coverage import each
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -59,10 +60,10 @@ class KafkaSession(Session):
                 f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
                 self._options.transaction_timeout_ms,
             )
-        records = records_of(self._sink, self._options, publication.events, publication.spans, self._member_id)
+        records = records_of(self._sink, self._options, publication.events, each(publication.spans), self._member_id)
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
-        self._transactions.write(records, {tp: a.end for tp, a in publication.advances.items()}, claim.token)
+        self._transactions.write(records, ({tp: a.end for tp, a in publication.advances.items()}, claim.token))
 
     def follow(self, *, replay: bool) -> Cursor:
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)

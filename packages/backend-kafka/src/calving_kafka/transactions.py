@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -51,10 +52,8 @@ class Transactions:
         except KafkaException as error:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
 
-    def write(
-        self, records: Sequence[OutRecord], offsets: Mapping[TopicPartition, int], group_metadata: object | None
-    ) -> None:
-        """Append ``records`` to their topics and store ``offsets`` in the metadata's group: both, or neither.
+    def write(self, records: Sequence[OutRecord], *offsets: tuple[Mapping[TopicPartition, int], object | None]) -> None:
+        """Append ``records`` to their topics and store offsets, each in its metadata's group: all, or nothing.
 
         :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been.
         """
@@ -63,9 +62,10 @@ class Transactions:
             producer.begin_transaction()
             for r in records:
                 producer.produce(r.topic, key=r.key, value=r.value, headers=list(r.headers), timestamp=r.timestamp_ms)
-            if offsets:
-                positions = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()]
-                self._call(lambda: producer.send_offsets_to_transaction(positions, group_metadata, TIMEOUT))
+            for found, metadata in offsets:
+                if found:
+                    positions = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in found.items()]
+                    self._call(partial(producer.send_offsets_to_transaction, positions, metadata, TIMEOUT))
         except (KafkaException, BufferError) as error:
             cause = error.args[0] if isinstance(error, KafkaException) else str(error)
             self._abort()

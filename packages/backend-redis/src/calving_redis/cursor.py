@@ -8,11 +8,12 @@ import threading
 from collections.abc import Sequence
 from uuid import uuid4
 
-from calving.backend.entries import Entries, payloads, replay_start
+from calving.backend.entries import Entries, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
+from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event
-from calving.model.offsets import ControlOffsets
+from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
 from calving_redis.durability import Durability
@@ -47,7 +48,6 @@ class RedisCursor(Cursor):
         if self._writer is not None:
             with writing(options):
                 identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state])
-            self._acknowledge = self._writer.register_script(scripts.ACKNOWLEDGE)
             self._epoch, self._identity, end = int(epoch), identity.decode(), int(last) + 1
             start = replay_start(int(saved) if saved else None, end, options, where(options))
         else:
@@ -68,16 +68,25 @@ class RedisCursor(Cursor):
             raise found
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
-        if self._writer is None:
-            raise ProtocolError("only a cursor that replays can acknowledge")
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
-        arguments = [self._identity, self._epoch, self._sender, saved, self._options.audit_ms * 1000, *parts]
+        audit = self._options.audit_ms * 1000
+        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), *parts]
+        self._write(scripts.ACKNOWLEDGE, [self._keys.state, self._keys.log], arguments)
+
+    def rewind(self, positions: SourceOffsets) -> None:
+        stored = [part for tp, offset in positions.items() for part in (partition_key(tp), offset)]
+        arguments = [self._identity, self._epoch, str(uuid4()), *stored]
+        self._write(scripts.REWIND, [self._keys.state, self._keys.positions, self._keys.log], arguments)
+
+    def _write(self, script: str, keys: list[str], arguments: list[object]) -> None:
+        if self._writer is None:
+            raise ProtocolError("only a cursor that replays can write")
         with reaching(self._options):
             self._writer.ping()
         with writing(self._options):
-            verdict, *why = self._acknowledge([self._keys.state, self._keys.log], arguments)
+            verdict, *why = self._writer.register_script(script)(keys, arguments)
         if verdict == b"anew":
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"fenced":

@@ -43,11 +43,11 @@ ACKNOWLEDGE = (
     "#!lua\n"
     + _NEXT
     + """
--- KEYS: state, log. ARGV: id, epoch, sender, saved or '', audit in microseconds, events...
+-- KEYS: state, log. ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
-append(KEYS[1], KEYS[2], ARGV[3], '', 6)
+append(KEYS[1], KEYS[2], ARGV[3], ARGV[6], 7)
 if ARGV[4] ~= '' then
   local saved = tonumber(redis.call('HGET', KEYS[1], 'saved') or '0')
   if tonumber(ARGV[4]) > saved then
@@ -61,6 +61,18 @@ end
 return {'done'}
 """
 )
+
+REWIND = """#!lua
+-- KEYS: state, positions, log. ARGV: id, epoch, new id, (partition, offset)... Offsets are not given out again.
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
+local epoch = redis.call('HGET', KEYS[1], 'epoch')
+if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
+local last = tonumber(redis.call('HGET', KEYS[1], 'last') or '0')
+redis.call('HSET', KEYS[1], 'id', ARGV[3], 'saved', string.format('%.0f', last + 1))
+redis.call('DEL', KEYS[2], KEYS[3])
+for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
+return {'done'}
+"""
 
 REPLAY = """#!lua
 -- KEYS: state. A new epoch: whoever led before can no longer acknowledge.

@@ -13,11 +13,12 @@ from uuid import uuid4
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoNodeError
 
-from calving.backend.entries import Entries, payloads, replay_start
+from calving.backend.entries import Entries, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
+from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event
-from calving.model.offsets import ControlOffsets
+from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.store import State, Store
@@ -67,22 +68,35 @@ class ZooKeeperCursor(Cursor):
                 return found
             self._changed.wait(left)
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
-        if self._epoch is None:
-            raise ProtocolError("only a cursor that replays can acknowledge")
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
         def save(state: State) -> State:
-            if state.id != self._identity:
-                raise Fenced(f"ZooKeeper: {self._root} was created anew")
-            if state.epoch != self._epoch:
-                raise Fenced(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
+            self._check(state)
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=saved)
 
-        state = self._store.write(save, self._sender, b"", parts)
+        state = self._store.write(save, self._sender, spans_text(settled), parts)
         if position and state.saved is not None:
             self._trim(state.saved)
+
+    def rewind(self, positions: SourceOffsets) -> None:
+        stored = {partition_key(tp): offset for tp, offset in positions.items()}
+        identity = str(uuid4())
+
+        def back(state: State) -> State:
+            self._check(state)
+            return replace(state, id=identity, saved=state.next, positions=stored)
+
+        self._store.write(back, self._sender, b"", ())
+
+    def _check(self, state: State) -> None:
+        if self._epoch is None:
+            raise ProtocolError("only a cursor that replays can write")
+        if state.id != self._identity:
+            raise Fenced(f"ZooKeeper: {self._root} was created anew")
+        if state.epoch != self._epoch:
+            raise Fenced(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
 
     def close(self) -> None:
         if not self._closed:

@@ -11,6 +11,7 @@ from kazoo.client import KazooClient, KazooState
 from calving.backend.entries import partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
+from calving.model.coverage import each
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -79,7 +80,7 @@ class ZooKeeperSession(Session):
             moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
             return replace(state, positions={**state.positions, **moved})
 
-        self._store.write(advance, self._member_id, spans_text(publication.spans), events)
+        self._store.write(advance, self._member_id, spans_text(each(publication.spans)), events)
 
     def follow(self, *, replay: bool) -> Cursor:
         client = connect(self._options)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
+from calving.model.coverage import Coverage, decode_coverage, encode_coverage
 from calving.model.events import DataWritten, Envelope, Event
-from calving.model.offsets import Span, Spans, TopicPartition
+from calving.model.offsets import TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
 log = logging.getLogger(__name__)
@@ -67,21 +67,9 @@ def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str
     return 1
 
 
-def spans_text(spans: Spans) -> bytes:
-    """What a publication covered, beside its events: Java refuses new fields. Empty for nothing."""
-    found: dict[str, dict[str, list[int]]] = {}
-    for tp, span in spans.items():
-        found.setdefault(tp.topic, {})[str(tp.partition)] = [span.start, span.end]
-    return json.dumps(found, separators=(",", ":")).encode() if found else b""
-
-
-def _spans_of(text: bytes | None) -> Spans:
-    found: Mapping[str, Mapping[str, list[int]]] = json.loads(text) if text else {}
-    return {
-        TopicPartition(topic, int(partition)): Span(*span)
-        for topic, partitions in found.items()
-        for partition, span in partitions.items()
-    }
+def spans_text(spans: Coverage | None) -> bytes:
+    """What goes beside events, because Java refuses new fields in them. Empty for nothing."""
+    return encode_coverage(spans).encode() if spans else b""
 
 
 class Entries:
@@ -113,4 +101,4 @@ class Entries:
             return None
         if decoded.group != self._group:
             return None
-        return Envelope(partition, offset, decoded.event, _spans_of(spans))
+        return Envelope(partition, offset, decoded.event, decode_coverage(spans.decode()) if spans else {})

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
+from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event, Publication
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
@@ -66,14 +67,26 @@ class Cursor(ABC):
         """
 
     @abstractmethod
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
         """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
 
-        Only for a cursor that replays. Entries below the saved position may be trimmed (B8).
+        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``settled`` travels beside
+        the events, as a publication's spans do.
 
         :raises Fenced: a newer coordinator exists; nothing was written. Step down.
         :raises Unavailable: nothing was written.
         :raises OutcomeUnknown: step down and replay.
+        """
+
+    @abstractmethod
+    def rewind(self, positions: SourceOffsets) -> None:
+        """Store ``positions`` as they are given, forward or back, and let go of what is in the log, so that no
+        coordinator hears it again: both, or neither (B9). An operator's act, while the group has no members.
+
+        Only for a cursor that replays; it is of no further use, and the log may get a new identity by it.
+
+        :raises Fenced: a newer coordinator exists; nothing was written. :raises Unavailable: nothing was written.
+        :raises OutcomeUnknown: do it again.
         """
 
     @abstractmethod

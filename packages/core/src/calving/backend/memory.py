@@ -9,18 +9,20 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
 from calving.errors import Fenced
+from calving.model.coverage import Coverage, each
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Envelope, Event, Publication
 from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition, furthest
+from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest
 
-_Entry = tuple[Event, Spans] | None
+_Entry = tuple[Event, Coverage] | None
 
 
 @dataclass
@@ -41,7 +43,7 @@ class MemoryStore:
     def __post_init__(self) -> None:
         self.log = self.log or [[] for _ in range(self.partitions)]
 
-    def append(self, sender: str, events: Sequence[Event], spans: Spans) -> None:
+    def append(self, sender: str, events: Sequence[Event], spans: Coverage) -> None:
         shard = self.log[sum(sender.encode()) % len(self.log)]
         shard.extend((event, spans) for event in events)
 
@@ -76,13 +78,22 @@ class MemoryCursor(Cursor):
                 self._at[p] = max(start, len(entries))
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event]) -> None:
+    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
         store = self._store
         with store.lock:
-            if store.fences_coordinators and self._epoch != store.coordinator_epoch:
-                raise Fenced("another coordinator has opened the control log")
-            store.append(self._member + "/coordinator", events, {})
+            self._check()
+            store.append(self._member + "/coordinator", events, settled or {})
             store.saved = furthest(store.saved, position)
+
+    def rewind(self, positions: SourceOffsets) -> None:
+        store = self._store
+        with store.lock:
+            self._check()
+            store.identity, store.saved, store.positions = str(uuid4()), store.ends(), dict(positions)
+
+    def _check(self) -> None:
+        if self._store.fences_coordinators and self._epoch != self._store.coordinator_epoch:
+            raise Fenced("another coordinator has opened the control log")
 
     def close(self) -> None:
         pass
@@ -107,7 +118,7 @@ class MemorySession(Session):
             for tp, advance in publication.advances.items():
                 if store.positions.get(tp) != advance.start:
                     raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
-            store.append(self._member, publication.events, publication.spans)
+            store.append(self._member, publication.events, each(publication.spans))
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
 

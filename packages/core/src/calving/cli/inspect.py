@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from uuid import uuid4
 
 from rich.table import Table as RichTable
 
-from calving.backend.interface import Cursor, Session
-from calving.errors import CalvingError, ConfigError
+from calving.backend.interface import Cursor
+from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.commit import LoadedTable
 from calving.iceberg.tables import parse_term
-from calving.model.events import DataWritten, Envelope, Publication
-from calving.model.offsets import Advance, TopicPartition
-from calving.protocol.ledger import VALID_THROUGH, Ledger
+from calving.model.events import Envelope
+from calving.protocol.ledger import VALID_THROUGH
 from calving.runtime.app import check_record_path
-from calving.runtime.guards import commit_style, ledger_of
+from calving.runtime.guards import ledger_key, ledger_of
 from calving.settings.load import Sink
-from calving.source.kafka import KafkaGroup, Topics
+from calving.source.kafka import Topics
 
 _JOIN_SECONDS = 60.0
 
@@ -69,14 +67,15 @@ def status(sink: Sink) -> Iterator[RichTable]:
     yield positions(sink)
     shown = RichTable("table", "records", "snapshots", "control offsets", "valid through", title="Tables")
     catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    style = commit_style(sink, _log_identity(sink))
+    log_id = _log_identity(sink)
     for name in sink.keys.tables:
         table = find_table(catalog, table_id(name))
         if table is None:
             shown.add_row(name, "missing", "", "", "")
             continue
-        loaded = LoadedTable(table, style.branch(table_id(name)))
-        ledger = ledger_of(style, table_id(name), table)
+        key = ledger_key(sink, log_id, name)
+        loaded = LoadedTable(table, key.branch)
+        ledger = ledger_of(key, table)
         head = next(iter(loaded.ancestry), {})
         through = next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-")
         control = ", ".join(f"{p}: {o}" for p, o in sorted(ledger.control.items())) or "-"
@@ -102,46 +101,6 @@ def positions(sink: Sink) -> RichTable:
     return shown
 
 
-def adopt_from_table(sink: Sink) -> Iterator[str]:
-    """Store the source positions that the sink's one table holds.
-
-    :raises CalvingError: it would lose or double records: positions are stored already, the control log has files that
-        are not committed, or several tables hold different positions.
-    """
-    keys = sink.keys
-    if len(keys.tables) != 1:
-        raise ConfigError("positions can be adopted from one static table only: several tables hold different ones")
-    every = Topics(sink.kafka, keys.topics, keys.topics_regex).partitions()
-    backend = sink.backend(sink.identity, sink.backend_settings)
-    session = backend.open(str(uuid4()))
-    try:
-        if session.committed(every):
-            raise CalvingError(f"group {sink.group} has stored positions: there is nothing to adopt")
-        ledger = _ledger(sink, keys.tables[0], session)
-        if not ledger.source:
-            raise CalvingError(f"table {keys.tables[0]} holds no positions of group {sink.group}")
-        yield from _store(sink, session, {tp: o for tp, o in ledger.source.items() if tp in every})
-    finally:
-        session.close()
-
-
-def _ledger(sink: Sink, name: str, session: Session) -> Ledger:
-    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    table = find_table(catalog, table_id(name))
-    if table is None:
-        raise ConfigError(f"table {name} does not exist")
-    cursor = session.follow(replay=True)  # from now on no other coordinator commits
-    try:
-        ledger = ledger_of(commit_style(sink, cursor.log.identity), table_id(name), table)
-        for entry in read_to_end(cursor):
-            beyond = entry.offset >= ledger.control.get(entry.partition, 0)
-            if beyond and isinstance(entry.event, DataWritten) and entry.event.data_files:
-                raise CalvingError("the control log has files that are not committed yet: they would be doubled")
-    finally:
-        cursor.close()
-    return ledger
-
-
 def read_to_end(cursor: Cursor) -> Iterator[Envelope]:
     """What the control log holds from where ``cursor`` starts, until nothing has come for three seconds."""
     quiet = 0
@@ -149,35 +108,6 @@ def read_to_end(cursor: Cursor) -> Iterator[Envelope]:
         entries = cursor.read(1.0)
         quiet = 0 if entries else quiet + 1
         yield from entries
-
-
-def _store(sink: Sink, session: Session, found: dict[TopicPartition, int]) -> Iterator[str]:
-    group = KafkaGroup(sink.kafka, sink.group, sink.keys.topics, sink.keys.topics_regex)
-    listener = _Silent()
-    try:
-        deadline = time.monotonic() + _JOIN_SECONDS
-        while not listener.held:
-            if time.monotonic() > deadline:
-                raise CalvingError(f"group {sink.group} could not be joined: stop the other workers first")
-            group.poll(0.2, listener)
-        advances = {tp: Advance(None, offset) for tp, offset in found.items()}
-        session.publish(Publication((), advances, {}), group.claim())
-    finally:
-        group.close()
-    for tp, offset in sorted(found.items()):
-        yield f"{tp}: {offset}"
-
-
-class _Silent:
-    def __init__(self) -> None:
-        self.held = False
-
-    def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        self.held = True
-
-    def revoked(self, partitions: Collection[TopicPartition]) -> None: ...
-
-    def lost(self, partitions: Collection[TopicPartition]) -> None: ...
 
 
 def _log_identity(sink: Sink) -> str:

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -25,10 +24,6 @@ app = typer.Typer(
 )
 File = Annotated[Path, typer.Argument(help="The sink's configuration: TOML, Kafka Connect JSON or .properties.")]
 out = Console()
-
-
-class Adopt(Enum):
-    tables = "tables"
 
 
 @app.command()
@@ -83,22 +78,29 @@ def status(file: File) -> None:
 
 
 @app.command()
-def offsets(
-    file: File,
-    adopt: Annotated[
-        Adopt | None,
-        typer.Option(help="Store the positions that the sink's one table holds, where the store has lost them."),
-    ] = None,
-) -> None:
-    """Show the stored source positions, or adopt them from the table."""
-    from calving.cli.inspect import adopt_from_table, positions
+def offsets(file: File) -> None:
+    """Show the stored source positions."""
+    from calving.cli.inspect import positions
 
-    sink = load(file)
-    if adopt is not None:
-        for line in adopt_from_table(sink):
-            out.print(line)
-        return
-    out.print(positions(sink))
+    out.print(positions(load(file)))
+
+
+@app.command()
+def recover(
+    file: File,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A table that records are routed to freely; without any, the whole catalog is looked through."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
+) -> None:
+    """Go on from what the tables hold, after the control log or the positions were lost. Nothing is lost or doubled."""
+    from calving.cli.recover import recover as go_back
+
+    for line in go_back(load(file), table or [], dry_run=dry_run):
+        out.print(line)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -15,12 +15,14 @@ from calving.data.conversion.table import TableConverter
 from calving.data.partitioning import partitioner
 from calving.data.records import HEADERS, Bad, Values
 from calving.data.shuffle import Outbox, Parcel
-from calving.data.spec import Need, TaskSpec
+from calving.data.spec import Need, Range, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
 from calving.errors import BadRecordError, ConfigError
+from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
+from calving.model.offsets import TopicPartition
 
 _ROUTING = "ROUTING"
 
@@ -45,6 +47,10 @@ class Delivery:
         self._needs = Needs()
         self._inferred: Counter[str] = Counter()
         self._mapped: dict[str, bool] = {}
+        found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
+        self._coverage = {name: coverage for name, coverage in found.items() if coverage}
+        self._held: dict[str, set[int]] = {}
+        """By table the places of the block that it holds already."""
 
     @property
     def needs(self) -> list[Need]:
@@ -55,6 +61,14 @@ class Delivery:
         if table not in self._mapped:
             self._mapped[table] = bool(name_mapping(self._spec.tables[table].properties))
         return self._mapped[table]
+
+    def begin(self, source: Range, offsets: Callable[[], Sequence[int]]) -> None:
+        """A block of this range comes next; ``offsets`` are those of its records, asked for only where they matter."""
+        self._held = {}
+        for table, coverage in self._coverage.items():
+            spans = coverage.get(TopicPartition(source.topic, source.partition), ())
+            if any(span.start < source.end and source.start < span.end for span in spans):
+                self._held[table] = {i for i, o in enumerate(offsets()) if any(s.start <= o < s.end for s in spans)}
 
     def deliver(self, tables: Sequence[str], values: Values) -> Delivered:
         """Every value to every table, or to none: a value that one of them cannot take is bad for all.
@@ -80,11 +94,21 @@ class Delivery:
             return Delivered(bad=[Bad(i, _ROUTING, "MissingTableError", reason) for i in places])
         if not live:
             return Delivered(filtered=Counter({"missing table": len(values)}))
-        bad = self._write(live, values)
-        return Delivered(len(values) - len(bad), [replace(b, index=places[b.index]) for b in bad.values()])
+        held = {
+            table: {i for i, place in enumerate(places) if place in self._held[table]}
+            for table in live
+            if table in self._held
+        }
+        done = set.intersection(*(held.get(table, set()) for table in live)) if held else set()
+        bad = {i: found for i, found in self._write(live, values, held).items() if i not in done}
+        return Delivered(
+            len(values) - len(bad) - len(done),
+            [replace(b, index=places[b.index]) for b in bad.values()],
+            Counter({"held by its tables": len(done)} if done else {}),
+        )
 
-    def _write(self, tables: Sequence[str], values: Values) -> dict[int, Bad]:
-        """The bad ones by place among the values; the others are handed to the writers."""
+    def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, Bad]:
+        """The bad ones by place among the values; the others are handed to the writers, but for what a table holds."""
         rows: list[tuple[str, pa.RecordBatch, Sequence[int] | None]] = []
         bad: dict[int, Bad] = {}
         with self._stages("convert"):
@@ -100,13 +124,18 @@ class Delivery:
         if not self._needs:
             with self._stages("write"):
                 for table, batch, kept in rows:
-                    self._writer(table).write(_only_good(batch, kept, bad, len(values)))
+                    left_out = {*bad, *held.get(table, ())}
+                    self._writer(table).write(_without(batch, kept, left_out, len(values)))
                 self._relieve()
         return bad
 
-    def dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Into the dead-letter table, which is created if it is missing."""
+    def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
+        """Into the dead-letter table, which is created if it is missing; ``places`` are those of the block."""
         table = self._spec.tolerance.table or ""
+        held = self._held.get(table, ())
+        letters = [letter for letter, place in zip(letters, places, strict=True) if place not in held]
+        if not letters:
+            return
         if table not in self._spec.tables:
             self._needs.add(
                 Need(table, "create", type=of_type(LETTERS)) if table in self._spec.missing else Need(table, "load")
@@ -222,12 +251,12 @@ def _letter_rows(letters: Sequence[DeadLetter]) -> pa.StructArray:
     return pa.array(rows, LETTERS)
 
 
-def _only_good(rows: pa.RecordBatch, kept: Sequence[int] | None, bad: dict[int, Bad], count: int) -> pa.RecordBatch:
-    """The rows whose values no other table refused."""
-    held = range(count) if kept is None else kept
-    if not bad or not any(i in bad for i in held):
+def _without(rows: pa.RecordBatch, kept: Sequence[int] | None, left_out: Set[int], count: int) -> pa.RecordBatch:
+    """The rows but for those of some values."""
+    there = range(count) if kept is None else kept
+    if not left_out or not any(i in left_out for i in there):
         return rows
-    return rows.take(pa.array([row for row, i in enumerate(held) if i not in bad], pa.int32()))
+    return rows.take(pa.array([row for row, i in enumerate(there) if i not in left_out], pa.int32()))
 
 
 def _kind(values: Values, room: int) -> Kind | None:

@@ -35,6 +35,8 @@ class TableSpec:
     sort_order_json: str | None = None
     distribute: bool = False
     """Whether each partition is to be written by one task."""
+    held_json: str = "{}"
+    """Source offsets that the table holds already: a coverage, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

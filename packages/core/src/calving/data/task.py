@@ -102,6 +102,7 @@ class _Task:
                 latest_here = block.latest_ms
             if latest_here is not None:
                 latest = latest_here if latest is None else max(latest, latest_here)
+            self._delivery.begin(source, lambda: block.offsets)  # noqa: B023 - asked at once
             outcome = self._pipeline.run(block, values)
             self._reject(block, outcome.bad)
             read += len(block)
@@ -135,7 +136,7 @@ class _Task:
         if tolerance.to == "topic":
             self._letters += letters
         else:
-            self._delivery.dead_letters(letters)
+            self._delivery.dead_letters(letters, [b.index for b in bad])
 
     def _letter(self, block: Block, bad: Bad) -> DeadLetter:
         i = bad.index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from pyiceberg.table import Table
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
-from calving.errors import ConfigError
+from calving.errors import ConfigError, Unavailable
 from calving.model.events import TableId
 
 REQUEST_SECONDS = 60.0
@@ -90,11 +90,28 @@ def table_id(name: str) -> TableId:
 
 
 def find_table(catalog: Catalog, table: TableId) -> Table | None:
-    """The table, or None if it does not exist."""
+    """The table, or None if it does not exist.
+
+    :raises Unavailable: the catalog does not say.
+    """
     try:
         return catalog.load_table(table)
     except NoSuchTableError:
         return None
+    except Exception as error:  # every catalog has exceptions of its own
+        raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def tables_of(catalog: Catalog, namespace: TableId = ()) -> Iterator[str]:
+    """The names of all tables in a namespace and below; of the whole catalog where none is given."""
+    waiting = [namespace] if namespace else [tuple(found) for found in catalog.list_namespaces()]
+    seen: set[TableId] = set()
+    while waiting:
+        here = waiting.pop()
+        if here not in seen:
+            seen.add(here)
+            yield from (".".join(table) for table in catalog.list_tables(here))
+            waiting += [tuple(found) for found in catalog.list_namespaces(here)]
 
 
 class _TimeoutAdapter(HTTPAdapter):

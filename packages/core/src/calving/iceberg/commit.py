@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
 from calving import __version__
 from calving.errors import CalvingError
@@ -93,6 +93,8 @@ class IcebergTarget:
         updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
         changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
+        if self._key.outdated(state.properties, admitted.ledger):
+            changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         guards = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
             table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
@@ -152,8 +154,9 @@ class CommitStyle:
     branches: Mapping[TableId, str]
     default_branch: str
 
-    def branch(self, table: TableId) -> str:
-        return self.branches.get(table, self.default_branch)
+    def key(self, table: TableId) -> LedgerKey:
+        branch = self.branches.get(table, self.default_branch)
+        return LedgerKey(self.control_topic, self.group, self.log_id, branch)
 
 
 class IcebergCommitter:
@@ -187,8 +190,7 @@ class IcebergCommitter:
 
     def _commit_one(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Settled:
         style = self._style
-        branch = style.branch(table)
-        key = LedgerKey(style.control_topic, style.group, style.log_id, branch)
+        key = style.key(table)
         summary = {
             COMMIT_ID: str(request.commit_id),
             TASK_ID: style.task_id,
@@ -199,9 +201,9 @@ class IcebergCommitter:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
         uuids = {e.event.table.table_uuid for e in entries if isinstance(e.event, DataWritten)}
         target = IcebergTarget(
-            self._catalog, table, branch, key, summary, frozenset(str(u) for u in uuids if u is not None)
+            self._catalog, table, key.branch, key, summary, frozenset(str(u) for u in uuids if u is not None)
         )
-        return CommitLoop(target, key, MAX_TRIES).settle(entries, request.read)
+        return CommitLoop(target, key, MAX_TRIES).settle(entries, request.read, request.reach)
 
 
 def java_date_time(micros: int) -> str:

@@ -42,6 +42,7 @@ from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.model.events import TableReference
 from calving.model.files import DataFile
+from calving.protocol.ledger import HELD_OFFSETS
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class TableRules:
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     defaults: TableSettings = TableSettings()
     force_optional: bool = False
+    holding: Callable[[str], str] = lambda name: HELD_OFFSETS
+    """The property of a table that says what is left out for it."""
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
@@ -121,10 +124,7 @@ class Tables:
             self._look(name)
 
     def _look(self, name: str) -> None:
-        try:
-            found = find_table(self._catalog, table_id(name))
-        except Exception as error:  # whatever the catalog raises, nothing has been written
-            raise Unavailable(f"table {name} cannot be loaded: {type(error).__name__}: {error}") from error
+        found = find_table(self._catalog, table_id(name))
         self._known.pop(name, None)
         self._specs.pop(name, None)
         self._missing.pop(name, None)
@@ -151,6 +151,7 @@ class Tables:
             table.io.properties,
             table.sort_order().model_dump_json(),
             distribution != "none" and not metadata.spec().is_unpartitioned(),
+            properties.get(self._rules.holding(name), "{}"),
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:

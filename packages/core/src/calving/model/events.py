@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.offsets import Advances, Spans, TopicPartition
@@ -84,20 +85,25 @@ Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplet
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An event, where in the control log it was found, and what its publication covered."""
+    """An event, where in the control log it was found, and what travelled beside it.
+
+    ``spans``: with DataWritten and DataComplete what their publication covers, one span for each partition; a span that
+    ends before it starts says that the topic's offsets have started anew, and that it is covered from 0 up to the end.
+    With CommitComplete all that is known to be in the tables. Other senders than calving leave it empty.
+    """
 
     partition: int
     offset: int
     event: Event
-    spans: Spans = field(default_factory=dict)
+    spans: Coverage = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
     """What a worker publishes in one atomic act: its events, its dead letters, and the move of its source positions.
 
-    ``spans`` says which records the files hold; ``advances`` also has partitions whose position is stored for the first
-    time although nothing was read.
+    ``spans`` follow each other without a hole, from 0 on: they hold the records that were read, and those that the move
+    of a position leaves out for good (below a first position, or gone from the broker).
     """
 
     events: tuple[DataWritten | DataComplete, ...]

@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from calving.errors import CalvingError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets
-from calving.protocol.ledger import Admitted, LedgerKey, admit
+from calving.protocol.ledger import NOWHERE, Admitted, LedgerKey, Reach, admit
 
 
 class CommitRefused(CalvingError):
@@ -76,8 +76,8 @@ class CommitLoop(Generic[S]):
     def __init__(self, target: Target[S], key: LedgerKey, max_tries: int) -> None:
         self._target, self._key, self._max_tries = target, key, max_tries
 
-    def settle(self, heard: Iterable[Envelope], read: ControlOffsets) -> Settled:
-        """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` at least.
+    def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+        """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` and ``reach`` at least.
 
         :raises CommitRefused, CommitUncertain: it did not settle within the tries; nothing is lost, try again later.
         """
@@ -85,7 +85,7 @@ class CommitLoop(Generic[S]):
         entries = list(heard)
         state = target.load()
         for tries in range(1, self._max_tries + 1):
-            admitted = admit(entries, read, self._key.read(state.ancestry, state.properties))
+            admitted = admit(entries, read, reach, self._key.read(state.ancestry, state.properties))
             if not admitted:
                 return Settled(None, admitted, tries - 1)
             try:

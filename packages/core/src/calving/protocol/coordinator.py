@@ -68,8 +68,7 @@ class Coordinator:
         self.failures: dict[TableId, int] = {}
         """Consecutive failed commits, by table."""
         self._pace = pace
-        self._buffer = Buffer()
-        self._buffer.read.update(position)
+        self._buffer = Buffer(position)
         self._commit_id = NO_COMMIT
         self.started = now - pace.interval
         """When the last cycle began."""
@@ -171,8 +170,8 @@ class Coordinator:
         self._unsettled = set(tables)
         if not tables:
             return self._complete_cycle()
-        self._committing = dict(self._buffer.read)
-        return [CommitTables(self._commit_id, tables, self._committing, self._valid_through)]
+        self._committing = self._buffer.whole()
+        return [CommitTables(self._commit_id, tables, self._committing, self._buffer.reach(), self._valid_through)]
 
     def _valid_through_us(self) -> int | None:
         latest = [self._answers[tp] for tp in self._expected]
@@ -183,4 +182,4 @@ class Coordinator:
         self.phase = Phase.IDLE
         # While a table waits for its files, the sink as a whole is not valid through anything new.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
-        return [Acknowledge(self._buffer.position(), (done,))]
+        return [Acknowledge(self._buffer.position(), (done,), self._buffer.reach().settled)]

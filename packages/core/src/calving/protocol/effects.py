@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event, Publication, TableId
 from calving.model.offsets import ControlOffsets, Spans
+from calving.protocol.ledger import Reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +41,17 @@ class CommitTables:
     commit_id: UUID
     tables: Mapping[TableId, tuple[Envelope, ...]]
     read: ControlOffsets
+    reach: Reach
     valid_through_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Save ``position`` and write ``events``, both or neither."""
+    """Save ``position`` and write ``events``, both or neither; ``settled`` goes beside them."""
 
     position: ControlOffsets
     events: tuple[Event, ...]
+    settled: Coverage
 
 
 WorkerEffect = RunBatch | Publish

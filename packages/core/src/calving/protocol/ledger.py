@@ -8,26 +8,57 @@ property names are those of the Java sink (``Coordinator.commitToTable``), so ei
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from calving.model.events import DataWritten, Envelope, TableId
+from calving.model.coverage import Coverage, decode_coverage, encode_coverage, lowest_uncovered, merged, without
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableId
 from calving.model.files import DataFile
-from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest
+from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition, furthest
 
 COMMIT_ID = "kafka.connect.commit-id"
 TASK_ID = "kafka.connect.task-id"
 VALID_THROUGH = "kafka.connect.valid-through-ts"
 LOG_ID = "calving.control-log-id"
 SOURCE_OFFSETS = "calving.source-offsets"
+SETTLED_OFFSETS = "calving.settled-offsets"
+MISSING_OFFSETS = "calving.missing-offsets"
+HELD_OFFSETS = "calving.held-offsets"
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``control``: entries below are in the table. ``source``: records below were read by what is in the table."""
+    """``control``: entries below are in the table. ``source``: records below were read by what is in the table.
+
+    ``settled``: records below are in the tables of the sink, in whichever they belong to. ``missing``: what between
+    ``settled`` and ``source`` this table does not hold, because it was not heard yet. So a record at or above
+    ``settled`` is in this table if and only if it is below ``source`` and not missing, and it belongs here.
+    """
 
     control: ControlOffsets
-    source: SourceOffsets
+    source: SourceOffsets = field(default_factory=dict)
+    settled: SourceOffsets = field(default_factory=dict)
+    missing: Coverage = field(default_factory=dict)
+
+    def held(self, tp: TopicPartition) -> tuple[Span, ...]:
+        """What of a source partition the table holds, as far as it belongs here."""
+        return without((Span(0, self.source.get(tp, 0)),), self.missing.get(tp, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a coordinator knows the source: ``covered`` by complete publications, ``settled`` in the tables.
+
+    Partitions in ``anew`` have started over: what a ledger says of their offsets is about records that are gone.
+    """
+
+    covered: Coverage
+    settled: Coverage
+    anew: frozenset[TopicPartition] = frozenset()
+
+
+NOWHERE = Reach({}, {})
+NO_LEDGER = Ledger({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +74,8 @@ class LedgerKey:
     def offsets(self) -> str:
         return f"kafka.connect.offsets.{self.control_topic}.{self.group}"
 
-    def _of_table(self, name: str) -> str:
+    def of_table(self, name: str) -> str:
+        """The name of a table property."""
         # Several sinks may write one table, one sink several branches: a table property, unlike a summary, needs its
         # owner in its name.
         name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
@@ -57,36 +89,40 @@ class LedgerKey:
         have expired, the table property decides. Of the source the newest one of this sink tells, whatever log the
         records went through: they were read.
         """
-        source: SourceOffsets | None = None
+        found: Ledger | None = None
         for summary in ancestry:
             if self.offsets not in summary:
                 continue
-            if source is None:
-                source = decode_source(summary.get(SOURCE_OFFSETS, "{}"))
+            found = found or _of_source(summary, str)
             if summary.get(LOG_ID, self.log_id) == self.log_id:
-                return Ledger(decode_control(summary[self.offsets]), source)
-        if source is None:
-            source = decode_source(properties.get(self._of_table(SOURCE_OFFSETS), "{}"))
-        offsets = properties.get(self._of_table(self.offsets))
-        if offsets is not None and properties.get(self._of_table(LOG_ID), self.log_id) == self.log_id:
-            return Ledger(decode_control(offsets), source)
-        return Ledger({}, source)
+                return replace(found, control=decode_control(summary[self.offsets]))
+        found = found or _of_source(properties, self.of_table)
+        offsets = properties.get(self.of_table(self.offsets))
+        if offsets is not None and properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
+            return replace(found, control=decode_control(offsets))
+        return found
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as snapshot summary entries; every value is a string, Java refuses anything else."""
         return {
             self.offsets: encode_control(ledger.control),
             LOG_ID: self.log_id,
-            SOURCE_OFFSETS: encode_source(ledger.source),
+            **_source_entries(ledger),
         }
 
     def properties(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as table properties, for the day its snapshot expires."""
-        return {
-            self._of_table(self.offsets): encode_control(ledger.control),
-            self._of_table(LOG_ID): self.log_id,
-            self._of_table(SOURCE_OFFSETS): encode_source(ledger.source),
-        }
+        return {self.of_table(name): value for name, value in self.summary(ledger).items()}
+
+    @property
+    def holding(self) -> str:
+        """The table property that says which records to leave out while the sink reads again what it had read."""
+        return self.of_table(HELD_OFFSETS)
+
+    def outdated(self, properties: Mapping[str, str], ledger: Ledger) -> bool:
+        """Whether ``holding`` has served: whatever it names has been read again."""
+        held = decode_coverage(properties.get(self.holding, "{}"))
+        return bool(held) and all(spans[-1].end <= ledger.settled.get(tp, 0) for tp, spans in held.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +137,14 @@ class Admitted:
         return bool(self.data_files or self.delete_files)
 
 
-def admit(heard: Iterable[Envelope], read: ControlOffsets, ledger: Ledger) -> Admitted:
-    """Steps 2 and 3 of C6: leave out what the table has, each file once, and move the ledger to ``read``."""
+def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+    """Steps 2 and 3 of C6: leave out what the table has, each file once, and move the ledger to what was read.
+
+    ``heard`` is everything of this table below ``read`` that may not be in it, and ``read`` ends no publication in the
+    middle: else the ledger would claim too much, or too little, of the source.
+    """
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
-    source = dict(ledger.source)
     for envelope in heard:
         if envelope.offset < ledger.control.get(envelope.partition, 0) or not isinstance(envelope.event, DataWritten):
             continue
@@ -113,38 +152,86 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, ledger: Ledger) -> Ad
             data.setdefault(file.file_path, file)
         for file in envelope.event.delete_files:
             deletes.setdefault(file.file_path, file)
-        for tp, span in envelope.spans.items():
-            source[tp] = max(source.get(tp, 0), span.end)
     return Admitted(
         tuple(f for f in data.values() if f.record_count),
         tuple(f for f in deletes.values() if f.record_count),
-        Ledger(furthest(ledger.control, read), source),
+        _moved(ledger, read, reach),
     )
+
+
+def _moved(ledger: Ledger, read: ControlOffsets, reach: Reach) -> Ledger:
+    source: dict[TopicPartition, int] = {}
+    settled: dict[TopicPartition, int] = {}
+    missing: dict[TopicPartition, tuple[Span, ...]] = {}
+    for tp in sorted({*ledger.source, *reach.covered}):
+        before = NO_LEDGER if tp in reach.anew else ledger
+        below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *reach.settled.get(tp, ()))))
+        held = merged((*before.held(tp), Span(0, below), *reach.covered.get(tp, ())))
+        if held:
+            source[tp], settled[tp] = held[-1].end, below
+            holes = without((Span(below, held[-1].end),), held)
+            if holes:
+                missing[tp] = holes
+    return Ledger(furthest(ledger.control, read), source, settled, missing)
 
 
 class Buffer:
     """What has been heard of the control log and is not committed yet. Knows nothing of time."""
 
-    def __init__(self) -> None:
-        self.read: dict[int, int] = {}
+    def __init__(self, position: ControlOffsets | None = None) -> None:
+        self.read: dict[int, int] = dict(position or {})
         """Next control offset to hear, by partition."""
         self._heard: dict[TableId, list[Envelope]] = {}
+        self._begun: dict[tuple[int, Hashable], int] = {}
+        """Where publications start whose end has not been heard."""
+        self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
+        self._anew: set[TopicPartition] = set()
 
     def hear(self, envelope: Envelope) -> None:
         """Take note of an entry. Redelivered entries change nothing."""
         if envelope.offset < self.read.get(envelope.partition, 0):
             return
         self.read[envelope.partition] = envelope.offset + 1
-        if isinstance(envelope.event, DataWritten):
-            self._heard.setdefault(envelope.event.table.identifier, []).append(envelope)
+        match envelope.event:
+            case DataWritten(table=table):
+                self._heard.setdefault(table.identifier, []).append(envelope)
+                if envelope.spans:
+                    self._begun.setdefault(_publication(envelope), envelope.offset)
+            case DataComplete():
+                self._begun.pop(_publication(envelope), None)
+                self._cover(envelope.spans)
+            case CommitComplete():
+                self._cover(envelope.spans)
+
+    def whole(self) -> dict[int, int]:
+        """The read position, before any publication of which only a part has been heard.
+
+        No two publications of a control partition cover the same records, so what they cover tells them apart.
+        """
+        read = dict(self.read)
+        for (partition, _), start in self._begun.items():
+            read[partition] = min(read[partition], start)
+        return read
 
     def tables(self) -> dict[TableId, tuple[Envelope, ...]]:
-        """Everything buffered, by table.
+        """Everything buffered that belongs to whole publications, by table.
 
         By identifier only: two references to one table that differ in UUID or catalog name must share one commit,
         because the first commit's ledger covers both.
         """
-        return {table: tuple(envelopes) for table, envelopes in self._heard.items()}
+        read = self.whole()
+        found = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
+        return {table: entries for table, entries in found.items() if entries}
+
+    def reach(self) -> Reach:
+        """How far the source is known: everything heard to be complete, and what of it is not waiting here."""
+        waiting: dict[TopicPartition, list[Span]] = {}
+        for heard in self._heard.values():
+            for envelope in heard:
+                for tp, (span, *_) in envelope.spans.items():
+                    waiting.setdefault(tp, []).append(_plain(span))
+        settled = {tp: without(spans, merged(waiting.get(tp, ()))) for tp, spans in self._covered.items()}
+        return Reach(dict(self._covered), {tp: spans for tp, spans in settled.items() if spans}, frozenset(self._anew))
 
     def settle(self, table: TableId, read: ControlOffsets) -> None:
         """What was heard for ``table`` below ``read`` is in it."""
@@ -161,6 +248,38 @@ class Buffer:
             for envelope in envelopes:
                 position[envelope.partition] = min(position[envelope.partition], envelope.offset)
         return position
+
+    def _cover(self, coverage: Coverage) -> None:
+        for tp, spans in coverage.items():
+            if any(span.end < span.start for span in spans):
+                self._anew.add(tp)
+                self._covered.pop(tp, None)
+            self._covered[tp] = merged((*self._covered.get(tp, ()), *map(_plain, spans)))
+
+
+def _plain(span: Span) -> Span:
+    return span if span.start <= span.end else Span(0, span.end)
+
+
+def _publication(envelope: Envelope) -> tuple[int, Hashable]:
+    return envelope.partition, frozenset(envelope.spans.items())
+
+
+def _of_source(entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
+    return Ledger(
+        {},
+        decode_source(entries.get(name(SOURCE_OFFSETS), "{}")),
+        decode_source(entries.get(name(SETTLED_OFFSETS), "{}")),
+        decode_coverage(entries.get(name(MISSING_OFFSETS), "{}")),
+    )
+
+
+def _source_entries(ledger: Ledger) -> dict[str, str]:
+    return {
+        SOURCE_OFFSETS: encode_source(ledger.source),
+        SETTLED_OFFSETS: encode_source(ledger.settled),
+        MISSING_OFFSETS: encode_coverage(ledger.missing),
+    }
 
 
 def encode_control(offsets: ControlOffsets) -> str:

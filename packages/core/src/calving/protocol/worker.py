@@ -207,12 +207,11 @@ class Worker:
         return [RunBatch(self._number, self._running.spans)]
 
     def _publish(self) -> list[WorkerEffect]:
-        spans: dict[TopicPartition, Span] = {}
+        ends: dict[TopicPartition, int] = {}
         latest: dict[TopicPartition, int] = {}
         tables: dict[TableReference, TableFiles] = {}
         for batch, outcome in self._finished:
-            for tp, span in batch.items():
-                spans[tp] = Span(spans[tp].start if tp in spans else span.start, span.end)
+            ends.update({tp: span.end for tp, span in batch.items()})
             for tp, timestamp in outcome.timestamps_us.items():
                 latest[tp] = max(latest.get(tp, timestamp), timestamp)
             for table, files in outcome.written.items():
@@ -224,12 +223,13 @@ class Worker:
             DataWritten(self._commit_id, table, files.data_files, files.delete_files)
             for table, files in sorted(tables.items(), key=lambda item: item[0].identifier)
         ]
-        progress = tuple(
-            PartitionProgress(tp, spans[tp].end if tp in spans else None, latest.get(tp)) for tp in sorted(self._next)
-        )
+        progress = tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
         # Also where nothing was read: a position found by reset, or moved over a gap, must not be looked for again.
         advances = {
             tp: Advance(self._stored[tp], at) for tp, at in sorted(self._next.items()) if at != self._stored[tp]
         }
+        # From the stored position, so that over all publications nothing is left out: what they cover is compared.
+        moves = {tp: Span(advance.start or 0, advance.end) for tp, advance in advances.items()}
+        spans = {tp: move for tp, move in moves.items() if move.start != move.end}
         letters = tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters)
         return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans, letters))]

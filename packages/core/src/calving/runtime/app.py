@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
 
-from pyiceberg.catalog import Catalog
-
-from calving.backend.interface import Backend, Cursor, Session
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.data.converters.registry import converter
 from calving.data.spec import Evolution, RouteRule, Routing, Tolerance
 from calving.data.transforms.chain import Chain
@@ -28,7 +26,14 @@ from calving.protocol.coordinator import Pace
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
 from calving.runtime.coordinator import CoordinatorLoop
-from calving.runtime.guards import commit_style, refuse_lost_positions, refuse_reused_offsets
+from calving.runtime.guards import (
+    commit_style,
+    ledger_key,
+    own_tables,
+    refuse_a_loss,
+    refuse_reused_offsets,
+    routed_tables,
+)
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
@@ -72,6 +77,7 @@ class App:
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
         self._catalog = open_catalog(keys.catalog_name, sink.catalog)
         self._tables = Tables(self._catalog, keys.catalog_name, _table_rules(sink))
+        self._routed: list[str] | None = None
         self._engine = engine
         self._stop = threading.Event()
         self.progress = Progress()
@@ -94,7 +100,7 @@ class App:
         try:
             while not self._stop.is_set():
                 life = _Life(
-                    self._sink, self._backend, self._catalog, self._catalog_committer, runner, self.progress, self._stop
+                    self._sink, self._backend, self._check, self._catalog_committer, runner, self.progress, self._stop
                 )
                 try:
                     life.run(until_caught_up=until_caught_up, on_progress=on_progress)
@@ -118,9 +124,20 @@ class App:
             runner.close()
             self._engine.close()
 
+    def _held_tables(self) -> list[str]:
+        """Every table that may hold something of the sink; those that records are routed to freely are looked for once,
+        and known to this process from then on.
+        """
+        if self._routed is None:
+            self._routed = routed_tables(self._catalog, self._sink)
+        return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
+
+    def _check(self, session: Session, log: ControlLog) -> None:
+        refuse_a_loss(self._catalog, self._sink, session, log, self._held_tables())
+
     def _catalog_committer(self, cursor: Cursor) -> IcebergCommitter:
         style = commit_style(self._sink, cursor.log.identity)
-        refuse_reused_offsets(self._catalog, self._sink, cursor.log)
+        refuse_reused_offsets(self._catalog, self._sink, cursor.log, self._held_tables())
         return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._sink.keys.commit_threads)
 
 
@@ -131,13 +148,13 @@ class _Life:
         self,
         sink: Sink,
         backend: Backend,
-        catalog: Catalog,
+        check: Callable[[Session, ControlLog], None],
         committer: Callable[[Cursor], IcebergCommitter],
         runner: BatchRunner,
         progress: Progress,
         stop: threading.Event,
     ) -> None:
-        self._sink, self._backend, self._catalog, self._committer = sink, backend, catalog, committer
+        self._sink, self._backend, self._check, self._committer = sink, backend, check, committer
         self._runner, self._progress, self._stop = runner, progress, stop
         self._coordinator: _CoordinatorThread | None = None
         self._elect_after = 0.0
@@ -150,7 +167,7 @@ class _Life:
         try:
             # The cursor first: a StartCommit that answers our joining must find us listening.
             cursor = session.follow(replay=False)
-            refuse_lost_positions(self._catalog, self._sink, session, cursor.log)
+            self._check(session, cursor.log)
             group = KafkaGroup(self._sink.kafka, self._sink.group, keys.topics, keys.topics_regex)
             topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
             stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
@@ -393,4 +410,11 @@ def _table_rules(sink: Sink) -> TableRules:
         )
         for name, t in sink.tables.items()
     }
-    return TableRules(sink.write_properties, sink.create_properties, tables, defaults, keys.force_optional)
+    return TableRules(
+        sink.write_properties,
+        sink.create_properties,
+        tables,
+        defaults,
+        keys.force_optional,
+        lambda name: ledger_key(sink, "", name).holding,
+    )

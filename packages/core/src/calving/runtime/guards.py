@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import ConfigError, DataLossError
-from calving.iceberg.catalog import find_table, table_id
+from calving.errors import DataLossError
+from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
-from calving.model.events import TableId
-from calving.protocol.ledger import Ledger, LedgerKey
+from calving.model.coverage import Coverage, decode_coverage
+from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
+from calving.protocol.recovery import doubled
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
+
+_LOOKING = 16
+_REMEDY = "stop all workers and run `calving recover FILE`"
+
+
+class Held(NamedTuple):
+    """What a table says of the sink: its ledger, the control log it last belonged to, and what is left out for it."""
+
+    ledger: Ledger
+    log_id: str | None
+    left_out: Coverage
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -31,54 +45,99 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
     )
 
 
-def ledgers(catalog: Catalog, sink: Sink, log_id: str) -> Iterator[tuple[str, Ledger]]:
-    """What the sink's static tables hold of it; tables that do not exist are left out."""
-    style = commit_style(sink, log_id)
-    for name in sink.keys.tables:
+def ledger_key(sink: Sink, log_id: str, name: str) -> LedgerKey:
+    """Under which names a table keeps the sink's ledger."""
+    return commit_style(sink, log_id).key(table_id(name))
+
+
+def own_tables(sink: Sink) -> tuple[str, ...]:
+    """The tables that the settings name."""
+    letters = sink.keys.dead_letter_table
+    return (*sink.keys.tables, *([letters] if letters is not None else []))
+
+
+def routes_freely(sink: Sink) -> bool:
+    """Whether records go to tables that the settings do not name."""
+    return sink.keys.dynamic or sink.keys.topic_pattern is not None
+
+
+def routed_tables(catalog: Catalog, sink: Sink) -> list[str]:
+    """Tables that the settings do not name and that hold something of the sink.
+
+    Every table is looked at that records could have been routed to. With a pattern these are the tables of its
+    namespace, else those of the whole catalog.
+    """
+    if not routes_freely(sink):
+        return []
+    fixed = (sink.keys.topic_pattern or "").partition("{")[0].rpartition(".")[0]
+    key = ledger_key(sink, "", "")
+
+    def ours(name: str) -> bool:
+        table = find_table(catalog, table_id(name))
+        return table is not None and any(p.startswith(key.offsets) for p in table.metadata.properties)
+
+    with ThreadPoolExecutor(_LOOKING) as pool:
+        names = list(tables_of(catalog, table_id(fixed) if fixed else ()))
+        return [name for name, found in zip(names, pool.map(ours, names), strict=True) if found]
+
+
+def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Iterator[tuple[str, Held]]:
+    """What these tables say; those that do not exist are left out."""
+    for name in dict.fromkeys(names):
         table = find_table(catalog, table_id(name))
         if table is not None:
-            yield name, ledger_of(style, table_id(name), table)
+            key = ledger_key(sink, log_id, name)
+            properties = table.metadata.properties
+            left_out = decode_coverage(properties.get(key.holding, "{}"))
+            yield name, Held(ledger_of(key, table), properties.get(key.of_table(LOG_ID)), left_out)
 
 
-def ledger_of(style: CommitStyle, identifier: TableId, table: Table) -> Ledger:
+def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     """What the table's branch holds of the sink."""
-    branch = style.branch(identifier)
-    loaded = LoadedTable(table, branch)
-    key = LedgerKey(style.control_topic, style.group, style.log_id, branch)
+    loaded = LoadedTable(table, key.branch)
     return key.read(loaded.ancestry, loaded.properties)
 
 
-def refuse_reused_offsets(catalog: Catalog, sink: Sink, log: ControlLog) -> None:
+def refuse_reused_offsets(catalog: Catalog, sink: Sink, log: ControlLog, tables: Iterable[str]) -> None:
     """B3: a ledger ahead of the log's end would take new events for old ones.
 
     :raises DataLossError: the control log has lost entries that a table has seen.
     """
-    for name, ledger in ledgers(catalog, sink, log.identity):
-        for partition, offset in ledger.control.items():
+    for name, found in held(catalog, sink, log.identity, tables):
+        for partition, offset in found.ledger.control.items():
             end = log.end.get(partition, 0)
             if offset > end:
                 raise DataLossError(
                     f"table {name} has seen control topic '{sink.keys.control_topic}', partition {partition}, up to"
-                    f" offset {offset}, but it ends at {end}: it has lost events, and new ones would be taken for old"
+                    f" offset {offset}, but it ends at {end}: it has lost events, and new ones would be taken for old;"
+                    f" {_REMEDY}, with Kafka after deleting the topic"
                 )
 
 
-def refuse_lost_positions(catalog: Catalog, sink: Sink, session: Session, log: ControlLog) -> None:
-    """W1: positions that are missing, or behind what a table already holds of this sink, are no start.
+def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, log: ControlLog, tables: Iterable[str]) -> None:
+    """W1: positions that are missing, or behind what a table holds, are no start; and a log that was made anew has lost
+    what was published and not committed.
 
-    :raises ConfigError: no positions; names the command that adopts them. :raises DataLossError: they have gone back.
+    :raises DataLossError: names the command that goes back to where nothing is lost.
     """
     every = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex).partitions()
+    # The tables first: others may publish and commit meanwhile, and positions only move on.
+    found = dict(held(catalog, sink, log.identity, tables))
     stored = session.committed(every)
-    for name, ledger in ledgers(catalog, sink, log.identity):
-        if ledger.source and not stored:
-            raise ConfigError(
+    for name, table in found.items():
+        if table.ledger.source and not stored:
+            raise DataLossError(
                 f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
-                " from the beginning would double them. Run `calving offsets FILE --adopt tables`"
+                f" from the beginning would double them; {_REMEDY}"
             )
-        for tp, offset in ledger.source.items():
-            if tp in every and stored.get(tp, 0) < offset:
+        if table.log_id not in (None, log.identity):
+            raise DataLossError(
+                f"control topic '{sink.keys.control_topic}' was made anew since table {name} was last written: what was"
+                f" published there and not committed is in no table; {_REMEDY}"
+            )
+        for tp, spans in doubled(table.ledger, stored, table.left_out).items():
+            if tp in every:
                 raise DataLossError(
-                    f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {offset}: the store"
-                    " of positions has gone back, and going on would double them"
+                    f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
+                    f" store of positions has gone back, and going on would double them; {_REMEDY}"
                 )

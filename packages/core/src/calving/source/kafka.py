@@ -73,6 +73,17 @@ class Topics:
             return {TopicPartition(k.topic, k.partition): future.result().offset for k, future in futures.items()}
 
 
+@patiently
+def members(kafka: Mapping[str, str], group: str) -> int:
+    """How many members a consumer group has now.
+
+    :raises Unavailable: the broker cannot be reached.
+    """
+    with reaching(f"asking for the members of group '{group}'"):
+        admin = admin_client(kafka)  # it has to live until the answer is here
+        return len(admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result().members)
+
+
 class KafkaGroup(Group):
     """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
 

@@ -97,7 +97,7 @@ class BackendContract:
         cursor = store.cursor()
         store.publish(0, None, 10)
         (entry, *_) = store.wait_for(cursor, DataComplete)
-        assert dict(entry.spans) == {store.source[0]: Span(0, 10)}
+        assert dict(entry.spans) == {store.source[0]: (Span(0, 10),)}
 
     # B2
 
@@ -280,6 +280,13 @@ class BackendContract:
         again = store.cursor(replay=True)
         assert all(again.log.start[e.partition] > e.offset for e in seen)
 
+    @rule("B5.6", "What is called settled travels with the events of the acknowledgement.")
+    def test_what_is_settled_travels_with_the_events(self, store: Store) -> None:
+        cursor = store.cursor(replay=True)
+        settled = {store.source[0]: (Span(0, 10), Span(15, 20)), store.source[1]: (Span(3, 4),)}
+        cursor.acknowledge({}, [CommitComplete(uuid4())], settled)
+        assert dict(store.wait_for(cursor, CommitComplete)[0].spans) == settled
+
     # B6
 
     @rule("B6.1", "Every worker hears each StartCommit that is published after it opened its cursor.")
@@ -357,6 +364,38 @@ class BackendContract:
         for _ in range(2):
             cursor.close()
             session.close()
+
+    # B9
+
+    @rule("B9.1", "A rewind stores positions as they are given, forward and back, and of partitions that had none.")
+    def test_a_rewind_stores_positions_as_they_are_given(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        store.cursor(replay=True).rewind({store.source[0]: 4, store.source[1]: 7})
+        assert store.session().committed(store.source) == {store.source[0]: 4, store.source[1]: 7}
+        store.cursor(replay=True).rewind({store.source[0]: 30, store.source[1]: 7})
+        assert store.harness.positions() == {store.source[0]: 30, store.source[1]: 7}
+
+    @rule("B9.2", "After a rewind no coordinator hears what was in the log before, and hears all that comes after.")
+    def test_what_was_in_the_log_is_not_heard_after_a_rewind(self, store: Store) -> None:
+        cursor = store.cursor(replay=True)
+        store.publish(0, None, 10)
+        before = store.wait_for(cursor, DataComplete)
+        cursor.rewind({store.source[0]: 4})
+        store.publish(0, 4, 12)
+        found = store.wait_for(store.cursor(replay=True), DataComplete)
+        assert len(found) == 2
+        assert dict(found[0].spans) == {store.source[0]: (Span(4, 12),)}
+        assert min(e.offset for e in found) > max(e.offset for e in before)
+
+    @rule("B9.3", "A coordinator that has a successor cannot rewind.")
+    def test_a_coordinator_with_a_successor_cannot_rewind(self, store: Store) -> None:
+        store.publish(0, None, 10)
+        old = store.cursor(replay=True)
+        new = store.cursor(replay=True)
+        with pytest.raises((Fenced, OutcomeUnknown)):
+            old.rewind({store.source[0]: 4})
+        assert store.harness.positions() == {store.source[0]: 10}
+        assert len(store.wait_for(new, DataComplete)) == 2
 
 
 class Store:

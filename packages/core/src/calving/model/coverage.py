@@ -1,0 +1,68 @@
+"""Sets of source offsets: for each partition disjoint spans, in order, none of them empty."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from calving.model.offsets import Span, Spans, TopicPartition
+
+Coverage = Mapping[TopicPartition, tuple[Span, ...]]
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """All that is in any of the spans."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        if found and span.start <= found[-1].end:
+            found[-1] = Span(found[-1].start, max(found[-1].end, span.end))
+        elif span.start < span.end:
+            found.append(span)
+    return tuple(found)
+
+
+def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
+    """What is left of ``spans``; both in order."""
+    left: list[Span] = []
+    away = list(holes)
+    for span in spans:
+        start = span.start
+        for hole in away:
+            if start < hole.end and hole.start < span.end:
+                if start < hole.start:
+                    left.append(Span(start, hole.start))
+                start = hole.end
+        if start < span.end:
+            left.append(Span(start, span.end))
+    return tuple(left)
+
+
+def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
+    """What is at ``offset`` or above."""
+    return tuple(Span(max(s.start, offset), s.end) for s in spans if s.end > offset)
+
+
+def lowest_uncovered(spans: tuple[Span, ...]) -> int:
+    """The lowest offset that is not covered."""
+    return spans[0].end if spans and spans[0].start == 0 else 0
+
+
+def each(spans: Spans) -> Coverage:
+    """One span for each partition."""
+    return {tp: (span,) for tp, span in spans.items()}
+
+
+def encode_coverage(coverage: Coverage) -> str:
+    """``{"topic":{"0":[[3,7]]}}``, topics and partitions in order."""
+    found: dict[str, dict[str, tuple[Span, ...]]] = {}
+    for tp in sorted(coverage):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = coverage[tp]
+    return json.dumps(found, separators=(",", ":"))
+
+
+def decode_coverage(text: str) -> dict[TopicPartition, tuple[Span, ...]]:
+    return {
+        TopicPartition(topic, int(p)): tuple(Span(*span) for span in spans)
+        for topic, partitions in json.loads(text).items()
+        for p, spans in partitions.items()
+    }

@@ -1,0 +1,141 @@
+"""What a sink lost with its control log or its positions: noticed at the next start, and brought back by an operator."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+
+from calving.services.redis import LocalRedis
+from calving.services.zookeeper import LocalZooKeeper
+from calving.source.client import client_config
+from tests.e2e.harness import TABLES, Run, died, settings_of
+
+STATIC = {
+    "iceberg.tables.dynamic-enabled": "false",
+    "iceberg.tables": ",".join(TABLES),
+    **{f"iceberg.table.{name}.route-regex": name for name in TABLES},
+}
+Stored = LocalRedis | LocalZooKeeper
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stored]:
+    found: Stored = LocalRedis(tmp_path / "store") if request.param == "redis" else LocalZooKeeper(tmp_path / "store")
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[[dict[str, str]], Run]]:
+    made: list[Run] = []
+
+    def start(settings: dict[str, str]) -> Run:
+        made.append(Run(tmp_path, servers, unique, settings=settings))
+        return made[0]
+
+    yield start
+    for found in made:
+        found.stop()
+
+
+def until_something_is_published_and_not_committed(run: Run) -> None:
+    """Some of it is committed, too, and no worker is left."""
+    run.start()
+    run.produce(900)
+    run.wait_until_committed()
+    run.stop()
+    victim = run.start("publish:after:1")
+    run.produce(1200)
+    assert died(victim)
+    assert run.committed() < run.sent
+
+
+def refused(run: Run) -> str:
+    worker = run.start()
+    assert worker.wait(30) != 0
+    text = worker.log.read_text()
+    assert "calving recover FILE" in text
+    worker.replaced = True  # type: ignore[attr-defined]
+    return text
+
+
+def goes_on(run: Run) -> None:
+    run.start()
+    run.start()
+    run.produce(600)
+    run.wait_until_committed()
+    run.stop()
+    run.assert_exactly_once()
+
+
+@pytest.mark.parametrize(
+    ("store", "settings"), [("redis", STATIC), ("zookeeper", {})], ids=["redis", "zookeeper, routed freely"], indirect=["store"]
+)
+def test_a_store_that_was_wiped_is_no_first_start_and_can_be_recovered(
+    store: Stored, run: Callable[[dict[str, str]], Run], settings: dict[str, str]
+) -> None:
+    sink = run(settings_of(store) | settings)
+    until_something_is_published_and_not_committed(sink)
+    wipe(store)
+    assert "no stored positions, but table" in refused(sink)
+    sink.recover()
+    goes_on(sink)
+
+
+@pytest.mark.parametrize(
+    ("store", "settings"), [("redis", {}), ("zookeeper", STATIC)], ids=["redis, routed freely", "zookeeper"], indirect=["store"]
+)
+def test_a_store_that_came_back_from_an_older_copy_of_itself_can_be_recovered(
+    store: Stored, run: Callable[[dict[str, str]], Run], settings: dict[str, str], tmp_path: Path
+) -> None:
+    sink = run(settings_of(store) | settings)
+    sink.start()
+    sink.produce(300)
+    sink.wait_until_committed()
+    sink.stop()
+    store.kill()
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    store.start()
+    until_something_is_published_and_not_committed(sink)
+    store.kill()
+    shutil.rmtree(tmp_path / "store")
+    shutil.copytree(tmp_path / "copy", tmp_path / "store")
+    store.start()
+    assert "the store of positions has gone back" in refused(sink)
+    sink.recover()
+    goes_on(sink)
+
+
+def test_a_control_topic_that_was_made_anew_is_noticed_and_the_recovery_can_be_repeated(
+    run: Callable[[dict[str, str]], Run], servers: str
+) -> None:
+    sink = run(STATIC)
+    until_something_is_published_and_not_committed(sink)
+    admin = AdminClient(client_config({"bootstrap.servers": servers}))
+    admin.delete_topics([f"control-{sink.name}"])[f"control-{sink.name}"].result()
+    assert "was made anew since table" in refused(sink)
+    first = sink.recover()
+    victim = sink.start("publish:after:1")
+    assert died(victim)
+    assert [line.split(" (")[0] for line in sink.recover().splitlines()] == [
+        line.split(" (")[0] for line in first.splitlines()
+    ]
+    goes_on(sink)
+
+
+def wipe(store: Stored) -> None:
+    if isinstance(store, LocalRedis):
+        redis.Redis(port=store.port).flushall()
+        return
+    client = KazooClient(store.hosts)
+    client.start()
+    client.delete("/calving", recursive=True)
+    client.stop()
+    client.close()

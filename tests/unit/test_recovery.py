@@ -1,0 +1,62 @@
+"""Where to read again from, and what to leave out."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calving.model.coverage import beyond, decode_coverage, encode_coverage, lowest_uncovered, merged, without
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.ledger import Ledger
+from calving.protocol.recovery import doubled, recovery
+
+TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
+spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ends: Span(min(ends), max(ends))))
+
+
+def offsets(found: object) -> set[int]:
+    return {offset for start, end in found for offset in range(start, end)}  # type: ignore[attr-defined]
+
+
+@given(spans, spans, st.integers(0, 30))
+def test_spans_are_sets_of_offsets(a: list[Span], b: list[Span], offset: int) -> None:
+    both = merged((*a, *b))
+    assert offsets(both) == offsets(a) | offsets(b)
+    assert all(x.end < y.start for x, y in itertools.pairwise(both))
+    assert offsets(without(merged(a), merged(b))) == offsets(a) - offsets(b)
+    assert offsets(beyond(both, offset)) == {o for o in offsets(both) if o >= offset}
+    assert lowest_uncovered(both) == min(set(range(32)) - offsets(both))
+    assert decode_coverage(encode_coverage({TP: both})) == {TP: both}
+
+
+def test_reading_goes_back_to_what_is_settled_and_leaves_out_what_each_table_holds() -> None:
+    found = recovery(
+        {"a": Ledger({}, {TP: 30}, {TP: 10}), "b": Ledger({}, {TP: 12}, {TP: 5}), "c": Ledger({})}, complete=False
+    )
+    assert found.positions == {TP: 10}
+    assert found.held == {"a": {TP: (Span(10, 30),)}, "b": {TP: (Span(10, 12),)}, "c": {}}
+
+
+def test_what_every_table_holds_is_not_read_again_where_there_are_no_others() -> None:
+    ledgers = {"a": Ledger({}, {TP: 30}, {TP: 10}), "b": Ledger({}, {TP: 12}, {TP: 5})}
+    assert recovery(ledgers, complete=True).positions == {TP: 12}
+
+
+def test_a_table_without_a_ledger_holds_reading_at_what_is_settled() -> None:
+    assert recovery({"a": Ledger({}, {TP: 30}, {TP: 10}), "b": Ledger({})}, complete=True).positions == {TP: 10}
+
+
+def test_a_hole_is_read_again() -> None:
+    ledgers = {"a": Ledger({}, {TP: 30}, {TP: 10}, {TP: (Span(12, 20),)})}
+    found = recovery(ledgers, complete=True)
+    assert found.positions == {TP: 12}
+    assert found.held["a"] == {TP: (Span(20, 30),)}
+
+
+def test_positions_behind_a_table_would_double_unless_it_leaves_that_out() -> None:
+    ledger = Ledger({}, {TP: 30, OTHER: 7}, {TP: 10})
+    assert doubled(ledger, {TP: 30, OTHER: 7}, {}) == {}
+    assert doubled(ledger, {TP: 25, OTHER: 7}, {}) == {TP: (Span(25, 30),)}
+    assert doubled(ledger, {TP: 25, OTHER: 7}, {TP: (Span(20, 30),)}) == {}
