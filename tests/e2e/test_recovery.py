@@ -76,7 +76,10 @@ def goes_on(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("store", "settings"), [("redis", STATIC), ("zookeeper", {})], ids=["redis", "zookeeper, routed freely"], indirect=["store"]
+    ("store", "settings"),
+    [("redis", STATIC), ("zookeeper", {})],
+    ids=["redis", "zookeeper, routed freely"],
+    indirect=["store"],
 )
 def test_a_store_that_was_wiped_is_no_first_start_and_can_be_recovered(
     store: Stored, run: Callable[[dict[str, str]], Run], settings: dict[str, str]
@@ -90,7 +93,10 @@ def test_a_store_that_was_wiped_is_no_first_start_and_can_be_recovered(
 
 
 @pytest.mark.parametrize(
-    ("store", "settings"), [("redis", {}), ("zookeeper", STATIC)], ids=["redis, routed freely", "zookeeper"], indirect=["store"]
+    ("store", "settings"),
+    [("redis", {}), ("zookeeper", STATIC)],
+    ids=["redis, routed freely", "zookeeper"],
+    indirect=["store"],
 )
 def test_a_store_that_came_back_from_an_older_copy_of_itself_can_be_recovered(
     store: Stored, run: Callable[[dict[str, str]], Run], settings: dict[str, str], tmp_path: Path

@@ -456,3 +456,17 @@ class DoublesOnRecovery(World):
     @staticmethod
     def recover(ledgers: Mapping[str, Ledger], *, complete: bool) -> Recovery:
         return Recovery(recovery(ledgers, complete=complete).positions, {key: {} for key in ledgers})
+
+
+@mutant("C6 records that the table holds already are committed once more")
+class CommitsTwice(World):
+    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
+        class Loop(CommitLoop[Loaded]):
+            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+                known, commit_module.twice = commit_module.twice, lambda *_: {}  # type: ignore[attr-defined]
+                try:
+                    return super().settle(heard, read, reach)
+                finally:
+                    commit_module.twice = known  # type: ignore[attr-defined]
+
+        return Loop(target, self.key, 3)

@@ -41,7 +41,7 @@ from calving.model.events import (
 from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition
-from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain
+from calving.protocol.commit import AlreadyHeldError, CommitLoop, CommitRefused, CommitUncertain
 from calving.protocol.coordinator import Committed, Failed, Pace
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Admitted, Ledger, LedgerKey
@@ -149,6 +149,9 @@ class SimCommitter:
             done = self._world.commit_loop(self._world.target(self._world, table)).settle(
                 request.tables[table], request.read, request.reach
             )
+        except AlreadyHeldError as error:
+            self._world.stats["held already"] += 1
+            return Failed(str(error))
         except (CommitRefused, CommitUncertain) as error:
             return Failed(str(error))
         return Committed(next(t for t in TABLES if t.identifier == table), done.snapshot_id)
@@ -309,7 +312,7 @@ class Member:
             self._expecting = {tp: machine.positions[tp] for tp in leaving} if machine.unpublished else {}
             return
         for tp, expected in self._expecting.items():
-            if positions.get(tp, -1) < expected:
+            if positions.get(tp, -1) < expected and self._world.operator_in is None:
                 raise Violation(
                     f"W6: {tp} was handed over at {positions.get(tp)}, finished batches had read to {expected}"
                 )
@@ -349,6 +352,7 @@ class World:
         )
         self.losses = 0.004 if seed % 4 == 1 else 0.0
         self._older: tuple[object, ...] | None = None
+        self.operator_in: int | None = None
         self.backend = MemoryBackend
         if seed % 3 == 0:  # milder weather, in which cycles do complete and leaders live long
             self.crashes, self.faults, self.expulsions, self.coups = 0.004, 0.01, 0.003, 0.003
@@ -464,7 +468,7 @@ class World:
         known = {
             tp for e in publication.events if isinstance(e, DataComplete) for tp in (a.source for a in e.assignments)
         }
-        for tp in known - self.store.positions.keys():
+        for tp in known - self.store.positions.keys() if self.operator_in is None else ():
             raise Violation(f"W1: {tp} was answered for, but the position found by reset was not stored")
 
     def on_table_commit(self, table: SimTable, snapshot_id: int, admitted: Admitted) -> None:
@@ -483,22 +487,25 @@ class World:
 
     def _check_ledger(self, table: SimTable, ledger: Ledger) -> None:
         """What it says of the source is true: recovery is built on it."""
-        landed = {path for t in self.tables.values() for s in t.snapshots for path in s.files}
-        here = {path for s in table.snapshots for path in s.files}
+        rows = {
+            name: {r for s in t.snapshots for path in s.files for r in self.files[path]}
+            for name, t in self.tables.items()
+        }
         name = next(n for n, t in self.tables.items() if t is table)
 
         def is_held(record: Record) -> bool:
             return any(span.start <= record[1] < span.end for span in ledger.held(record[0]))
 
-        if unknown := [r for path in here for r in self.files[path] if not is_held(r)]:
+        if unknown := [r for r in rows[name] if not is_held(r)]:
             raise Violation(f"C6: the table holds {unknown[0]}, its ledger does not know")
-        waiting = [(path, owner) for path, owner in self.published.items() if path not in landed]
-        for path, owner in waiting:
-            for tp, offset in self.files[path]:
-                if owner == name and is_held((tp, offset)):
-                    raise Violation(f"C6: the ledger claims {tp}, {offset}, which is in no snapshot of the table")
-                if offset < ledger.settled.get(tp, 0):
-                    raise Violation(f"C6: {tp} is called settled up to {ledger.settled[tp]}, {offset} is not")
+        for path, owner in self.published.items():
+            for record in self.files[path]:
+                if record in rows[owner]:
+                    continue
+                if owner == name and is_held(record):
+                    raise Violation(f"C6: the ledger claims {record}, which is in no snapshot of the table")
+                if record[1] < ledger.settled.get(record[0], 0):
+                    raise Violation(f"C6: {record} is called settled, and is in no snapshot")
 
     def _holds(self, table: TableId, record: Record) -> bool:
         held = decode_coverage(self.tables[table].properties.get(self.key.holding, "{}"))
@@ -506,8 +513,10 @@ class World:
 
     def on_complete(self, event: CommitComplete) -> None:
         unheard = self.expected_at[event.commit_id] - self._answered(event.commit_id)
-        if unheard and (
-            event.valid_through_us is not None or self.now - self.started_at[event.commit_id] < PACE.timeout
+        if (
+            unheard
+            and self.operator_in is None
+            and (event.valid_through_us is not None or self.now - self.started_at[event.commit_id] < PACE.timeout)
         ):
             raise Violation(f"C2: cycle {event.commit_id} was called complete without {sorted(unheard)}")
 
@@ -532,20 +541,42 @@ class World:
             self._expire(self.rng.choice(sorted(self.broker.timestamps)))
         if self.losses and self.chance(0.03):
             store = self.store
-            self._older = ([list(shard) for shard in store.log], dict(store.positions), dict(store.saved))
-        if self.chance(self.losses):
+            log = [list(shard) for shard in store.log]
+            self._older = (log, dict(store.positions), dict(store.saved), store.identity)
+        if self.chance(self.losses) and self.operator_in is None:
+            self.operator_in = self.rng.randint(0, 60)
             self._lose_store()
+        if self.operator_in is not None:
+            self.operator_in -= 1
+            if self.operator_in < 0:
+                self._recover()
         self._step(self.rng.choice(sorted(self.members)))
 
     def _lose_store(self) -> None:
-        """The store comes back empty, or as it was a while ago; an operator stops the sink and recovers it."""
+        """The store comes back empty, or as it was a while ago, under processes that go on.
+
+        Only where they start over by chance do they notice: the guards are not part of this. Offsets are not given out
+        again, as with clocks; an emptied store has a new identity.
+        """
+        store = self.store
+        ends = store.ends()
+        if self._older is None or self.chance(0.3):
+            store.log, store.positions, store.saved = [[] for _ in store.log], {}, {}
+            store.identity = f"emptied at {self.now}"
+            for member in self.members.values():
+                member.die()
+        else:
+            log, store.positions, store.saved, store.identity = self._older  # type: ignore[assignment]
+            store.log = [shard + [None] * (ends[p] - len(shard)) for p, shard in enumerate(log)]  # type: ignore[attr-defined]
+        self._older = None
+        self.stats["store lost"] += 1
+
+    def _recover(self) -> None:
+        """An operator stops the sink and recovers it."""
+        self.operator_in = None
         for member in self.members.values():
             member.die()
         store = self.store
-        if self._older is None or self.chance(0.5):
-            self._older = ([[] for _ in store.log], {}, {})
-        store.log, store.positions, store.saved = self._older  # type: ignore[assignment]
-        self._older = None
         found = self.recover(
             {
                 ".".join(name): self.key.read((s.summary for s in reversed(table.snapshots)), {})
@@ -558,7 +589,6 @@ class World:
         MemorySession(store, "operator").follow(replay=True).rewind(found.positions)
         landed = {path for t in self.tables.values() for s in t.snapshots for path in s.files}
         self.published = {path: owner for path, owner in self.published.items() if path in landed}
-        self.stats["store lost"] += 1
 
     def _expire(self, tp: TopicPartition) -> None:
         end = len(self.broker.timestamps[tp])
@@ -579,6 +609,8 @@ class World:
         self._stepping.step()
 
     def _calm(self) -> None:
+        if self.operator_in is not None:
+            self._recover()
         self.crashes = self.faults = self.contention = self.restarts = self.expulsions = self.coups = 0.0
         self.broker.late_notice = self.broker.late_arrival = 0.0
         for table in self.tables.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -23,6 +24,7 @@ from calving.protocol.ledger import (
     decode_source,
     encode_control,
     encode_source,
+    twice,
 )
 
 KEY = LedgerKey("control", "connect-x", "log-1")
@@ -135,6 +137,32 @@ def test_what_is_settled_is_missing_nowhere() -> None:
 def test_a_partition_that_starts_anew_is_no_longer_what_the_ledger_knew() -> None:
     reach = Reach({TP: (Span(0, 20),)}, {}, frozenset([TP]))
     assert admit([], {}, reach, Ledger({}, {TP: 500}, {TP: 480})).ledger.source == {TP: 20}
+
+
+def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
+    told = Envelope(0, 0, CommitComplete(COMMIT), {TP: (Span(1, 0), Span(0, 20))})
+    buffer = Buffer()
+    for entry in (told, complete(0, 1, Span(20, 30)), replace(told, offset=2)):
+        buffer.hear(entry)
+    assert buffer.reach() == Reach({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, frozenset([TP]))
+    assert buffer.settled() == {TP: (Span(1, 0), Span(0, 30))}
+
+
+def test_records_that_the_table_holds_would_come_twice() -> None:
+    again = admit([written(0, 1, "a")], {0: 2}, NOWHERE, Ledger({}, {TP: 15}))
+    assert twice(again, NOWHERE, Ledger({}, {TP: 15}), {}) == {TP: (Span(10, 15),)}
+    assert twice(again, NOWHERE, Ledger({}, {TP: 15}), {TP: (Span(10, 15),)}) == {}
+    assert twice(again, NOWHERE, Ledger({}, {TP: 10}), {}) == {}
+
+
+def test_records_that_two_publications_cover_would_come_twice() -> None:
+    first, second = written(0, 1, "a"), replace(written(0, 2, "b"), spans={TP: (Span(18, 25),)})
+    assert twice(admit([first, second], {0: 3}, NOWHERE, Ledger({})), NOWHERE, Ledger({}), {}) == {TP: (Span(18, 20),)}
+
+
+def test_the_parts_of_one_publication_come_once() -> None:
+    parts = [written(0, 1, "a"), replace(written(0, 1, "b"), offset=2)]
+    assert twice(admit(parts, {0: 3}, NOWHERE, Ledger({})), NOWHERE, Ledger({}), {}) == {}
 
 
 def test_a_holding_is_outdated_once_all_that_it_names_is_settled() -> None:

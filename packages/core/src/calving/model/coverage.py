@@ -37,6 +37,12 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(left)
 
 
+def common(a: Iterable[Span], b: tuple[Span, ...]) -> tuple[Span, ...]:
+    """What is in both."""
+    found = (Span(max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
+    return tuple(span for span in found if span.start < span.end)
+
+
 def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
     """What is at ``offset`` or above."""
     return tuple(Span(max(s.start, offset), s.end) for s in spans if s.end > offset)

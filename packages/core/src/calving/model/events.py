@@ -89,7 +89,8 @@ class Envelope:
 
     ``spans``: with DataWritten and DataComplete what their publication covers, one span for each partition; a span that
     ends before it starts says that the topic's offsets have started anew, and that it is covered from 0 up to the end.
-    With CommitComplete all that is known to be in the tables. Other senders than calving leave it empty.
+    With CommitComplete all that is known to be in the tables, after such a span where offsets have started anew. Other
+    senders than calving leave it empty.
     """
 
     partition: int

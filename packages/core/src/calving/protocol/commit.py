@@ -14,7 +14,7 @@ from typing import Generic, Protocol, TypeVar
 from calving.errors import CalvingError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets
-from calving.protocol.ledger import NOWHERE, Admitted, LedgerKey, Reach, admit
+from calving.protocol.ledger import NOWHERE, Admitted, LedgerKey, Reach, admit, twice
 
 
 class CommitRefused(CalvingError):
@@ -23,6 +23,10 @@ class CommitRefused(CalvingError):
 
 class CommitUncertain(CalvingError):
     """The catalog did not answer, or not clearly: look again, delete nothing."""
+
+
+class AlreadyHeldError(CalvingError):
+    """The files hold records that are in the table: they must never be committed."""
 
 
 S = TypeVar("S", bound="State")
@@ -80,14 +84,21 @@ class CommitLoop(Generic[S]):
         """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` and ``reach`` at least.
 
         :raises CommitRefused, CommitUncertain: it did not settle within the tries; nothing is lost, try again later.
+        :raises AlreadyHeldError: an operator has to recover the sink.
         """
         target = self._target
         entries = list(heard)
         state = target.load()
         for tries in range(1, self._max_tries + 1):
-            admitted = admit(entries, read, reach, self._key.read(state.ancestry, state.properties))
+            ledger = self._key.read(state.ancestry, state.properties)
+            admitted = admit(entries, read, reach, ledger)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
+            for tp, spans in twice(admitted, reach, ledger, self._key.left_out(state.properties)).items():
+                raise AlreadyHeldError(
+                    f"it holds offsets {spans[0].start} to {spans[-1].end} of {tp} already: the store of positions has"
+                    " forgotten what it had acknowledged; stop all workers and run `calving recover FILE`"
+                )
             try:
                 return Settled(target.attempt(state, admitted), admitted, tries)
             except (CommitRefused, CommitUncertain) as error:

@@ -182,4 +182,4 @@ class Coordinator:
         self.phase = Phase.IDLE
         # While a table waits for its files, the sink as a whole is not valid through anything new.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
-        return [Acknowledge(self._buffer.position(), (done,), self._buffer.reach().settled)]
+        return [Acknowledge(self._buffer.position(), (done,), self._buffer.settled())]

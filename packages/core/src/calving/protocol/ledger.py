@@ -11,7 +11,15 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from calving.model.coverage import Coverage, decode_coverage, encode_coverage, lowest_uncovered, merged, without
+from calving.model.coverage import (
+    Coverage,
+    common,
+    decode_coverage,
+    encode_coverage,
+    lowest_uncovered,
+    merged,
+    without,
+)
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableId
 from calving.model.files import DataFile
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition, furthest
@@ -58,6 +66,7 @@ class Reach:
 
 
 NOWHERE = Reach({}, {})
+_ANEW = Span(1, 0)
 NO_LEDGER = Ledger({})
 
 
@@ -119,9 +128,13 @@ class LedgerKey:
         """The table property that says which records to leave out while the sink reads again what it had read."""
         return self.of_table(HELD_OFFSETS)
 
+    def left_out(self, properties: Mapping[str, str]) -> Coverage:
+        """What ``holding`` says."""
+        return decode_coverage(properties.get(self.holding, "{}"))
+
     def outdated(self, properties: Mapping[str, str], ledger: Ledger) -> bool:
         """Whether ``holding`` has served: whatever it names has been read again."""
-        held = decode_coverage(properties.get(self.holding, "{}"))
+        held = self.left_out(properties)
         return bool(held) and all(spans[-1].end <= ledger.settled.get(tp, 0) for tp, spans in held.items())
 
 
@@ -132,6 +145,8 @@ class Admitted:
     data_files: tuple[DataFile, ...]
     delete_files: tuple[DataFile, ...]
     ledger: Ledger
+    publications: tuple[Coverage, ...] = ()
+    """What each publication that these files come from covers."""
 
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
@@ -145,6 +160,7 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
     """
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
+    publications: dict[Hashable, Coverage] = {}
     for envelope in heard:
         if envelope.offset < ledger.control.get(envelope.partition, 0) or not isinstance(envelope.event, DataWritten):
             continue
@@ -152,11 +168,29 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
             data.setdefault(file.file_path, file)
         for file in envelope.event.delete_files:
             deletes.setdefault(file.file_path, file)
+        publications[frozenset(envelope.spans.items())] = envelope.spans
     return Admitted(
         tuple(f for f in data.values() if f.record_count),
         tuple(f for f in deletes.values() if f.record_count),
         _moved(ledger, read, reach),
+        tuple(publications.values()),
     )
+
+
+def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
+    """Records that a table would get a second time: it holds them, and they were not left out when they were read.
+
+    Nothing that keeps its promises leads here; a store that forgot what it had acknowledged does.
+    """
+    found: dict[TopicPartition, tuple[Span, ...]] = {}
+    held = {tp: ledger.held(tp) for tp in ledger.source}
+    for publication in admitted.publications:
+        for tp, spans in publication.items():
+            if tp not in reach.anew:
+                again = without(common(spans, held.get(tp, ())), left_out.get(tp, ()))
+                found[tp] = merged((*found.get(tp, ()), *again))
+                held[tp] = merged((*held.get(tp, ()), *spans))
+    return {tp: spans for tp, spans in found.items() if spans}
 
 
 def _moved(ledger: Ledger, read: ControlOffsets, reach: Reach) -> Ledger:
@@ -199,8 +233,12 @@ class Buffer:
                     self._begun.setdefault(_publication(envelope), envelope.offset)
             case DataComplete():
                 self._begun.pop(_publication(envelope), None)
+                self._restart(tp for tp, (span, *_) in envelope.spans.items() if span.end < span.start)
                 self._cover(envelope.spans)
             case CommitComplete():
+                # What a predecessor knew to have begun anew counts once: what is covered since stays.
+                told = {tp for tp, (span, *_) in envelope.spans.items() if span.end < span.start}
+                self._restart(told - self._anew)
                 self._cover(envelope.spans)
 
     def whole(self) -> dict[int, int]:
@@ -233,6 +271,11 @@ class Buffer:
         settled = {tp: without(spans, merged(waiting.get(tp, ()))) for tp, spans in self._covered.items()}
         return Reach(dict(self._covered), {tp: spans for tp, spans in settled.items() if spans}, frozenset(self._anew))
 
+    def settled(self) -> Coverage:
+        """What a successor is told: all that is in the tables, and which partitions have begun anew."""
+        found = dict(self.reach().settled)
+        return {**found, **{tp: (_ANEW, *found.get(tp, ())) for tp in self._anew}}
+
     def settle(self, table: TableId, read: ControlOffsets) -> None:
         """What was heard for ``table`` below ``read`` is in it."""
         left = [e for e in self._heard.get(table, ()) if e.offset >= read.get(e.partition, 0)]
@@ -249,11 +292,13 @@ class Buffer:
                 position[envelope.partition] = min(position[envelope.partition], envelope.offset)
         return position
 
+    def _restart(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            self._anew.add(tp)
+            self._covered.pop(tp, None)
+
     def _cover(self, coverage: Coverage) -> None:
         for tp, spans in coverage.items():
-            if any(span.end < span.start for span in spans):
-                self._anew.add(tp)
-                self._covered.pop(tp, None)
             self._covered[tp] = merged((*self._covered.get(tp, ()), *map(_plain, spans)))
 
 

@@ -15,7 +15,7 @@ from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
 from calving.model.coverage import Coverage, decode_coverage
 from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
-from calving.protocol.recovery import doubled
+from calving.protocol.recovery import current, doubled
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
 
@@ -124,6 +124,7 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, log: ControlLo
     # The tables first: others may publish and commit meanwhile, and positions only move on.
     found = dict(held(catalog, sink, log.identity, tables))
     stored = session.committed(every)
+    ledgers = current({name: table.ledger for name, table in found.items()})
     for name, table in found.items():
         if table.ledger.source and not stored:
             raise DataLossError(
@@ -135,7 +136,7 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, log: ControlLo
                 f"control topic '{sink.keys.control_topic}' was made anew since table {name} was last written: what was"
                 f" published there and not committed is in no table; {_REMEDY}"
             )
-        for tp, spans in doubled(table.ledger, stored, table.left_out).items():
+        for tp, spans in doubled(ledgers[name], stored, table.left_out).items():
             if tp in every:
                 raise DataLossError(
                     f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
