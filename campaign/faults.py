@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+import redis
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import LocalKafka
 from calving.services.process import Process
+from calving.services.redis import LocalRedis
+from calving.services.zookeeper import LocalZooKeeper
+from calving.source.client import client_config
+from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store
 
 ARMED = [
@@ -40,6 +54,8 @@ class Field:
     run: Run
     broker: LocalKafka
     store: Store
+    proxy: Proxy
+    folder: Path
     rng: random.Random
     workers: int
     armed: dict[str, int] = field(default_factory=dict)
@@ -155,6 +171,109 @@ def foreign_expiry(f: Field) -> None:
         expire.commit()
 
 
+def compaction(f: Field) -> None:
+    """Somebody else makes one file of many."""
+    table = find_table(f.run.catalog, tuple(f.rng.choice(f.run.tables).split(".")))
+    if table is None:
+        return
+    small = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files()][:12]
+    if len(small) < 4:
+        return
+    rows = pa.concat_tables(pq.read_table(file.file_path.removeprefix("file://")) for file in small).cast(
+        table.schema().as_arrow()
+    )
+    with contextlib.suppress(CommitFailedException), table.transaction() as change:
+        # What pyiceberg would do by itself after a conflict is to rebase, which is not what is tested here.
+        change.set_properties({"commit.retry.num-retries": "0"})
+        with change.update_snapshot().overwrite() as files:
+            for file in small:
+                files.delete_data_file(file)
+            for file in _dataframe_to_data_files(change.table_metadata, rows, table.io):
+                files.append_data_file(file)
+
+
+def network_cut(f: Field) -> None:
+    """Between the store and the workers whose way leads through the proxy."""
+    f.proxy.cut()
+    time.sleep(f.rng.uniform(0.5, 6))
+    f.proxy.mend()
+
+
+def network_silent(f: Field) -> None:
+    f.proxy.hush()
+    time.sleep(f.rng.uniform(0.5, 6))
+    f.proxy.mend()
+
+
+def clock_jumped(f: Field) -> None:
+    """The clock that control offsets come from was an hour ahead for a moment."""
+    ahead = 3_600_000_000
+    match f.store:
+        case LocalRedis(port=port):
+            client = redis.Redis(port=port)
+            for key in client.keys("*state*"):
+                client.hincrby(key, "last", ahead)
+        case LocalZooKeeper(hosts=hosts):
+            with _zookeeper(hosts) as client:
+                for path in _states(client):
+                    raw, stat = client.get(path)
+                    state = json.loads(raw)
+                    with contextlib.suppress(BadVersionError):
+                        client.set(path, json.dumps(state | {"next": state["next"] + ahead}).encode(), stat.version)
+
+
+def store_wiped(f: Field) -> None:
+    """Under workers that run; an operator stops them a little later, and recovers the sink."""
+    match f.store:
+        case LocalRedis(port=port):
+            redis.Redis(port=port).flushall()
+        case LocalZooKeeper(hosts=hosts):
+            with _zookeeper(hosts) as client:
+                client.delete("/calving", recursive=True)
+        case LocalKafka(bootstrap_servers=servers):
+            admin = AdminClient(client_config({"bootstrap.servers": servers}))
+            admin.delete_topics([f"control-{f.run.name}"])[f"control-{f.run.name}"].result()
+    _operator(f)
+
+
+def store_went_back(f: Field) -> None:
+    """It comes back from a copy some seconds old, as after a failover; of a broker nobody makes such copies."""
+    if isinstance(f.store, LocalKafka):
+        return store_wiped(f)
+    data, copy = f.store.folder, f.folder / "copy"
+    f.store.kill()
+    shutil.copytree(data, copy)
+    f.store.start()
+    time.sleep(f.rng.uniform(2, 8))
+    f.store.kill()
+    shutil.rmtree(data)
+    copy.rename(data)
+    f.store.start()
+    return _operator(f)
+
+
+def _operator(f: Field) -> None:
+    time.sleep(f.rng.uniform(0, 6))
+    all_workers_killed(f)
+    f.run.recover(60)
+
+
+@contextlib.contextmanager
+def _zookeeper(hosts: str) -> Iterator[KazooClient]:
+    client = KazooClient(hosts)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def _states(client: KazooClient, path: str = "/calving") -> list[str]:
+    found = [f"{path}/{child}" for child in client.get_children(path)]
+    return [p for p in found if p.endswith("/state")] or [s for p in found for s in _states(client, p)]
+
+
 FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "worker killed": (worker_killed, 10),
     "worker stopped": (worker_stopped, 4),
@@ -168,6 +287,12 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "table broken": (table_broken, 2),
     "foreign commit": (foreign_commit, 4),
     "foreign expiry": (foreign_expiry, 2),
+    "compaction": (compaction, 2),
+    "network cut": (network_cut, 3),
+    "network silent": (network_silent, 2),
+    "clock jumped": (clock_jumped, 1),
+    "store wiped": (store_wiped, 1),
+    "store went back": (store_went_back, 1),
 }
 """With how often each comes, relative to the others."""
 

@@ -24,10 +24,11 @@ from rich.console import Console
 from rich.table import Table
 
 from calving.services.kafka import LocalKafka
-from calving.services.process import interruptible
+from calving.services.process import LOOPBACK, free_port, interruptible
 from calving.services.redis import LocalRedis
 from calving.services.zookeeper import LocalZooKeeper
 from campaign.faults import FAULTS, Field
+from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, settings_of
 
 BACKENDS = ("kafka", "redis", "zookeeper")
@@ -83,15 +84,20 @@ class Producing(threading.Thread):
 
 def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int) -> dict[str, Any]:
     """One sink on one backend for ``seconds``, then the verdict."""
-    broker = LocalKafka(folder / "kafka")
+    listener = free_port()
+    proxy = Proxy(listener)
+    broker = LocalKafka(folder / "kafka", aside=(listener, proxy.port))
     broker.start()
     store = _store(folder, backend, broker)
+    if not isinstance(store, LocalKafka):
+        proxy.target = store.port
     names = [f"db.t{i}" for i in range(tables)]
     settings = {"iceberg.control.commit.timeout-ms": "4000", **settings_of(store)}
     if backend == "kafka":
         settings["iceberg.control.topic.partitions"] = "2"
     run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names)
-    field = Field(run, broker, store, random.Random(seed), 3)
+    run.put_aside(_through(store, proxy.port))
+    field = Field(run, broker, store, proxy, folder, random.Random(seed), 3)
     commits = Commits(Path(run.catalog_keys["warehouse"]) / "catalog.db")
     producing = Producing(run)
     happened: list[tuple[str, float, float]] = []
@@ -119,6 +125,7 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
     finally:
         producing.stop()
         run.stop()
+        proxy.close()
         store.stop()
         broker.stop()
     recovery = sorted(r for _, _, done in happened if (r := commits.after(done)) is not None)
@@ -158,6 +165,16 @@ def _store(folder: Path, backend: str, broker: LocalKafka) -> Store:
     found: Store = LocalRedis(folder / "redis") if backend == "redis" else LocalZooKeeper(folder / "zookeeper")
     found.start()
     return found
+
+
+def _through(store: Store, port: int) -> dict[str, str]:
+    """The keys of a worker whose way to the store leads through the proxy."""
+    match store:
+        case LocalRedis():
+            return {"iceberg.control.redis.url": f"redis://{LOOPBACK}:{port}/0"}
+        case LocalZooKeeper():
+            return {"iceberg.control.zookeeper.hosts": f"{LOOPBACK}:{port}"}
+    return {"kafka.bootstrap.servers": f"{LOOPBACK}:{port}"}
 
 
 def main() -> None:

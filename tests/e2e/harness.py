@@ -84,6 +84,8 @@ class Run:
         found = self._settings() | dict(settings or {})
         self._backend = found.get("iceberg.control.backend", "kafka")
         self.config.write_text(json.dumps(found))
+        self.aside: Path | None = None
+        """The settings of every third worker, where they are others."""
         self.workers: list[Process] = []
 
     def _settings(self) -> dict[str, str]:
@@ -104,6 +106,11 @@ class Run:
             **{f"iceberg.catalog.{k}": v for k, v in self.catalog_keys.items()},
         }
 
+    def put_aside(self, changed: Mapping[str, str]) -> None:
+        """Every third worker has these settings from now on."""
+        self.aside = self.folder / "aside.json"
+        self.aside.write_text(json.dumps(json.loads(self.config.read_text()) | dict(changed)))
+
     # Workers
 
     def start(self, fault: str | None = None, *, forced: bool = False) -> Process:
@@ -111,7 +118,8 @@ class Run:
         if forced:
             env["FORCE_LEAD"] = str(self.force)
         log = self.folder / f"worker-{len(self.workers)}.log"
-        worker = Process([sys.executable, "-m", "tests.e2e.worker", str(self.config)], log, env)
+        config = self.aside if self.aside is not None and len(self.workers) % 3 == 0 else self.config
+        worker = Process([sys.executable, "-m", "tests.e2e.worker", str(config)], log, env)
         self.workers.append(worker)
         return worker
 

@@ -20,13 +20,14 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter, IcebergTarget, TableTroubleError, java_date_time
+from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger import NOWHERE, LedgerKey, Reach
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")
@@ -49,13 +50,14 @@ def entry(offset: int, *files: DataFile, reference: TableReference = REFERENCE) 
     data = tuple(f for f in files if f.content is FileContent.DATA)
     deletes = tuple(f for f in files if f.content is not FileContent.DATA)
     event = DataWritten(uuid4(), reference, data, deletes)
-    return Envelope(0, offset, event, {TopicPartition("s", 0): Span(offset * 10, offset * 10 + 10)})
+    return Envelope(0, offset, event, {TopicPartition("s", 0): (Span(offset * 10, offset * 10 + 10),)})
 
 
 def settle(catalog: Catalog, *entries: Envelope, branch: str = "main", **summary: str) -> Settled:
     key = dataclasses.replace(KEY, branch=branch)
     target = IcebergTarget(catalog, ("db", "t"), branch, key, summary, sleep=lambda _: None)
-    return CommitLoop(target, key, 5).settle(entries, {0: max(e.offset for e in entries) + 1})
+    covered = {TopicPartition("s", 0): merged(span for e in entries for spans in e.spans.values() for span in spans)}
+    return CommitLoop(target, key, 5).settle(entries, {0: max(e.offset for e in entries) + 1}, Reach(covered, {}))
 
 
 def paths(catalog: Catalog, branch: str = "main") -> list[str]:
@@ -222,14 +224,14 @@ def test_a_table_that_fails_does_not_keep_the_others_from_committing(catalog: Ca
         REFERENCE.identifier: (entry(0, file("a")),),
         missing.identifier: (entry(1, file("b"), reference=missing),),
     }
-    outcomes = dict(committer(catalog).commit(CommitTables(uuid4(), tables, {0: 2}, None)))
+    outcomes = dict(committer(catalog).commit(CommitTables(uuid4(), tables, {0: 2}, NOWHERE, None)))
     assert isinstance(outcomes["db", "t"], Committed)
     failed = outcomes["db", "missing"]
     assert isinstance(failed, Failed) and "does not exist" in failed.reason
 
 
 def test_valid_through_is_written_as_java_writes_it(catalog: Catalog) -> None:
-    request = CommitTables(uuid4(), {REFERENCE.identifier: (entry(0, file("a")),)}, {0: 1}, 1704164645678901)
+    request = CommitTables(uuid4(), {REFERENCE.identifier: (entry(0, file("a")),)}, {0: 1}, NOWHERE, 1704164645678901)
     list(committer(catalog).commit(request))
     assert head(catalog)["kafka.connect.valid-through-ts"] == "2024-01-02T03:04:05.678901Z"
     assert head(catalog)["kafka.connect.task-id"] == "x-0"

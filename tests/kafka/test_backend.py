@@ -138,7 +138,7 @@ def test_events_and_positions_become_visible_together(sink: Callable[..., Sink],
     session.publish(publication(s.tp, None, 10, "f"), group.claim())
     written, complete = heard(cursor, 2)
     assert written.event.data_files[0].file_path == "f"
-    assert written.spans == {s.tp: Span(0, 10)}
+    assert written.spans == {s.tp: (Span(0, 10),)}
     assert isinstance(complete.event, DataComplete)
     assert session.committed([s.tp]) == {s.tp: 10}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -102,16 +102,25 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
         raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def tables_of(catalog: Catalog, namespace: TableId = ()) -> Iterator[str]:
-    """The names of all tables in a namespace and below; of the whole catalog where none is given."""
-    waiting = [namespace] if namespace else [tuple(found) for found in catalog.list_namespaces()]
+def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
+    """The names of all tables in a namespace and below; of the whole catalog where none is given.
+
+    :raises Unavailable: the catalog does not say.
+    """
+    found: list[str] = []
     seen: set[TableId] = set()
-    while waiting:
-        here = waiting.pop()
-        if here not in seen:
+    try:
+        waiting = [namespace] if namespace else [tuple(name) for name in catalog.list_namespaces()]
+        while waiting:
+            here = waiting.pop()
+            if here in seen or not catalog.namespace_exists(here):
+                continue
             seen.add(here)
-            yield from (".".join(table) for table in catalog.list_tables(here))
-            waiting += [tuple(found) for found in catalog.list_namespaces(here)]
+            found += [".".join(table) for table in catalog.list_tables(here)]
+            waiting += [tuple(name) for name in catalog.list_namespaces(here)]
+    except Exception as error:  # every catalog has exceptions of its own
+        raise Unavailable(f"the catalog's tables cannot be listed: {type(error).__name__}: {error}") from error
+    return found
 
 
 class _TimeoutAdapter(HTTPAdapter):

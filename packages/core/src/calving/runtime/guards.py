@@ -77,7 +77,7 @@ def routed_tables(catalog: Catalog, sink: Sink) -> list[str]:
         return table is not None and any(p.startswith(key.offsets) for p in table.metadata.properties)
 
     with ThreadPoolExecutor(_LOOKING) as pool:
-        names = list(tables_of(catalog, table_id(fixed) if fixed else ()))
+        names = tables_of(catalog, table_id(fixed) if fixed else ())
         return [name for name, found in zip(names, pool.map(ours, names), strict=True) if found]
 
 

@@ -57,7 +57,10 @@ rootLogger.appenderRef.console.ref = console
 class LocalKafka:
     """A broker as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, aside: tuple[int, int] | None = None
+    ) -> None:
+        """``aside``: the port of a second listener, and the one that its clients are sent to, with a proxy there."""
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._port, controller = free_port(), free_port()
@@ -71,6 +74,10 @@ class LocalKafka:
             "log.dirs": str(folder / "data"),
             **(settings or {}),
         }
+        if aside is not None:
+            lines["listeners"] += f",ASIDE://{LOOPBACK}:{aside[0]}"
+            lines["advertised.listeners"] += f",ASIDE://{LOOPBACK}:{aside[1]}"
+            lines["listener.security.protocol.map"] += ",ASIDE:PLAINTEXT"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j2.properties").write_text(_LOGGING)
         self.process: Process | None = None

@@ -18,7 +18,7 @@ class LocalRedis:
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self.port = folder, free_port()
+        self.folder, self.port = folder, free_port()
         self._settings = {**_SETTINGS, **(settings or {}), "port": str(self.port), "dir": str(folder)}
         self.process: Process | None = None
 
@@ -28,9 +28,9 @@ class LocalRedis:
 
     def start(self) -> None:
         """:raises ConfigError: there is no server to start, or it did not come up."""
-        config = self._folder / "server.conf"
+        config = self.folder / "server.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
-        self.process = Process([server_binary(), str(config)], self._folder / "server.log")
+        self.process = Process([server_binary(), str(config)], self.folder / "server.log")
         self.process.wait_for_port(self.port, 20)
 
     def kill(self) -> None:

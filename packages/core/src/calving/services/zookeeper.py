@@ -28,7 +28,7 @@ class LocalZooKeeper:
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self.port = folder, free_port()
+        self.folder, self.port = folder, free_port()
         lines = {**_SETTINGS, "dataDir": str(folder / "data"), "clientPort": str(self.port), **(settings or {})}
         self._config = folder / "zoo.cfg"
         self._config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -47,7 +47,7 @@ class LocalZooKeeper:
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         command = [java(), *options, "-cp", classpath, main, str(self._config)]
-        self.process = Process(command, self._folder / "zookeeper.log")
+        self.process = Process(command, self.folder / "zookeeper.log")
         self.process.wait_for_port(self.port, 30)
         self._wait_until_it_serves()
 
@@ -69,7 +69,7 @@ class LocalZooKeeper:
                 return
             except KazooTimeoutError:
                 if time.monotonic() > deadline:
-                    raise ConfigError(f"ZooKeeper at {self.hosts} does not serve, see {self._folder}") from None
+                    raise ConfigError(f"ZooKeeper at {self.hosts} does not serve, see {self.folder}") from None
             finally:
                 client.stop()
                 client.close()

@@ -1,0 +1,78 @@
+"""A TCP proxy on loopback, whose wire can be cut."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import threading
+
+from calving.services.process import LOOPBACK, free_port
+
+_BYTES = 1 << 16
+
+
+class Proxy:
+    """Between some processes and one port. ``cut`` ends what is open and refuses; ``hush`` keeps it open and silent."""
+
+    def __init__(self, target: int) -> None:
+        self.port, self.target = free_port(), target
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._refusing = False
+        self._server = socket.create_server((LOOPBACK, self.port))
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
+
+    def cut(self) -> None:
+        self._refusing = True
+        with self._lock:
+            for end in self._open:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def hush(self) -> None:
+        self._flowing.clear()
+
+    def mend(self) -> None:
+        self._refusing = False
+        self._flowing.set()
+
+    def close(self) -> None:
+        self._server.close()
+        self.mend()
+        self.cut()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._server.accept()
+            except OSError:
+                return
+            if self._refusing:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection((LOOPBACK, self.target), timeout=5)
+            except OSError:
+                near.close()
+                continue
+            threading.Thread(target=self._carry, args=(near, far), name="proxy-wire", daemon=True).start()
+
+    def _carry(self, near: socket.socket, far: socket.socket) -> None:
+        with self._lock:
+            self._open |= {near, far}
+        with near, far, selectors.DefaultSelector() as ready, contextlib.suppress(OSError):
+            ready.register(near, selectors.EVENT_READ, far)
+            ready.register(far, selectors.EVENT_READ, near)
+            far.settimeout(None)
+            while not self._refusing:
+                for key, _ in ready.select(1.0):
+                    self._flowing.wait()
+                    data = key.fileobj.recv(_BYTES)  # type: ignore[union-attr]
+                    if not data:
+                        raise OSError("closed")
+                    key.data.sendall(data)
+        with self._lock:
+            self._open -= {near, far}
