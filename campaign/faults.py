@@ -179,9 +179,8 @@ def compaction(f: Field) -> None:
     small = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files()][:12]
     if len(small) < 4:
         return
-    rows = pa.concat_tables(pq.read_table(file.file_path.removeprefix("file://")) for file in small).cast(
-        table.schema().as_arrow()
-    )
+    schema = table.schema().as_arrow()
+    rows = pa.concat_tables(pq.read_table(file.file_path.removeprefix("file://")).cast(schema) for file in small)
     with contextlib.suppress(CommitFailedException), table.transaction() as change:
         # What pyiceberg would do by itself after a conflict is to rebase, which is not what is tested here.
         change.set_properties({"commit.retry.num-retries": "0"})
