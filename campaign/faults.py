@@ -20,7 +20,7 @@ import redis
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
@@ -181,7 +181,7 @@ def compaction(f: Field) -> None:
         return
     schema = table.schema().as_arrow()
     rows = pa.concat_tables(pq.read_table(file.file_path.removeprefix("file://")).cast(schema) for file in small)
-    with contextlib.suppress(CommitFailedException), table.transaction() as change:
+    with contextlib.suppress(CommitFailedException, ValidationException), table.transaction() as change:
         # What pyiceberg would do by itself after a conflict is to rebase, which is not what is tested here.
         change.set_properties({"commit.retry.num-retries": "0"})
         with change.update_snapshot().overwrite() as files:

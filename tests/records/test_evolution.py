@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,21 @@ def test_a_missing_column_of_a_nested_type_is_added(kind: pa.DataType, value: An
     assert row["new"] == value
     plain = str(grown.schema.find_type("new"))
     assert _without_ids(plain) == column
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "column", "taken"),
+    [
+        (pa.decimal128(38, 3), Decimal("0.001"), "decimal(38, 3)", Decimal("0.001")),
+        (pa.decimal128(5, 2), Decimal("123.45"), "decimal(5, 2)", Decimal("123.45")),
+        (pa.decimal128(4, -3), Decimal("1E+3"), "decimal(7, 0)", Decimal(1000)),
+    ],
+)
+def test_a_decimal_of_any_scale_is_added(
+    kind: pa.DataType, value: Decimal, column: str, taken: Decimal, grown: Grown
+) -> None:
+    (row,) = grown.take(typed(kind, value))
+    assert (row["new"], str(grown.schema.find_type("new"))) == (taken, column)
 
 
 def _without_ids(text: str) -> str:

@@ -49,3 +49,12 @@ def test_the_matrix_of_backends_has_every_rule_of_the_contract() -> None:
     for number, sentence in matrix.rules().items():
         assert f"| {number} | {sentence} | " in text, "run make matrix"
     assert "**no**" not in text
+
+
+@pytest.mark.parametrize(
+    "place", re.findall(r"`([a-z0-9]+/test_\w+\.py[^`]*)`", (ROOT / "docs/java-tests.md").read_text())
+)
+def test_what_javas_tests_check_has_a_test_here(place: str) -> None:
+    path, _, name = place.partition("::")
+    text = (ROOT / "tests" / path).read_text()
+    assert not name or f"def {name}(" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -174,9 +175,26 @@ def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return build(values, kind, pa.array) if nested else pa.array(values, kind)
 
 
-def load_json(text: str | bytes) -> Any:
-    """A JSON value, fractions as Decimal. :raises ValueError, RecursionError: it is none."""
-    return json.loads(text, parse_float=Decimal)
+def load_json(text: str, fraction: Callable[[str], Any] | None = None) -> Any:
+    """A JSON value, fractions as Decimal unless told otherwise. The last of several fields of one name counts.
+
+    :raises ValueError, RecursionError: it is none, or holds what no column can: half of a surrogate pair, or a fraction
+        beyond a double.
+    """
+    value = json.loads(text, parse_float=fraction or _fraction, parse_constant=_no_constant)
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(value, default=str, ensure_ascii=False).encode()
+    return value
+
+
+def _fraction(text: str) -> Decimal:
+    if math.isinf(float(text)):
+        raise ValueError(f"{text} is not a number that a double holds")
+    return Decimal(text)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def objects(column: pa.Array) -> list[Any]:

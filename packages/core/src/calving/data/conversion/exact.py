@@ -300,6 +300,8 @@ def _float(value: Any, *, single: bool) -> float:
     elif not _is_number(value):
         raise ValueError("not a number")
     number = float(value)
+    if math.isinf(number) and isinstance(value, Decimal) and value.is_finite():
+        raise OverflowError(f"{_short(value)} does not fit a double")
     if single and math.isfinite(number) and abs(number) >= _F32_MAX:
         raise OverflowError(f"{number} does not fit a float")
     return number

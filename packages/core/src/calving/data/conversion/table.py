@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -235,7 +234,10 @@ def _simple_column(values: list[Any], kind: IcebergType) -> pa.Array | None:
     kinds = {type(v) for v in values}
     kinds.discard(type(None))
     if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):
-        return pa.array([None if v is None else _as_float(v) for v in values], pa.float64())
+        try:
+            return pa.array([None if v is None else float(v) for v in values], pa.float64())
+        except OverflowError:
+            return None
     arrow = _SIMPLE.get(next(iter(kinds))) if len(kinds) == 1 else None
     if arrow is None:
         return None
@@ -243,13 +245,6 @@ def _simple_column(values: list[Any], kind: IcebergType) -> pa.Array | None:
         return pa.array(values, arrow)
     except (OverflowError, ValueError):
         return None
-
-
-def _as_float(value: int | Decimal) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 _SIMPLE = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}

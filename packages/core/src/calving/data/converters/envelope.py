@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -18,7 +19,7 @@ from calving.data.conversion.kinds import JSON
 from calving.data.converters import building
 from calving.data.converters.building import Reading, collect
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
-from calving.data.records import Bad
+from calving.data.records import Bad, load_json
 
 _LOGICAL = "org.apache.kafka.connect.data."
 _SCHEMAS_AT_MOST = 1_000
@@ -73,7 +74,7 @@ class EnvelopeConverter(Converter):
 
     def _whole(self, value: bytes, place: int, decoded: Decoded) -> None:
         try:
-            envelope = json.loads(value.decode(), parse_float=_Fraction)
+            envelope = load_json(value.decode(), _Fraction)
             if envelope is None:
                 collect(decoded, Reading(pa.null()), [None], [place], self._stage)
                 return
@@ -94,6 +95,8 @@ class _Fraction(float):
     def __new__(cls, text: str) -> _Fraction:
         made = super().__new__(cls, text)
         made.text = text
+        if math.isinf(made):
+            raise ValueError(f"{text} is not a number that a double holds")
         return made
 
 
@@ -102,7 +105,7 @@ def _payload(raw: bytes) -> Any:
         raw = raw.rstrip()
         if not raw.endswith(b"}"):
             raise ValueError("not a Connect envelope: it does not end after its payload")
-    return json.loads(raw[:-1], parse_float=_Fraction)
+    return load_json(raw[:-1].decode(), _Fraction)
 
 
 def reading_of(schema: Any) -> Reading:

@@ -7,13 +7,12 @@ split until what is left goes the exact way, value by value.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pj
 from pyiceberg.types import (
     DateType,
@@ -35,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
-from calving.data.records import JSON_KINDS, Bad, Values
+from calving.data.records import JSON_KINDS, Bad, Values, load_json
 
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
@@ -123,7 +122,7 @@ class JsonConverter(Converter):
         places: list[int] = []
         for i in block.exact:
             try:
-                value = json.loads(block.values[i].decode(), parse_float=Decimal, parse_constant=_no_constant)
+                value = load_json(block.values[i].decode())
             except (ValueError, RecursionError) as error:
                 block.decoded.bad.append(Bad(i, self._stage, type(error).__name__, f"not JSON: {error}"))
                 continue
@@ -139,7 +138,7 @@ class JsonConverter(Converter):
         samples = []
         for value in values[:: max(1, len(values) // _SAMPLE)]:
             try:
-                samples.append(json.loads(value))
+                samples.append(load_json(value.decode()))
             except (ValueError, RecursionError):
                 continue
         before = self._read_schema()
@@ -192,11 +191,24 @@ class JsonConverter(Converter):
             raise _RefusedError(str(error), int(row.group(1)) if row else None) from error
         if table.num_rows != len(values):
             raise _RefusedError("not one row per record")
+        if any(map(_overflows, table.columns)):
+            raise _RefusedError("a number that no double holds")  # Arrow makes it infinite
         return (
             pa.StructArray.from_arrays([_whole(c) for c in table.columns], fields=list(table.schema))
             if table.num_columns
             else pa.array([{}] * len(values), pa.struct([]))
         )
+
+
+def _overflows(column: pa.ChunkedArray | pa.Array) -> bool:
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return bool(pc.any(pc.is_inf(column)).as_py())
+    if pa.types.is_struct(kind):
+        return any(map(_overflows, column.flatten()))
+    if pa.types.is_list(kind):
+        return _overflows(pc.list_flatten(column))
+    return False
 
 
 class _Block:
@@ -301,7 +313,3 @@ def _unseen_type(column: IcebergType | None, closed: bool) -> pa.DataType:
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
