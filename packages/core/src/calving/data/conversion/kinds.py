@@ -74,7 +74,8 @@ def of_type(kind: pa.DataType) -> Kind | None:
         key = of_type(kind.key_type)
         return None if item is None else {"map": [key, item], "required": not kind.item_field.nullable}
     if t.is_decimal(kind):
-        return f"decimal({kind.precision}, {kind.scale})"
+        # Iceberg has no decimals that end before the point.
+        return f"decimal({min(38, kind.precision - min(0, kind.scale))}, {max(0, kind.scale)})"
     if t.is_timestamp(kind):
         return "timestamp" if kind.tz is None else "timestamptz"
     if t.is_fixed_size_binary(kind):
