@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from calving.services.kafka import LocalKafka, kafka
+from calving.services.rest_catalog import RestCatalog
 from calving.source.client import client_config
 
 logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
@@ -35,6 +36,16 @@ def own_broker(tmp_path: Path) -> Iterator[LocalKafka]:
         yield broker
     finally:
         broker.stop()
+
+
+@pytest.fixture(scope="session")
+def rest_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Apache's REST catalog server, shared by all tests."""
+    server = RestCatalog(tmp_path_factory.mktemp("rest"))
+    try:
+        yield server.uri
+    finally:
+        server.stop()
 
 
 @pytest.fixture

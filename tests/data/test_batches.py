@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyiceberg.types import DoubleType, ListType, LongType, StringType, StructType
 
 from calving.data.spec import Evolution, Limits, RouteRule, Routing
 from calving.errors import BadRecordError, ConfigError
+from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, TableSettings
 from tests.conftest import Topic
 from tests.data.conftest import Plane, encode
@@ -49,9 +51,20 @@ def test_a_table_is_created_where_and_how_its_keys_say(plane: Plane, fill: Fill,
 
 def test_a_format_version_that_cannot_be_written_is_refused_before_the_table_is_made(plane: Plane, fill: Fill) -> None:
     plane.rules = TableRules(create_properties={"format-version": "3"})
-    with pytest.raises(ConfigError, match="format-version = 3"):
+    with pytest.raises(
+        ConfigError,
+        match="format-version: format version 3 can only be written through a REST catalog",
+    ):
         plane.take(fill({"id": 1}))
     assert not plane.catalog.table_exists("db.t")
+
+
+def test_tables_of_a_rest_catalog_are_written(plane: Plane, fill: Fill, rest_uri: str) -> None:
+    plane.catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
+    plane.routing = Routing((RouteRule(f"rest.{uuid4().hex}"),))
+    plane.take(fill({"id": 1}, {"id": 2}))
+    plane.take(fill({"id": 3, "new": "x"}))
+    assert sorted(plane.rows(plane.routing.rules[0].table)["id"].to_pylist()) == [1, 2, 3]
 
 
 def test_text_that_looks_like_a_date_stays_text(plane: Plane, fill: Fill) -> None:
@@ -202,6 +215,7 @@ def test_two_thousand_partitions_fit_into_one_batch(plane: Plane, topic: Callabl
 _MEASURE = """
 import resource, sys
 from pathlib import Path
+from uuid import uuid4
 from calving.data.spec import Limits, Routing
 from tests.conftest import Topic
 from tests.data.conftest import Plane

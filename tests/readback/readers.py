@@ -1,4 +1,7 @@
-"""Reads tables with Spark and Iceberg's own runtime: ``python -m tests.readback.readers WAREHOUSE TABLE ...``."""
+"""Reads tables with Spark and Iceberg's own runtime: ``python -m tests.readback.readers CATALOG STATEMENT ...``.
+
+CATALOG is the folder of an embedded one, or the address of a REST server.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,17 @@ SQLITE = Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0", transitive=False)
 
 
 def main() -> None:
-    warehouse, *statements = sys.argv[1:]
+    where, *statements = sys.argv[1:]
     classpath = ":".join(map(str, sorted(jars("iceberg-spark", [RUNTIME, SQLITE]).glob("*.jar"))))
     catalog = "spark.sql.catalog.iceberg"
+    rest = {"type": "rest", "uri": where, "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
+    embedded = {
+        "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+        "uri": f"jdbc:sqlite:{where}/catalog.db",
+        "jdbc.schema-version": "V1",
+        "warehouse": f"file://{where}",
+    }
+    settings = rest if where.startswith("http") else embedded
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
@@ -25,10 +36,7 @@ def main() -> None:
         .config("spark.driver.extraClassPath", classpath)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config(catalog, "org.apache.iceberg.spark.SparkCatalog")
-        .config(f"{catalog}.catalog-impl", "org.apache.iceberg.jdbc.JdbcCatalog")
-        .config(f"{catalog}.uri", f"jdbc:sqlite:{warehouse}/catalog.db")
-        .config(f"{catalog}.jdbc.schema-version", "V1")
-        .config(f"{catalog}.warehouse", f"file://{warehouse}")
+        .config(map={f"{catalog}.{key}": value for key, value in settings.items()})
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )

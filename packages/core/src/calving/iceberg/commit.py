@@ -22,6 +22,7 @@ from calving import __version__
 from calving.errors import CalvingError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.events import DataWritten, Envelope, TableId, TableReference
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
@@ -88,7 +89,7 @@ class IcebergTarget:
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
-        snapshot = self._snapshot = SinkSnapshot(table, summary, self._branch)
+        snapshot = self._snapshot = new_snapshot(table, summary, self._branch)
         snapshot.add((*admitted.data_files, *admitted.delete_files))
         updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
@@ -133,7 +134,7 @@ class IcebergTarget:
         """A branch starts from main, as with Java; pyiceberg would start it from nothing."""
         try:
             if table.metadata.current_snapshot_id is None:
-                updates, requirements = SinkSnapshot(table, {}, "main").prepare()
+                updates, requirements = new_snapshot(table, {}, "main").prepare()
                 table._do_commit(updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
             head = table.metadata.current_snapshot_id
             if head is not None:

@@ -27,7 +27,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
-from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
@@ -53,7 +53,7 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return ManifestContent.DELETES
 
     def _with_partition(self, format_version: Any) -> Schema:
-        return _integer_equality_ids(super()._with_partition(format_version))
+        return integer_equality_ids(super()._with_partition(format_version))
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -72,13 +72,14 @@ class SinkSnapshot(_MergeAppendFiles):
         metadata = self._transaction.table_metadata
         specs, schema = metadata.specs(), metadata.schema()
         for file in found:
-            converted = to_pyiceberg(file, specs[file.spec_id], schema)
+            converted = to_pyiceberg(file, specs[file.spec_id], schema, metadata.format_version)
             is_data = file.content is files.FileContent.DATA
             (self._added_data_files if is_data else self._delete_files).append(converted)
 
     def prepare(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         """Write the manifests and the manifest list."""
         updates, requirements = self._commit()
+        updates = tuple(self._with_retention(update) for update in updates)
         added = updates[0]
         last = self._transaction.table_metadata.last_updated_ms
         if isinstance(added, AddSnapshotUpdate) and added.snapshot.timestamp_ms <= last:
@@ -86,6 +87,14 @@ class SinkSnapshot(_MergeAppendFiles):
             snapshot = added.snapshot.model_copy(update={"timestamp_ms": last + 1})
             updates = (added.model_copy(update={"snapshot": snapshot}), *updates[1:])
         return updates, requirements
+
+    def _with_retention(self, update: TableUpdate) -> TableUpdate:
+        """What somebody has said about how long a branch is kept: to move its head without it would unsay it."""
+        if not isinstance(update, SetSnapshotRefUpdate):
+            return update
+        ref = self._transaction.table_metadata.refs.get(update.ref_name)
+        kept = ("max_ref_age_ms", "max_snapshot_age_ms", "min_snapshots_to_keep") if ref is not None else ()
+        return update.model_copy(update={name: getattr(ref, name) for name in kept})
 
     def discard(self) -> None:
         """Delete what ``prepare`` wrote. Only when it is certain that the commit has not landed."""
@@ -141,9 +150,11 @@ class SinkSnapshot(_MergeAppendFiles):
         )
 
 
-def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> DataFile:
-    """The file as a manifest entry holds it."""
+def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema, version: int) -> DataFile:
+    """The file as a manifest entry of a table of this format version holds it."""
     converted = DataFile.from_args(
+        # Before version 3 pyiceberg writes from the fields of version 2.
+        3 if version >= 3 else 2,
         content=DataFileContent(int(file.content)),
         file_path=file.file_path,
         file_format=FileFormat(file.file_format.upper()),
@@ -169,7 +180,7 @@ def _plain(mapping: Mapping[int, Any] | None) -> dict[int, Any] | None:
     return dict(mapping) if mapping is not None else None
 
 
-def _integer_equality_ids(schema: Schema) -> Schema:
+def integer_equality_ids(schema: Schema) -> Schema:
     """pyiceberg 0.12 declares ``equality_ids`` as list<long>; the spec, and Java, want list<int>."""
     data_file = schema.find_type(_DATA_FILE)
     if not isinstance(data_file, StructType):

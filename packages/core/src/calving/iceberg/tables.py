@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     ForbiddenError,
@@ -40,6 +41,7 @@ from calving.data.spec import Need, TableSpec
 from calving.errors import ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
+from calving.iceberg.lineage import VERSION
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.protocol.ledger import HELD_OFFSETS
@@ -131,12 +133,16 @@ class Tables:
         if found is None:
             self._missing[name] = None
         else:
-            if found.metadata.format_version > 2:
-                raise ConfigError(
-                    f"table {name} has format version {found.metadata.format_version}: only 1 and 2 can be written"
-                )
+            self._check_version(found.metadata.format_version, f"table {name}")
             self._specs[name] = self._spec(name, found)
             self._known[name] = found
+
+    def _check_version(self, version: int, what: str) -> None:
+        if version > VERSION:
+            raise ConfigError(f"{what}: format version {version} is not known, only 1 to {VERSION}")
+        if version == VERSION and not isinstance(self._catalog, RestCatalog):
+            # With others pyiceberg writes the metadata, and refuses to for this version.
+            raise ConfigError(f"{what}: format version {version} can only be written through a REST catalog")
 
     def _spec(self, name: str, table: Table) -> TableSpec:
         metadata = table.metadata
@@ -148,7 +154,8 @@ class Tables:
             metadata.spec().model_dump_json(),
             metadata.location,
             properties,
-            table.io.properties,
+            # A REST catalog puts its authenticator among them, which cannot travel.
+            {name: value for name, value in table.io.properties.items() if isinstance(value, str | int | bool)},
             table.sort_order().model_dump_json(),
             distribution != "none" and not metadata.spec().is_unpartitioned(),
             properties.get(self._rules.holding(name), "{}"),
@@ -173,10 +180,9 @@ class Tables:
         self._create_namespaces(identifier[:-1])
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
         version = properties.get("format-version", "2")
-        if version not in ("1", "2"):
-            raise ConfigError(
-                f"iceberg.tables.auto-create-props.format-version = {version}: only 1 and 2 can be written"
-            )
+        if not version.isdigit():
+            raise ConfigError(f"iceberg.tables.auto-create-props.format-version = {version}: it is a number")
+        self._check_version(int(version), "iceberg.tables.auto-create-props.format-version")
         try:
             self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
             log.info("table %s was created", name)

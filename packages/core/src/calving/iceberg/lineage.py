@@ -1,0 +1,177 @@
+"""Snapshots of tables of format version 3, where every row has an id.
+
+pyiceberg 0.12 reads such tables and writes neither their manifests nor their manifest lists. By the specification (Row
+Lineage) a snapshot begins at the table's ``next-row-id``, and each new manifest of data files takes as many ids from
+there as it has rows. Manifests are not merged: the entries of a merged one would need ids of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pyiceberg.avro.codecs import AVRO_CODEC_KEY
+from pyiceberg.avro.file import AvroFile, AvroOutputFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_LIST_FILE_SCHEMAS,
+    UNASSIGNED_SEQ,
+    ManifestContent,
+    ManifestEntry,
+    ManifestFile,
+    ManifestWriter,
+    ManifestWriterV2,
+    PartitionFieldSummary,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import _new_manifest_list_file_name
+
+from calving.iceberg.snapshot import SinkSnapshot, integer_equality_ids
+
+VERSION: Literal[3] = 3
+_LIST = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
+_FIRST_ROW_ID = 15
+"""Place of ``first_row_id`` in a manifest file of version 3; older ones end before it."""
+
+
+class _Writer(ManifestWriterV2):
+    def __init__(self, contents: ManifestContent, snapshot: LineageSnapshot, spec: PartitionSpec) -> None:
+        self._contents = contents
+        super().__init__(
+            spec, snapshot.schema(), snapshot.new_manifest_output(), snapshot.snapshot_id, snapshot._compression
+        )
+
+    def content(self) -> ManifestContent:
+        return self._contents
+
+    @property
+    def version(self) -> int:  # type: ignore[override]
+        return VERSION
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes" if self._contents is ManifestContent.DELETES else "data"}
+
+    def _with_partition(self, format_version: object) -> Schema:
+        return integer_equality_ids(super()._with_partition(VERSION))
+
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        schema = self._with_partition(VERSION)
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=schema,
+            record_schema=schema,
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
+
+    def to_manifest_file(self) -> ManifestFile:
+        made = super().to_manifest_file()
+        made._data.append(None)
+        return made
+
+
+class LineageSnapshot(SinkSnapshot):
+    """As ``SinkSnapshot``, for version 3."""
+
+    def __init__(self, table: Table, summary: Mapping[str, str], branch: str) -> None:
+        super().__init__(table, summary, branch)
+        self._branch = branch
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        return _Writer(ManifestContent.DATA, self, spec)
+
+    def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        return _Writer(ManifestContent.DELETES, self, spec)
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        parent = self._parent_snapshot_id
+        found = self._transaction.table_metadata.snapshot_by_id(parent) if parent is not None else None
+        return read_manifest_list(self._io, found.manifest_list) if found is not None else []
+
+    def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        return manifests
+
+    def _commit(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+        metadata = self._transaction.table_metadata
+        sequence_number = metadata.next_sequence_number()
+        first_row_id = next_row_id = getattr(metadata, "next_row_id", None) or 0
+        manifests = self._manifests()
+        for manifest in manifests:
+            if manifest.sequence_number == UNASSIGNED_SEQ:
+                manifest.sequence_number = sequence_number
+            if manifest.min_sequence_number == UNASSIGNED_SEQ:
+                manifest.min_sequence_number = sequence_number
+            # Also manifests from before the table was upgraded have none yet.
+            if manifest.content == ManifestContent.DATA and manifest._data[_FIRST_ROW_ID] is None:
+                manifest._data[_FIRST_ROW_ID] = next_row_id
+                next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        name = _new_manifest_list_file_name(self._snapshot_id, 0, self.commit_uuid)
+        path = self._transaction._table.location_provider().new_metadata_location(name)
+        self._written_manifest_lists.append(path)
+        parent = self._parent_snapshot_id
+        about = {
+            "snapshot-id": str(self._snapshot_id),
+            "parent-snapshot-id": str(parent) if parent is not None else "null",
+            "sequence-number": str(sequence_number),
+            "first-row-id": str(first_row_id),
+            "format-version": str(VERSION),
+            AVRO_CODEC_KEY: self._compression,
+        }
+        with AvroOutputFile[ManifestFile](
+            output_file=self._io.new_output(path),
+            file_schema=_LIST,
+            record_schema=_LIST,
+            schema_name="manifest_file",
+            metadata=about,
+        ) as writer:
+            writer.write_block(manifests)
+        snapshot = Snapshot(
+            snapshot_id=self._snapshot_id,
+            parent_snapshot_id=parent,
+            manifest_list=path,
+            sequence_number=sequence_number,
+            summary=self._summary(self.snapshot_properties),
+            schema_id=metadata.current_schema_id,
+            first_row_id=first_row_id,
+            added_rows=next_row_id - first_row_id,
+        )
+        ref = metadata.refs.get(self._branch)
+        head = SetSnapshotRefUpdate(
+            snapshot_id=self._snapshot_id,
+            ref_name=self._branch,
+            type=SnapshotRefType.BRANCH,
+            max_ref_age_ms=None,
+            max_snapshot_age_ms=None,
+            min_snapshots_to_keep=None,
+        )
+        same = AssertRefSnapshotId(snapshot_id=ref.snapshot_id if ref else None, ref=self._branch)
+        return (AddSnapshotUpdate(snapshot=snapshot), head), (same,)
+
+
+def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
+    """With the ids of rows, which pyiceberg leaves out."""
+    with AvroFile[ManifestFile](
+        io.new_input(path),
+        _LIST,
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return list(reader)
+
+
+def new_snapshot(table: Table, summary: Mapping[str, str], branch: str) -> SinkSnapshot:
+    """A snapshot of the table's own format version."""
+    kind = LineageSnapshot if table.metadata.format_version >= VERSION else SinkSnapshot
+    return kind(table, summary, branch)
