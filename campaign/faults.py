@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import redis
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError
+from kazoo.exceptions import BadVersionError, NotEmptyError
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
@@ -228,7 +228,9 @@ def store_wiped(f: Field) -> None:
             redis.Redis(port=port).flushall()
         case LocalZooKeeper(hosts=hosts):
             with _zookeeper(hosts) as client:
-                client.delete("/calving", recursive=True)
+                while client.exists("/calving"):
+                    with contextlib.suppress(NotEmptyError):  # workers go on writing
+                        client.delete("/calving", recursive=True)
         case LocalKafka(bootstrap_servers=servers):
             admin = AdminClient(client_config({"bootstrap.servers": servers}))
             admin.delete_topics([f"control-{f.run.name}"])[f"control-{f.run.name}"].result()

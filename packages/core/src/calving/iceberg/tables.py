@@ -155,7 +155,7 @@ class Tables:
             metadata.location,
             properties,
             # A REST catalog puts its authenticator among them, which cannot travel.
-            {name: value for name, value in table.io.properties.items() if isinstance(value, str | int | bool)},
+            {name: str(value) for name, value in table.io.properties.items() if isinstance(value, str | int)},
             table.sort_order().model_dump_json(),
             distribution != "none" and not metadata.spec().is_unpartitioned(),
             properties.get(self._rules.holding(name), "{}"),
