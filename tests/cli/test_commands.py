@@ -202,6 +202,20 @@ def test_lost_positions_are_not_taken_for_a_first_start_and_can_be_recovered(cli
     assert cli.rows() == 101
 
 
+def test_a_sink_taken_over_from_another_is_recovered_to_what_was_taken_over(cli: Cli) -> None:
+    config = {"bootstrap.servers": cli.keys["kafka.bootstrap.servers"], "group.id": f"connect-{cli.name}"}
+    before = Consumer(client_config(config))
+    before.commit(offsets=[KafkaPartition(cli.topic.name, 0, 60)], asynchronous=False)
+    before.close()
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 40
+    cli.topic.admin.delete_consumer_groups([f"connect-{cli.name}"])[f"connect-{cli.name}"].result()
+    assert f"{cli.topic.name}-0: 100 (stored: nothing)" in cli.run("recover")
+    cli.topic.send(*encode({"id": 100}))
+    cli.run("run", "--until-caught-up")
+    assert cli.rows() == 41
+
+
 def test_a_sink_that_nothing_is_known_of_cannot_be_recovered(cli: Cli) -> None:
     assert "there is nothing to recover, run the sink" in cli.run("recover", code=2)
 

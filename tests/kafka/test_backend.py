@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import NewPartitions
 
@@ -22,6 +23,7 @@ from calving.model.events import CommitComplete, DataComplete, DataWritten, Publ
 from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, TopicPartition
+from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
@@ -298,6 +300,22 @@ def test_the_coordinator_starts_at_the_saved_position(sink: Callable[..., Sink])
     second = s.cursor(replay=True)
     assert second.log.start == position
     assert isinstance(heard(second, 1)[0].event, CommitComplete)
+
+
+def test_a_position_that_somebody_else_stored_says_that_all_below_is_done_with(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    cursor, session = s.cursor(replay=False), s.session()
+    group, _ = s.join()
+    other = Consumer(client_config(s.identity.kafka, group_id=s.identity.group))
+    session.publish(publication(s.tp, None, 10, "a"), group.claim())
+    group.close()
+    other.commit(offsets=[KafkaPartition(s.tp.topic, s.tp.partition, 500)], asynchronous=False)
+    other.close()
+    group, _ = s.join()
+    session.publish(publication(s.tp, 500, 510, "b"), group.claim())
+    session.publish(publication(s.tp, 510, 520, "c"), group.claim())
+    spans = [e.spans[s.tp] for e in heard(cursor, 6) if isinstance(e.event, DataComplete)]
+    assert spans == [(Span(0, 10),), (Span(0, 500), Span(500, 510)), (Span(510, 520),)]
 
 
 def test_a_new_coordinator_fences_the_old_one(sink: Callable[..., Sink]) -> None:

@@ -160,6 +160,11 @@ def test_records_that_two_publications_cover_would_come_twice() -> None:
     assert twice(admit([first, second], {0: 3}, NOWHERE, Ledger({})), NOWHERE, Ledger({}), {}) == {TP: (Span(18, 20),)}
 
 
+def test_what_is_done_with_elsewhere_does_not_come_twice() -> None:
+    taken_over = replace(written(0, 2, "b"), spans={TP: (Span(0, 500), Span(500, 510))})
+    assert twice(admit([taken_over], {0: 3}, NOWHERE, Ledger({})), NOWHERE, Ledger({}, {TP: 100}), {}) == {}
+
+
 def test_the_parts_of_one_publication_come_once() -> None:
     parts = [written(0, 1, "a"), replace(written(0, 1, "b"), offset=2)]
     assert twice(admit(parts, {0: 3}, NOWHERE, Ledger({})), NOWHERE, Ledger({}), {}) == {}

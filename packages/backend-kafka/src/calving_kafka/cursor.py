@@ -20,7 +20,7 @@ from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPart
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import SPANS_HEADER, records_of
-from calving_kafka.transactions import Transactions
+from calving_kafka.transactions import GroupOffsets, Transactions
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class KafkaCursor(Cursor):
 
     def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
         records = records_of(self._sink, self._options, events, settled, self._sender)
-        self._writer().write(records, (self._offsets(position), self._consumer.consumer_group_metadata()))
+        self._writer().write(records, GroupOffsets(self._offsets(position), self._consumer.consumer_group_metadata()))
 
     def rewind(self, positions: SourceOffsets) -> None:
         ends = {p: bound.end for p, bound in self._bounds(self._partitions()).items()}
@@ -85,8 +85,8 @@ class KafkaCursor(Cursor):
         try:
             self._writer().write(
                 (),
-                (self._offsets(ends), self._consumer.consumer_group_metadata()),
-                (positions, sources.consumer_group_metadata()),
+                GroupOffsets(self._offsets(ends), self._consumer.consumer_group_metadata()),
+                GroupOffsets(positions, sources.consumer_group_metadata()),
             )
         finally:
             sources.close()

@@ -9,17 +9,18 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
-from calving.model.coverage import each
 from calving.model.events import Publication
 from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.offsets import SourceOffsets, Span, TopicPartition
 from calving.source import dead_letters
 from calving.source.claims import has_member
 from calving.source.client import TIMEOUT, client_config, reaching
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import records_of
-from calving_kafka.transactions import Transactions
+from calving_kafka.transactions import GroupOffsets, Transactions
+
+_NOTE = "calving"
 
 
 class KafkaSession(Session):
@@ -37,19 +38,23 @@ class KafkaSession(Session):
         return bool(every) and min(every) in held
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        return {TopicPartition(p.topic, p.partition): p.offset for p in self._stored(partitions)}
+
+    def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
         if not partitions:
-            return {}
+            return []
         with reaching(f"stored positions of group '{self._sink.group}'"):
             found = self._positions.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], TIMEOUT)
             for p in found:
                 if p.error is not None:
                     raise Unavailable(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
-        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+        return [p for p in found if p.offset >= 0]
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
-        stored = self.committed(publication.advances)
+        found = {TopicPartition(p.topic, p.partition): p for p in self._stored(publication.advances)}
+        stored = {tp: p.offset for tp, p in found.items()}
         for tp, advance in publication.advances.items():
             if stored.get(tp) != advance.start:
                 raise Fenced(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
@@ -60,10 +65,14 @@ class KafkaSession(Session):
                 f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
                 self._options.transaction_timeout_ms,
             )
-        records = records_of(self._sink, self._options, publication.events, each(publication.spans), self._member_id)
+        # A position that somebody else has stored (the Java sink, an operator) says that all below it is done with.
+        done = {tp: (Span(0, p.offset),) for tp, p in found.items() if p.metadata != _NOTE}
+        spans = {tp: (*done.get(tp, ()), span) for tp, span in publication.spans.items()}
+        records = records_of(self._sink, self._options, publication.events, spans, self._member_id)
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
-        self._transactions.write(records, ({tp: a.end for tp, a in publication.advances.items()}, claim.token))
+        positions = {tp: advance.end for tp, advance in publication.advances.items()}
+        self._transactions.write(records, GroupOffsets(positions, claim.token, _NOTE))
 
     def follow(self, *, replay: bool) -> Cursor:
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -28,6 +29,14 @@ _FENCED = frozenset(
         113,  # STALE_MEMBER_EPOCH (KIP-848)
     )
 )
+
+
+class GroupOffsets(NamedTuple):
+    """Next offsets to store in the group that ``metadata`` names, with a ``note`` beside each."""
+
+    offsets: Mapping[TopicPartition, int]
+    metadata: object | None
+    note: str = ""
 
 
 class Transactions:
@@ -52,8 +61,8 @@ class Transactions:
         except KafkaException as error:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
 
-    def write(self, records: Sequence[OutRecord], *offsets: tuple[Mapping[TopicPartition, int], object | None]) -> None:
-        """Append ``records`` to their topics and store offsets, each in its metadata's group: all, or nothing.
+    def write(self, records: Sequence[OutRecord], *groups: GroupOffsets) -> None:
+        """Append ``records`` to their topics and store the offsets of ``groups``: all, or nothing.
 
         :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been.
         """
@@ -62,10 +71,13 @@ class Transactions:
             producer.begin_transaction()
             for r in records:
                 producer.produce(r.topic, key=r.key, value=r.value, headers=list(r.headers), timestamp=r.timestamp_ms)
-            for found, metadata in offsets:
-                if found:
-                    positions = [KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in found.items()]
-                    self._call(partial(producer.send_offsets_to_transaction, positions, metadata, TIMEOUT))
+            for group in groups:
+                if group.offsets:
+                    positions = [
+                        KafkaPartition(tp.topic, tp.partition, offset, group.note)
+                        for tp, offset in group.offsets.items()
+                    ]
+                    self._call(partial(producer.send_offsets_to_transaction, positions, group.metadata, TIMEOUT))
         except (KafkaException, BufferError) as error:
             cause = error.args[0] if isinstance(error, KafkaException) else str(error)
             self._abort()

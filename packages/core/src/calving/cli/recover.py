@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from uuid import uuid4
 
@@ -18,8 +17,6 @@ from calving.protocol.recovery import Recovery, recovery
 from calving.runtime.guards import held, ledger_key, own_tables, refuse_reused_offsets, routed_tables, routes_freely
 from calving.settings.load import Sink
 from calving.source.kafka import Topics, members
-
-log = logging.getLogger(__name__)
 
 
 def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Iterator[str]:
@@ -54,7 +51,7 @@ def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Itera
         yield from _lines(plan, positions, session.committed(every))
         if dry_run:
             return
-        _leave_out(catalog, sink, plan.held)
+        _leave_out(catalog, sink, plan)
         cursor.rewind(positions)
         for part in (cursor, session):
             part.close()
@@ -92,9 +89,9 @@ def _count(coverage: Coverage) -> int:
     return sum(span.end - span.start for spans in coverage.values() for span in spans)
 
 
-def _leave_out(catalog: Catalog, sink: Sink, held: Mapping[str, Coverage]) -> None:
+def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery) -> None:
     """First of all: until the positions go back it changes nothing."""
-    for name, coverage in held.items():
+    for name, coverage in plan.held.items():
         name_of = ledger_key(sink, "", name).holding
         with catalog.load_table(table_id(name)).transaction() as change:
             change.set_properties({name_of: encode_coverage(coverage)})

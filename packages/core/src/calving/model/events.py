@@ -87,10 +87,10 @@ Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplet
 class Envelope:
     """An event, where in the control log it was found, and what travelled beside it.
 
-    ``spans``: with DataWritten and DataComplete what their publication covers, one span for each partition; a span that
-    ends before it starts says that the topic's offsets have started anew, and that it is covered from 0 up to the end.
-    With CommitComplete all that is known to be in the tables, after such a span where offsets have started anew. Other
-    senders than calving leave it empty.
+    ``spans``: with DataWritten and DataComplete what their publication covers, for each partition one span, behind what
+    is done with elsewhere; a span that ends before it starts says that the topic's offsets have started anew, and that
+    it is covered from 0 up to the end. With CommitComplete all that is known to be in the tables, after such a span
+    where offsets have started anew. Other senders than calving leave it empty.
     """
 
     partition: int

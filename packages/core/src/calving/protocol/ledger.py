@@ -95,16 +95,19 @@ class LedgerKey:
 
         ``ancestry`` are the summaries of the branch's snapshots, head first. The newest one of this sink and this log
         decides; a summary without an identity was written by the Java sink and counts as this log. Where all of them
-        have expired, the table property decides. Of the source the newest one of this sink tells, whatever log the
-        records went through: they were read.
+        have expired, the table property decides. Of the source the newest one that says something of it tells,
+        whatever log the records went through: they were read. The Java sink says nothing of it.
         """
         found: Ledger | None = None
         for summary in ancestry:
             if self.offsets not in summary:
                 continue
-            found = found or _of_source(summary, str)
+            if found is None and SOURCE_OFFSETS in summary:
+                found = _of_source(summary, str)
             if summary.get(LOG_ID, self.log_id) == self.log_id:
-                return replace(found, control=decode_control(summary[self.offsets]))
+                return replace(
+                    found or _of_source(properties, self.of_table), control=decode_control(summary[self.offsets])
+                )
         found = found or _of_source(properties, self.of_table)
         offsets = properties.get(self.of_table(self.offsets))
         if offsets is not None and properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
@@ -187,9 +190,10 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     for publication in admitted.publications:
         for tp, spans in publication.items():
             if tp not in reach.anew:
-                again = without(common(spans, held.get(tp, ())), left_out.get(tp, ()))
+                own = (_plain(spans[-1]),)
+                again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
                 found[tp] = merged((*found.get(tp, ()), *again))
-                held[tp] = merged((*held.get(tp, ()), *spans))
+                held[tp] = merged((*held.get(tp, ()), *own))
     return {tp: spans for tp, spans in found.items() if spans}
 
 
@@ -233,11 +237,11 @@ class Buffer:
                     self._begun.setdefault(_publication(envelope), envelope.offset)
             case DataComplete():
                 self._begun.pop(_publication(envelope), None)
-                self._restart(tp for tp, (span, *_) in envelope.spans.items() if span.end < span.start)
+                self._restart(tp for tp, spans in envelope.spans.items() if spans[-1].end < spans[-1].start)
                 self._cover(envelope.spans)
             case CommitComplete():
                 # What a predecessor knew to have begun anew counts once: what is covered since stays.
-                told = {tp for tp, (span, *_) in envelope.spans.items() if span.end < span.start}
+                told = {tp for tp, spans in envelope.spans.items() if spans[0] == _ANEW}
                 self._restart(told - self._anew)
                 self._cover(envelope.spans)
 
@@ -266,8 +270,8 @@ class Buffer:
         waiting: dict[TopicPartition, list[Span]] = {}
         for heard in self._heard.values():
             for envelope in heard:
-                for tp, (span, *_) in envelope.spans.items():
-                    waiting.setdefault(tp, []).append(_plain(span))
+                for tp, spans in envelope.spans.items():
+                    waiting.setdefault(tp, []).append(_plain(spans[-1]))
         settled = {tp: without(spans, merged(waiting.get(tp, ()))) for tp, spans in self._covered.items()}
         return Reach(dict(self._covered), {tp: spans for tp, spans in settled.items() if spans}, frozenset(self._anew))
 
