@@ -10,6 +10,7 @@ help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000)"
+	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each)"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make docs      write the generated pages again"
 	@echo "make lock      pin the dependencies again"
@@ -31,7 +32,7 @@ demo: $(BIN)/calving
 	@$(BIN)/calving demo
 
 test: $(BIN)/uv
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 2 --parallel-no-spinner
 
 RECORDS ?= 5000000
 bench: $(BIN)/calving

@@ -77,7 +77,8 @@ class LocalKafka:
         if aside is not None:
             lines["listeners"] += f",ASIDE://{LOOPBACK}:{aside[0]}"
             lines["advertised.listeners"] += f",ASIDE://{LOOPBACK}:{aside[1]}"
-            lines["listener.security.protocol.map"] += ",ASIDE:PLAINTEXT"
+            if "ASIDE:" not in lines["listener.security.protocol.map"]:
+                lines["listener.security.protocol.map"] += ",ASIDE:PLAINTEXT"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j2.properties").write_text(_LOGGING)
         self.process: Process | None = None

@@ -57,11 +57,12 @@ def jars(name: str, artifacts: Sequence[Artifact]) -> Path:
     """
     ivy_xml = _ivy_file(artifacts)
     folder = _cache() / "jars" / f"{name}-{hashlib.sha256(ivy_xml.encode()).hexdigest()[:12]}"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not folder.exists():
-            _retrieve(ivy_xml, folder)
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (folder.parent / "lock").open("w") as lock:  # one for all: Ivy's own cache takes one process at a time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.exists():
+                _retrieve(ivy_xml, folder)
     return folder
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
+from weakref import WeakSet
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
@@ -44,7 +46,26 @@ patiently = retry(
 def admin_client(kafka: Mapping[str, str]) -> AdminClient:
     """:raises ConfigError: a property is wrong."""
     with reaching("kafka.*"):
-        return AdminClient(client_config(kafka))
+        made = AdminClient({**client_config(kafka), "error_cb": _note})
+    _asking.add(made)
+    return made
+
+
+_asking: WeakSet[AdminClient] = WeakSet()
+_heard: tuple[float, KafkaError] | None = None
+"""What a broker, or the way to it, last said to one of them; a request that it spoils only times out."""
+
+
+def _note(error: KafkaError) -> None:
+    global _heard
+    if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        _heard = time.monotonic(), error
+
+
+def _said_since(start: float) -> KafkaError | None:
+    for client in list(_asking):
+        client.poll(0)
+    return _heard[1] if _heard is not None and _heard[0] >= start else None
 
 
 @contextlib.contextmanager
@@ -53,12 +74,15 @@ def reaching(what: str) -> Iterator[None]:
 
     :raises ConfigError: settings or privileges are wrong. :raises Unavailable: try again.
     """
+    start = time.monotonic()
     try:
         yield
     except KafkaException as error:
         cause = error.args[0]
         code = cause.code() if isinstance(cause, KafkaError) else None
         text = cause.str() if isinstance(cause, KafkaError) else str(cause)
+        if code == KafkaError._TIMED_OUT and (said := _said_since(start)) is not None:
+            code, text = said.code(), said.str()
         if code in _SETTINGS or code in _REFUSED:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
         raise Unavailable(f"{what}: {text}") from error
