@@ -81,7 +81,7 @@ def reaching(what: str) -> Iterator[None]:
         cause = error.args[0]
         code = cause.code() if isinstance(cause, KafkaError) else None
         text = cause.str() if isinstance(cause, KafkaError) else str(cause)
-        if code == KafkaError._TIMED_OUT and (said := _said_since(start)) is not None:
+        if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (said := _said_since(start)) is not None:
             code, text = said.code(), said.str()
         if code in _SETTINGS or code in _REFUSED:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
