@@ -171,7 +171,7 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
             data.setdefault(file.file_path, file)
         for file in envelope.event.delete_files:
             deletes.setdefault(file.file_path, file)
-        publications[frozenset(envelope.spans.items())] = envelope.spans
+        publications[_publication(envelope)] = envelope.spans
     return Admitted(
         tuple(f for f in data.values() if f.record_count),
         tuple(f for f in deletes.values() if f.record_count),
@@ -220,8 +220,8 @@ class Buffer:
         self.read: dict[int, int] = dict(position or {})
         """Next control offset to hear, by partition."""
         self._heard: dict[TableId, list[Envelope]] = {}
-        self._begun: dict[tuple[int, Hashable], int] = {}
-        """Where publications start whose end has not been heard."""
+        self._begun: dict[Hashable, tuple[int, int]] = {}
+        """Where publications start whose end has not been heard, by what they cover: no two cover the same records."""
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._anew: set[TopicPartition] = set()
 
@@ -233,8 +233,8 @@ class Buffer:
         match envelope.event:
             case DataWritten(table=table):
                 self._heard.setdefault(table.identifier, []).append(envelope)
-                if envelope.spans:
-                    self._begun.setdefault(_publication(envelope), envelope.offset)
+                if not self._is_covered(envelope.spans):
+                    self._begun.setdefault(_publication(envelope), (envelope.partition, envelope.offset))
             case DataComplete():
                 self._begun.pop(_publication(envelope), None)
                 self._restart(tp for tp, spans in envelope.spans.items() if spans[-1].end < spans[-1].start)
@@ -246,12 +246,9 @@ class Buffer:
                 self._cover(envelope.spans)
 
     def whole(self) -> dict[int, int]:
-        """The read position, before any publication of which only a part has been heard.
-
-        No two publications of a control partition cover the same records, so what they cover tells them apart.
-        """
+        """The read position, before any publication of which only a part has been heard."""
         read = dict(self.read)
-        for (partition, _), start in self._begun.items():
+        for partition, start in self._begun.values():
             read[partition] = min(read[partition], start)
         return read
 
@@ -301,6 +298,10 @@ class Buffer:
             self._anew.add(tp)
             self._covered.pop(tp, None)
 
+    def _is_covered(self, spans: Coverage) -> bool:
+        """Also true of publications that say nothing of what they cover, as those of the Java sink."""
+        return not any(without((_plain(own[-1]),), self._covered.get(tp, ())) for tp, own in spans.items())
+
     def _cover(self, coverage: Coverage) -> None:
         for tp, spans in coverage.items():
             self._covered[tp] = merged((*self._covered.get(tp, ()), *map(_plain, spans)))
@@ -310,8 +311,8 @@ def _plain(span: Span) -> Span:
     return span if span.start <= span.end else Span(0, span.end)
 
 
-def _publication(envelope: Envelope) -> tuple[int, Hashable]:
-    return envelope.partition, frozenset(envelope.spans.items())
+def _publication(envelope: Envelope) -> Hashable:
+    return frozenset(envelope.spans.items())
 
 
 def _of_source(entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
