@@ -20,6 +20,7 @@ from calving.settings.load import Sink
 from calving.source.kafka import Topics
 
 _LOOKING = 16
+"""Tables that are looked at together: a sink may have hundreds, behind a slow catalog."""
 _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
@@ -76,15 +77,17 @@ def routed_tables(catalog: Catalog, sink: Sink) -> list[str]:
         table = find_table(catalog, table_id(name))
         return table is not None and any(p.startswith(key.offsets) for p in table.metadata.properties)
 
+    names = tables_of(catalog, table_id(fixed) if fixed else ())
     with ThreadPoolExecutor(_LOOKING) as pool:
-        names = tables_of(catalog, table_id(fixed) if fixed else ())
         return [name for name, found in zip(names, pool.map(ours, names), strict=True) if found]
 
 
 def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Iterator[tuple[str, Held]]:
     """What these tables say; those that do not exist are left out."""
-    for name in dict.fromkeys(names):
-        table = find_table(catalog, table_id(name))
+    wanted = list(dict.fromkeys(names))
+    with ThreadPoolExecutor(_LOOKING) as pool:
+        tables = list(pool.map(lambda name: find_table(catalog, table_id(name)), wanted))
+    for name, table in zip(wanted, tables, strict=True):
         if table is not None:
             key = ledger_key(sink, log_id, name)
             properties = table.metadata.properties
