@@ -4,13 +4,14 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench campaign simulate docs matrix lock clean
+.PHONY: help demo test bench campaign campaign-short simulate docs matrix lock clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000)"
-	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each)"
+	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
+	@echo "               campaign-short takes ten minutes"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make docs      write the generated pages again"
 	@echo "make lock      pin the dependencies again"
@@ -41,6 +42,9 @@ bench: $(BIN)/calving
 SECONDS ?= 600
 campaign: $(BIN)/calving
 	@$(BIN)/python -m campaign.run --seconds $(SECONDS)
+
+campaign-short: $(BIN)/calving
+	@$(BIN)/python -m campaign.run --seconds 150 --tables 20
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving
