@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import settings
 
 from calving.services.kafka import LocalKafka, kafka
 from calving.services.rest_catalog import RestCatalog
 from calving.source.client import client_config
 
 logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
 
