@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from bisect import bisect
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -24,7 +25,7 @@ RATE, SECONDS, TOPIC, NAME = 200, 40, "trickle", ("bench", "trickle")
 
 
 def measure(folder: Path, console: Console) -> dict[str, float]:
-    """Percentiles over the records of the last 30 seconds; the first ones wait for Spark to start."""
+    """Percentiles over the records from two seconds after the first commit; those before wait for Spark to start."""
     folder.mkdir(parents=True)
     keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
     with kafka(folder / "kafka") as servers:
@@ -83,7 +84,7 @@ def _watch(servers: str, keys: dict[str, str]) -> dict[str, float]:
             commits.append(time.monotonic())
             visible += [commits[-1]] * (count - len(visible))
         time.sleep(0.03)
-    first = RATE * (SECONDS - 30)
+    first = bisect(produced, commits[0] + 2)
     waits = sorted(v - p for p, v in list(zip(produced, visible, strict=False))[first:])
     gaps = sorted(b - a for a, b in itertools.pairwise(commits) if b > produced[first])
     return {
