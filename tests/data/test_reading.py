@@ -123,6 +123,7 @@ def test_holes_left_by_compaction_are_stepped_over(topic: Callable[..., Topic]) 
     t = topic(config=config)
     for i in range(60):
         t.send(b"%d" % i, key=b"same")
+    t.send(b"tick", key=b"tick")
     deadline = time.monotonic() + 60
     while len(values(read(t, 0, stable_end(t)))) > 30:
         assert time.monotonic() < deadline, "the broker did not compact"
