@@ -12,18 +12,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
 from calving.source.client import client_config
 from tests.e2e.harness import Run, Store, died, pause, settings_of
-
-
-@pytest.fixture(params=["redis", "zookeeper"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    found: Store = LocalRedis(tmp_path / "store") if request.param == "redis" else LocalZooKeeper(tmp_path / "store")
-    found.start()
-    yield found
-    found.stop()
 
 
 @pytest.fixture

@@ -25,14 +25,6 @@ Stored = LocalRedis | LocalZooKeeper
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stored]:
-    found: Stored = LocalRedis(tmp_path / "store") if request.param == "redis" else LocalZooKeeper(tmp_path / "store")
-    found.start()
-    yield found
-    found.stop()
-
-
-@pytest.fixture
 def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[[dict[str, str]], Run]]:
     made: list[Run] = []
 

@@ -66,6 +66,15 @@ def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
     return Loop
 
 
+def with_buffer(buffer: type[Buffer]) -> type[CoordinatorLoop]:
+    class Machine(Coordinator):
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._buffer = buffer(position)
+
+    return with_coordinator(Machine)
+
+
 @mutant("W1 a partition that appears later starts at its end")
 class StartsAtEnd(World):
     class worker_loop(WorkerLoop):
@@ -407,31 +416,21 @@ class ReusesOffsets(World):
 
 @mutant("C6 a commit ends in the middle of a publication")
 class EndsInTheMiddle(World):
-    class _Machine(Coordinator):
-        class _Torn(Buffer):
-            def whole(self) -> dict[int, int]:
-                return dict(self.read)
+    class _Torn(Buffer):
+        def whole(self) -> dict[int, int]:
+            return dict(self.read)
 
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
-            super().__init__(pace, position, now)
-            self._buffer = self._Torn(position)
-
-    coordinator = with_coordinator(_Machine)
+    coordinator = with_buffer(_Torn)
 
 
 @mutant("C6 records are called settled that wait for a table")
 class SettlesTooEarly(World):
-    class _Machine(Coordinator):
-        class _Hasty(Buffer):
-            def reach(self) -> Reach:
-                found = super().reach()
-                return replace(found, settled=found.covered)
+    class _Hasty(Buffer):
+        def reach(self) -> Reach:
+            found = super().reach()
+            return replace(found, settled=found.covered)
 
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
-            super().__init__(pace, position, now)
-            self._buffer = self._Hasty(position)
-
-    coordinator = with_coordinator(_Machine)
+    coordinator = with_buffer(_Hasty)
 
 
 @mutant("C6 the ledger claims everything below the furthest record")

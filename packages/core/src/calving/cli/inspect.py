@@ -19,8 +19,6 @@ from calving.runtime.guards import ledger_key, ledger_of
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
 
-_JOIN_SECONDS = 60.0
-
 
 def validate(sink: Sink) -> Iterator[str]:
     """One line per thing that is in order.

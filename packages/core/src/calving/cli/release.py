@@ -14,7 +14,7 @@ from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.model.events import DataWritten, Envelope, TableId
 from calving.protocol.ledger import NOWHERE, Buffer, admit
-from calving.runtime.guards import ledger_key, ledger_of
+from calving.runtime.guards import commit_style, ledger_of
 from calving.settings.load import Sink
 
 
@@ -69,4 +69,4 @@ def _pending(sink: Sink, table: TableId, entries: tuple[Envelope, ...], cursor: 
     found = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table)
     if found is None:
         return True
-    return bool(admit(entries, {}, NOWHERE, ledger_of(ledger_key(sink, cursor.log.identity, ".".join(table)), found)))
+    return bool(admit(entries, {}, NOWHERE, ledger_of(commit_style(sink, cursor.log.identity).key(table), found)))

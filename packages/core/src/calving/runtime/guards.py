@@ -13,7 +13,7 @@ from calving.backend.interface import ControlLog, Session
 from calving.errors import DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
-from calving.model.coverage import Coverage, decode_coverage
+from calving.model.coverage import Coverage
 from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
 from calving.protocol.recovery import current, doubled
 from calving.settings.load import Sink
@@ -91,8 +91,7 @@ def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Ite
         if table is not None:
             key = ledger_key(sink, log_id, name)
             properties = table.metadata.properties
-            left_out = decode_coverage(properties.get(key.holding, "{}"))
-            yield name, Held(ledger_of(key, table), properties.get(key.of_table(LOG_ID)), left_out)
+            yield name, Held(ledger_of(key, table), properties.get(key.of_table(LOG_ID)), key.left_out(properties))
 
 
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
