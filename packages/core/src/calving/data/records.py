@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -175,22 +176,22 @@ def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return build(values, kind, pa.array) if nested else pa.array(values, kind)
 
 
-def load_json(text: str, fraction: Callable[[str], Any] | None = None) -> Any:
+def load_json(text: str, fraction: Callable[[str], Any] = Decimal) -> Any:
     """A JSON value, fractions as Decimal unless told otherwise. The last of several fields of one name counts.
 
     :raises ValueError, RecursionError: it is none, or holds what no column can: half of a surrogate pair, or a fraction
         beyond a double.
     """
-    value = json.loads(text, parse_float=fraction or _fraction, parse_constant=_no_constant)
+    value = json.loads(text, parse_float=partial(_fraction, fraction), parse_constant=_no_constant)
     if "\\ud" in text or "\\uD" in text:
         json.dumps(value, default=str, ensure_ascii=False).encode()
     return value
 
 
-def _fraction(text: str) -> Decimal:
+def _fraction(kind: Callable[[str], Any], text: str) -> Any:
     if math.isinf(float(text)):
         raise ValueError(f"{text} is not a number that a double holds")
-    return Decimal(text)
+    return kind(text)
 
 
 def _no_constant(name: str) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -95,8 +94,6 @@ class _Fraction(float):
     def __new__(cls, text: str) -> _Fraction:
         made = super().__new__(cls, text)
         made.text = text
-        if math.isinf(made):
-            raise ValueError(f"{text} is not a number that a double holds")
         return made
 
 
