@@ -199,7 +199,7 @@ def test_an_idle_sink_costs_the_store_little(start: Start) -> None:
 
 
 def test_a_cluster_serves_as_well(start: Start) -> None:
-    server = start({"cluster-enabled": "yes"})
+    server = start({"cluster-enabled": "yes", "cluster-port": str(free_port())})
     with redis.Redis(port=server.port) as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
         deadline = time.monotonic() + 20

@@ -14,7 +14,7 @@ from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, Span, TopicPartition
 from calving.source import dead_letters
 from calving.source.claims import has_member
-from calving.source.client import TIMEOUT, client_config, reaching
+from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import records_of
@@ -40,6 +40,7 @@ class KafkaSession(Session):
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         return {TopicPartition(p.topic, p.partition): p.offset for p in self._stored(partitions)}
 
+    @patiently  # a broker that has just come back does not know yet which groups it coordinates
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
         if not partitions:
             return []
