@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from calving.model.events import DataComplete
-from calving.services.kafka import LocalKafka
+from calving.services.kafka import KafkaServer
 from calving.services.process import Process
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
 from campaign.run import Commits, Producing
@@ -34,9 +34,9 @@ _TIGHTER_STORE = {
 
 def measure(folder: Path, console: Console) -> list[dict[str, object]]:
     """Milliseconds and seconds, on loopback and one local disk."""
-    broker = LocalKafka(folder / "kafka")
-    keeper = LocalZooKeeper(folder / "zookeeper")
-    server = LocalRedis(folder / "redis")
+    broker = KafkaServer(folder / "kafka")
+    keeper = ZooKeeperServer(folder / "zookeeper")
+    server = RedisServer(folder / "redis")
     for service in (broker, keeper, server):
         service.start()
     harnesses: dict[str, Callable[[], Harness]] = {
@@ -108,7 +108,7 @@ def _percentiles(seconds: list[float]) -> tuple[float, float]:
     return round(statistics.median(ordered) * 1000, 1), round(ordered[int(len(ordered) * 0.99)] * 1000, 1)
 
 
-def _failover(folder: Path, broker: LocalKafka, name: str, settings: dict[str, str]) -> float:
+def _failover(folder: Path, broker: KafkaServer, name: str, settings: dict[str, str]) -> float:
     """Seconds from SIGKILL of the worker that leads to the next commit."""
     folder.mkdir()
     defaults = {"kafka.session.timeout.ms": "10000", "kafka.heartbeat.interval.ms": "3000"}

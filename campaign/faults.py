@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import shutil
 import signal
@@ -25,13 +24,13 @@ from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
 
 from calving.iceberg.catalog import find_table
-from calving.services.kafka import LocalKafka
+from calving.services.kafka import KafkaServer
 from calving.services.process import Process
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from campaign.proxy import Proxy
-from tests.e2e.harness import Run, Store
+from tests.e2e.harness import Run, Store, pause
 
 ARMED = [
     f"{place}:{when}:{count}"
@@ -52,7 +51,7 @@ class Field:
     """What there is to break."""
 
     run: Run
-    broker: LocalKafka
+    broker: KafkaServer
     store: Store
     proxy: Proxy
     folder: Path
@@ -85,7 +84,7 @@ def worker_killed(f: Field) -> None:
 def worker_stopped(f: Field) -> None:
     """Past its session, or not."""
     if (victim := f.victim()) is not None:
-        _paused(victim.pid, f.rng.uniform(0.5, 6))
+        pause(victim, f.rng.uniform(0.5, 6))
 
 
 def worker_left(f: Field) -> None:
@@ -106,7 +105,7 @@ def store_killed(f: Field) -> None:
 
 def store_slow(f: Field) -> None:
     if f.store.process is not None:
-        _paused(f.store.process.pid, f.rng.uniform(0.5, 4))
+        pause(f.store.process, f.rng.uniform(0.5, 4))
 
 
 def broker_killed(f: Field) -> None:
@@ -208,11 +207,11 @@ def clock_jumped(f: Field) -> None:
     """The clock that control offsets come from was an hour ahead for a moment."""
     ahead = 3_600_000_000
     match f.store:
-        case LocalRedis(port=port):
+        case RedisServer(port=port):
             client = redis.Redis(port=port)
             for key in client.keys("*state*"):
                 client.hincrby(key, "last", ahead)
-        case LocalZooKeeper(hosts=hosts):
+        case ZooKeeperServer(hosts=hosts):
             with _zookeeper(hosts) as client:
                 for path in _states(client):
                     raw, stat = client.get(path)
@@ -224,14 +223,14 @@ def clock_jumped(f: Field) -> None:
 def store_wiped(f: Field) -> None:
     """Under workers that run; an operator stops them a little later, and recovers the sink."""
     match f.store:
-        case LocalRedis(port=port):
+        case RedisServer(port=port):
             redis.Redis(port=port).flushall()
-        case LocalZooKeeper(hosts=hosts):
+        case ZooKeeperServer(hosts=hosts):
             with _zookeeper(hosts) as client:
                 while client.exists("/calving"):
                     with contextlib.suppress(NotEmptyError):  # workers go on writing
                         client.delete("/calving", recursive=True)
-        case LocalKafka(bootstrap_servers=servers):
+        case KafkaServer(bootstrap_servers=servers):
             admin = AdminClient(client_config({"bootstrap.servers": servers}))
             admin.delete_topics([f"control-{f.run.name}"])[f"control-{f.run.name}"].result()
     _operator(f)
@@ -239,7 +238,7 @@ def store_wiped(f: Field) -> None:
 
 def store_went_back(f: Field) -> None:
     """It comes back from a copy some seconds old, as after a failover; of a broker nobody makes such copies."""
-    if isinstance(f.store, LocalKafka):
+    if isinstance(f.store, KafkaServer):
         return store_wiped(f)
     data, copy = f.store.folder, f.folder / "copy"
     f.store.kill()
@@ -296,13 +295,6 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "store went back": (store_went_back, 1),
 }
 """With how often each comes, relative to the others."""
-
-
-def _paused(pid: int, seconds: float) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(seconds)
-        os.kill(pid, signal.SIGCONT)
 
 
 def _database(f: Field) -> Path:

@@ -23,10 +23,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from calving.services.kafka import LocalKafka
+from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port, interruptible
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from campaign.faults import FAULTS, Field
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, settings_of
@@ -86,10 +86,10 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
     """One sink on one backend for ``seconds``, then the verdict."""
     listener = free_port()
     proxy = Proxy(listener)
-    broker = LocalKafka(folder / "kafka", aside=(listener, proxy.port))
+    broker = KafkaServer(folder / "kafka", aside=(listener, proxy.port))
     broker.start()
     store = _store(folder, backend, broker)
-    if not isinstance(store, LocalKafka):
+    if not isinstance(store, KafkaServer):
         proxy.target = store.port
     names = [f"db.t{i}" for i in range(tables)]
     settings = {"iceberg.control.commit.timeout-ms": "4000", **settings_of(store)}
@@ -159,10 +159,10 @@ def _settle(field: Field) -> float:
     return time.monotonic() - started
 
 
-def _store(folder: Path, backend: str, broker: LocalKafka) -> Store:
+def _store(folder: Path, backend: str, broker: KafkaServer) -> Store:
     if backend == "kafka":
         return broker
-    found: Store = LocalRedis(folder / "redis") if backend == "redis" else LocalZooKeeper(folder / "zookeeper")
+    found: Store = RedisServer(folder / "redis") if backend == "redis" else ZooKeeperServer(folder / "zookeeper")
     found.start()
     return found
 
@@ -170,9 +170,9 @@ def _store(folder: Path, backend: str, broker: LocalKafka) -> Store:
 def _through(store: Store, port: int) -> dict[str, str]:
     """The keys of a worker whose way to the store leads through the proxy."""
     match store:
-        case LocalRedis():
+        case RedisServer():
             return {"iceberg.control.redis.url": f"redis://{LOOPBACK}:{port}/0"}
-        case LocalZooKeeper():
+        case ZooKeeperServer():
             return {"iceberg.control.zookeeper.hosts": f"{LOOPBACK}:{port}"}
     return {"kafka.bootstrap.servers": f"{LOOPBACK}:{port}"}
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import settings
 
-from calving.services.kafka import LocalKafka, kafka
+from calving.services.kafka import KafkaServer, kafka
 from calving.services.rest_catalog import RestCatalog
 from calving.source.client import client_config
 
@@ -31,9 +31,9 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[LocalKafka]:
+def own_broker(tmp_path: Path) -> Iterator[KafkaServer]:
     """A broker that a test may kill."""
-    broker = LocalKafka(tmp_path / "kafka")
+    broker = KafkaServer(tmp_path / "kafka")
     broker.start()
     try:
         yield broker

@@ -16,8 +16,8 @@ from calving.backend.memory import MemoryBackend, MemoryStore
 from calving.errors import Fenced
 from calving.model.events import CommitComplete, DataComplete, Event, PartitionProgress, Publication, StartCommit
 from calving.model.offsets import Advance, Span, TopicPartition
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
@@ -105,7 +105,7 @@ def memory() -> Backend:
 
 @pytest.fixture(scope="module")
 def redis_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    server = LocalRedis(tmp_path_factory.mktemp("redis"))
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.start()
     yield lambda: RedisBackend(SinkIdentity("sink", "group", str(uuid4())), RedisOptions(url=server.url))
     server.stop()
@@ -113,7 +113,7 @@ def redis_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 @pytest.fixture(scope="module")
 def zookeeper_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
-    server = LocalZooKeeper(Path(tmp_path_factory.mktemp("zookeeper")))
+    server = ZooKeeperServer(Path(tmp_path_factory.mktemp("zookeeper")))
     server.start()
     yield lambda: ZooKeeperBackend(SinkIdentity("sink", "group", str(uuid4())), ZooKeeperOptions(hosts=server.hosts))
     server.stop()

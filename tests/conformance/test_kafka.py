@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from calving.backend.interface import Backend, SinkIdentity
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
-from calving.services.kafka import LocalKafka
+from calving.services.kafka import KafkaServer
 from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup
 from calving.testing import BackendContract, Harness
@@ -21,7 +21,7 @@ from tests.conftest import Topic
 
 
 class KafkaHarness(Harness):
-    def __init__(self, broker: LocalKafka, name: str) -> None:
+    def __init__(self, broker: KafkaServer, name: str) -> None:
         self._broker = broker
         self._kafka = {"bootstrap.servers": broker.bootstrap_servers}
         self._sink = SinkIdentity(name, f"group-{name}", f"control-{name}", self._kafka)
@@ -129,8 +129,8 @@ class _Held:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
-    found = LocalKafka(tmp_path_factory.mktemp("kafka") / "data", {"log.flush.interval.messages": "1"})
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    found = KafkaServer(tmp_path_factory.mktemp("kafka") / "data", {"log.flush.interval.messages": "1"})
     found.start()
     yield found
     found.stop()
@@ -138,5 +138,5 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
 
 class TestKafka(BackendContract):
     @pytest.fixture
-    def harness(self, broker: LocalKafka, unique: str) -> Harness:
+    def harness(self, broker: KafkaServer, unique: str) -> Harness:
         return KafkaHarness(broker, unique)

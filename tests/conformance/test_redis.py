@@ -9,7 +9,7 @@ import redis
 from calving.backend.interface import Backend, SinkIdentity
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
-from calving.services.redis import LocalRedis
+from calving.services.redis import RedisServer
 from calving.testing import BackendContract, Harness, member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
@@ -19,7 +19,7 @@ KEYS = "calving:{control:group}:"
 
 class RedisHarness(Harness):
     def __init__(self, folder: Path, settings: Mapping[str, str], **options: object) -> None:
-        self._server = LocalRedis(folder, settings)
+        self._server = RedisServer(folder, settings)
         self.syncs_every_second = settings["appendfsync"] == "everysec"
         self._options = options
         self.start()

@@ -11,14 +11,14 @@ from kazoo.client import KazooClient
 from calving.backend.interface import Backend, SinkIdentity
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.zookeeper import ZooKeeperServer
 from calving.testing import BackendContract, Harness, member_claim
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 
 
 class ZooKeeperHarness(Harness):
-    def __init__(self, server: LocalZooKeeper, name: str) -> None:
+    def __init__(self, server: ZooKeeperServer, name: str) -> None:
         self._server, self._root = server, f"/{name}"
         self._options = ZooKeeperOptions(hosts=server.hosts, root=self._root, session_ms=2000, timeout_ms=3000)
 
@@ -82,8 +82,8 @@ class _Connected:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
-    found = LocalZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    found = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     found.start()
     yield found
     found.stop()
@@ -91,5 +91,5 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]
 
 class TestZooKeeper(BackendContract):
     @pytest.fixture
-    def harness(self, server: LocalZooKeeper, unique: str) -> Harness:
+    def harness(self, server: ZooKeeperServer, unique: str) -> Harness:
         return ZooKeeperHarness(server, unique)

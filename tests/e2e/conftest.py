@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 
 
 @pytest.fixture(params=["redis", "zookeeper"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalRedis | LocalZooKeeper]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RedisServer | ZooKeeperServer]:
     """A store that a test may kill, wipe or turn back."""
-    made = LocalRedis if request.param == "redis" else LocalZooKeeper
+    made = RedisServer if request.param == "redis" else ZooKeeperServer
     found = made(tmp_path / "store")
     found.start()
     yield found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,10 +20,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
 
 from calving.iceberg.catalog import find_table, open_catalog
-from calving.services.kafka import LocalKafka
-from calving.services.process import Process
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.kafka import KafkaServer
+from calving.services.process import Process, Service
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 
 TABLES = ("db.even", "db.odd")
@@ -37,19 +36,19 @@ def value(number: int, tables: Sequence[str] = TABLES) -> bytes:
     return json.dumps({"id": number, "route": route, "proof": proof, "pad": _PAYLOAD}).encode()
 
 
-Store = LocalKafka | LocalRedis | LocalZooKeeper
+Store = KafkaServer | RedisServer | ZooKeeperServer
 
 
 def settings_of(store: Store) -> dict[str, str]:
     """The keys that make a sink keep its state there."""
     match store:
-        case LocalRedis():
+        case RedisServer():
             return {
                 "iceberg.control.backend": "redis",
                 "iceberg.control.redis.url": store.url,
                 "iceberg.control.redis.lease-ms": "3000",
             }
-        case LocalZooKeeper():
+        case ZooKeeperServer():
             return {
                 "iceberg.control.backend": "zookeeper",
                 "iceberg.control.zookeeper.hosts": store.hosts,
@@ -242,7 +241,7 @@ def died(worker: Process, seconds: float = 30) -> bool:
     return worker.returncode == -signal.SIGKILL
 
 
-def pause(worker: Process, seconds: float) -> None:
-    os.kill(worker.pid, signal.SIGSTOP)
+def pause(service: Service, seconds: float) -> None:
+    service.signal(signal.SIGSTOP)
     time.sleep(seconds)
-    os.kill(worker.pid, signal.SIGCONT)
+    service.signal(signal.SIGCONT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.services.kafka import LocalKafka
+from calving.services.kafka import KafkaServer
 from tests.e2e.harness import Run, died, pause
 
 KILLED_AT = [
@@ -121,7 +121,7 @@ def test_two_coordinators_at_once_are_harmless(run: Callable[..., Run]) -> None:
     r.assert_exactly_once()
 
 
-def test_a_broker_killed_in_the_middle_costs_time_only(own_broker: LocalKafka, tmp_path: Path, unique: str) -> None:
+def test_a_broker_killed_in_the_middle_costs_time_only(own_broker: KafkaServer, tmp_path: Path, unique: str) -> None:
     r = Run(tmp_path, own_broker.bootstrap_servers, unique)
     try:
         r.start()

@@ -11,8 +11,8 @@ import redis
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from calving.services.redis import LocalRedis
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.e2e.harness import TABLES, Run, died, settings_of
 
@@ -21,7 +21,7 @@ STATIC = {
     "iceberg.tables": ",".join(TABLES),
     **{f"iceberg.table.{name}.route-regex": name for name in TABLES},
 }
-Stored = LocalRedis | LocalZooKeeper
+Stored = RedisServer | ZooKeeperServer
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_a_control_topic_that_was_made_anew_is_noticed_and_the_recovery_can_be_r
 
 
 def wipe(store: Stored) -> None:
-    if isinstance(store, LocalRedis):
+    if isinstance(store, RedisServer):
         redis.Redis(port=store.port).flushall()
         return
     client = KazooClient(store.hosts)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.services.kafka import LocalKafka
+from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port
 from tests.e2e.harness import Run
 
@@ -15,7 +15,7 @@ SECRET = "not-for-logs-7f3a"
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[tuple[LocalKafka, str]]:
+def guarded(tmp_path: Path) -> Iterator[tuple[KafkaServer, str]]:
     """A broker, and its listener that takes SASL only."""
     port = free_port()
     settings = {
@@ -24,7 +24,7 @@ def guarded(tmp_path: Path) -> Iterator[tuple[LocalKafka, str]]:
         "listener.name.aside.plain.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required"
         f' user_calving="{SECRET}";',
     }
-    broker = LocalKafka(tmp_path / "kafka", settings, aside=(port, port))
+    broker = KafkaServer(tmp_path / "kafka", settings, aside=(port, port))
     broker.start()
     yield broker, f"{LOOPBACK}:{port}"
     broker.stop()
@@ -41,7 +41,7 @@ def _settings(servers: str, password: str) -> dict[str, str]:
 
 
 def test_a_sink_authenticates_everywhere_and_its_password_is_in_no_log(
-    guarded: tuple[LocalKafka, str], tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+    guarded: tuple[KafkaServer, str], tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker, servers = guarded
     monkeypatch.setenv("SINK_PASSWORD", SECRET)
@@ -55,7 +55,9 @@ def test_a_sink_authenticates_everywhere_and_its_password_is_in_no_log(
     assert SECRET not in worker.log.read_text()
 
 
-def test_a_wrong_password_is_said_in_one_sentence(guarded: tuple[LocalKafka, str], tmp_path: Path, unique: str) -> None:
+def test_a_wrong_password_is_said_in_one_sentence(
+    guarded: tuple[KafkaServer, str], tmp_path: Path, unique: str
+) -> None:
     broker, servers = guarded
     run = Run(tmp_path, broker.bootstrap_servers, unique, settings=_settings(servers, "wrong"))
     worker = run.start()

@@ -14,22 +14,22 @@ from calving.backend.interface import SinkIdentity
 from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving.model.events import CommitComplete, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
-from calving.services.process import Process, free_port
-from calving.services.redis import LocalRedis, server_binary
+from calving.services.process import free_port
+from calving.services.redis import RedisServer, launch_redis
 from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
 
-Start = Callable[..., LocalRedis]
+Start = Callable[..., RedisServer]
 TP = TopicPartition("t", 0)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    made: list[LocalRedis] = []
+    made: list[RedisServer] = []
 
-    def run(settings: Mapping[str, str] | None = None) -> LocalRedis:
-        made.append(LocalRedis(tmp_path / f"redis-{len(made)}", settings))
+    def run(settings: Mapping[str, str] | None = None) -> RedisServer:
+        made.append(RedisServer(tmp_path / f"redis-{len(made)}", settings))
         made[-1].start()
         return made[-1]
 
@@ -38,7 +38,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         server.stop()
 
 
-def backend(server: LocalRedis, **options: object) -> RedisBackend:
+def backend(server: RedisServer, **options: object) -> RedisBackend:
     return RedisBackend(
         SinkIdentity("sink", "group", "control"), RedisOptions(url=server.url, timeout_ms=2000, **options)
     )
@@ -222,7 +222,7 @@ def test_sentinel_names_the_primary(start: Start, tmp_path: Path) -> None:
     server, port = start(), free_port()
     config = tmp_path / "sentinel.conf"
     config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 {server.port} 1\n")
-    sentinel = Process([server_binary(), str(config), "--sentinel"], tmp_path / "sentinel.log")
+    sentinel = launch_redis([str(config), "--sentinel"], tmp_path / "sentinel.log")
     try:
         sentinel.wait_for_port(port, 20)
         b = backend(server, sentinels=f"127.0.0.1:{port}", sentinel_service="shop", replicas=0)

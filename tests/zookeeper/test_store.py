@@ -17,7 +17,7 @@ from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, TopicPartition
-from calving.services.zookeeper import LocalZooKeeper
+from calving.services.zookeeper import ZooKeeperServer
 from calving.testing import member_claim
 from calving_zookeeper import connection
 from calving_zookeeper.backend import ZooKeeperBackend
@@ -27,15 +27,15 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
-    found = LocalZooKeeper(tmp_path_factory.mktemp("zookeeper"))
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    found = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
     found.start()
     yield found
     found.stop()
 
 
 @pytest.fixture
-def client(server: LocalZooKeeper) -> Iterator[KazooClient]:
+def client(server: ZooKeeperServer) -> Iterator[KazooClient]:
     found = KazooClient(server.hosts)
     found.start()
     yield found
@@ -44,7 +44,7 @@ def client(server: LocalZooKeeper) -> Iterator[KazooClient]:
 
 
 class Made:
-    def __init__(self, server: LocalZooKeeper, root: str) -> None:
+    def __init__(self, server: ZooKeeperServer, root: str) -> None:
         self.server, self.root = server, root
 
     def __call__(self, **options: object) -> ZooKeeperBackend:
@@ -58,7 +58,7 @@ class Made:
 
 
 @pytest.fixture
-def backend(server: LocalZooKeeper, unique: str) -> Made:
+def backend(server: ZooKeeperServer, unique: str) -> Made:
     return Made(server, f"/{unique}")
 
 
@@ -136,7 +136,7 @@ def test_a_write_whose_answer_was_lost_is_found_out_by_reading_back(
 def test_a_write_that_nobody_can_read_back_is_of_unknown_outcome(
     backend: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = LocalZooKeeper(tmp_path)
+    own = ZooKeeperServer(tmp_path)
     own.start()
     try:
         session = backend(hosts=own.hosts, timeout_ms=1500).open("m")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import subprocess
+import shlex
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from calving.errors import ConfigError
+from calving.services.container import docker_answers, launch
 from calving.services.maven import Artifact, jars, java
-from calving.services.process import LOOPBACK, Process, free_port
+from calving.services.process import LOOPBACK, Service, free_port
 
-VERSION = "4.1.0"
+_VERSION = "4.1.0"
+_IMAGE = f"apache/kafka:{_VERSION}"
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -54,24 +55,24 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-class LocalKafka:
-    """A broker as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
+class KafkaServer:
+    """A broker, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str] | None = None, aside: tuple[int, int] | None = None
     ) -> None:
         """``aside``: the port of a second listener, and the one that its clients are sent to, with a proxy there."""
         self._folder = folder
+        folder = folder.absolute()  # as a container sees it
         folder.mkdir(parents=True, exist_ok=True)
         self._port, controller = free_port(), free_port()
-        self._classpath = str(jars("kafka", [Artifact("org.apache.kafka", "kafka_2.13", VERSION)]) / "*")
-        self._config = folder / "server.properties"
+        self._config, self._data = folder / "server.properties", folder / "data"
         lines = {
             **_SETTINGS,
             "controller.quorum.voters": f"1@{LOOPBACK}:{controller}",
             "listeners": f"PLAINTEXT://{LOOPBACK}:{self._port},CONTROLLER://{LOOPBACK}:{controller}",
             "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._port}",
-            "log.dirs": str(folder / "data"),
+            "log.dirs": str(self._data),
             **(settings or {}),
         }
         if aside is not None:
@@ -81,9 +82,7 @@ class LocalKafka:
                 lines["listener.security.protocol.map"] += ",ASIDE:PLAINTEXT"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j2.properties").write_text(_LOGGING)
-        self.process: Process | None = None
-        if not (folder / "data").exists():
-            self._format()
+        self.process: Service | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -91,7 +90,14 @@ class LocalKafka:
 
     def start(self) -> None:
         """:raises ConfigError: it did not come up; the text ends with its log."""
-        self.process = Process(self._command("kafka.Kafka", str(self._config)), self._folder / "kafka.log")
+        serve = self._command("kafka.Kafka", str(self._config))
+        if not self._data.exists():
+            cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            # As one word: the identity may start with a dash.
+            arguments = ["format", f"--cluster-id={cluster}", "-c", str(self._config)]
+            format_first = shlex.join(self._command("kafka.tools.StorageTool", *arguments))
+            serve = ["/bin/sh", "-c", f"{format_first} && exec {shlex.join(serve)}"]
+        self.process = launch(serve, self._folder / "kafka.log", _IMAGE)
         self.process.wait_for_port(self._port, 60)
 
     def kill(self) -> None:
@@ -103,47 +109,21 @@ class LocalKafka:
         if self.process is not None:
             self.process.stop()
 
-    def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["format", f"--cluster-id={cluster}", "-c", str(self._config)]  # it may start with a dash
-        done = subprocess.run(
-            self._command("kafka.tools.StorageTool", *arguments), capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise ConfigError(f"Kafka's storage could not be formatted: {(done.stderr or done.stdout).strip()}")
-
     def _command(self, main: str, *arguments: str) -> list[str]:
         options = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
         options.append(f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}")
-        return [java(), *options, "-cp", self._classpath, main, *arguments]
+        if docker_answers():
+            return ["java", *options, "-cp", "/opt/kafka/libs/*", main, *arguments]
+        classpath = jars("kafka", [Artifact("org.apache.kafka", "kafka_2.13", _VERSION)]) / "*"
+        return [java(), *options, "-cp", str(classpath), main, *arguments]
 
 
 @contextlib.contextmanager
 def kafka(folder: Path) -> Iterator[str]:
-    """A running broker's bootstrap servers: a container where a Docker daemon answers, else a local process."""
-    if docker_answers():
-        from testcontainers.community.kafka import KafkaContainer
-
-        with KafkaContainer(f"apache/kafka:{VERSION}") as container:
-            yield container.get_bootstrap_server()
-        return
-    broker = LocalKafka(folder)
+    """A running broker's bootstrap servers."""
+    broker = KafkaServer(folder)
     try:
         broker.start()
         yield broker.bootstrap_servers
     finally:
         broker.stop()
-
-
-def docker_answers() -> bool:
-    """Whether containers can be started: the client library is there and a daemon answers."""
-    try:
-        import docker  # type: ignore[import-untyped]
-        import testcontainers.community.kafka  # noqa: F401
-    except ImportError:
-        return False
-    try:
-        docker.from_env(timeout=5).ping()
-    except docker.errors.DockerException:
-        return False
-    return True

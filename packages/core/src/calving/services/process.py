@@ -1,4 +1,4 @@
-"""A child process that is gone when its owner is."""
+"""Services that run beside us; a child process that is gone when its owner is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,8 +20,46 @@ LOOPBACK = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 
 
-class Process:
-    """Started at once; ``stop`` is safe to call twice. On Linux the kernel kills it if its parent dies first."""
+class Service(ABC):
+    """Something that was started beside us and writes a log."""
+
+    log: Path
+
+    @property
+    @abstractmethod
+    def returncode(self) -> int | None:
+        """Its exit code, ``None`` while it runs."""
+
+    @abstractmethod
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens if it has ended."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL to it and to what it started; it is gone afterwards."""
+
+    @abstractmethod
+    def stop(self, seconds: float = 15.0) -> None:
+        """SIGTERM, then SIGKILL. Safe to call twice."""
+
+    def wait_for_port(self, port: int, seconds: float) -> None:
+        """Until something listens on ``port``.
+
+        :raises ConfigError: it ended, or did not listen in time; the text ends with its log.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.returncode is None:
+            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
+                return
+            time.sleep(0.1)
+        how = "did not listen in time" if self.returncode is None else f"ended with code {self.returncode}"
+        self.stop()
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+        raise ConfigError(f"the service on port {port} {how}; the end of its log {self.log}:\n{tail}")
+
+
+class Process(Service):
+    """Started at once. On Linux the kernel kills it if its parent dies first."""
 
     def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log
@@ -43,27 +82,11 @@ class Process:
     def returncode(self) -> int | None:
         return self._child.poll()
 
-    def wait_for_port(self, port: int, seconds: float) -> None:
-        """Until something listens on ``port``.
-
-        :raises ConfigError: the process ended, or did not listen in time; the text ends with its log.
-        """
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self.returncode is None:
-            with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
-                return
-            time.sleep(0.1)
-        how = "did not listen in time" if self.returncode is None else f"ended with code {self.returncode}"
-        self.stop()
-        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-        raise ConfigError(f"the service on port {port} {how}; the end of its log {self.log}:\n{tail}")
-
     def signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._child.send_signal(number)
 
     def kill(self) -> None:
-        """SIGKILL to it and to what it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
@@ -73,7 +96,6 @@ class Process:
         return self._child.wait(seconds)
 
     def stop(self, seconds: float = 15.0) -> None:
-        """SIGTERM, then SIGKILL."""
         if self.returncode is None:
             self.signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):

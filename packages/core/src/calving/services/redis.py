@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from calving.errors import ConfigError
-from calving.services.process import LOOPBACK, Process, free_port
+from calving.services.container import docker_answers, launch
+from calving.services.process import LOOPBACK, Service, free_port
+
+_IMAGE = "redis:8"
 
 _SETTINGS = {"appendonly": "yes", "appendfsync": "always", "save": "", "bind": LOOPBACK}
 
 
-class LocalRedis:
-    """A server as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
+class RedisServer:
+    """A server, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        folder = folder.absolute()  # as a container sees it
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.port = folder, free_port()
         self._settings = {**_SETTINGS, **(settings or {}), "port": str(self.port), "dir": str(folder)}
-        self.process: Process | None = None
+        self.process: Service | None = None
 
     @property
     def url(self) -> str:
@@ -30,7 +34,7 @@ class LocalRedis:
         """:raises ConfigError: there is no server to start, or it did not come up."""
         config = self.folder / "server.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
-        self.process = Process([server_binary(), str(config)], self.folder / "server.log")
+        self.process = launch_redis([str(config)], self.folder / "server.log")
         self.process.wait_for_port(self.port, 20)
 
     def kill(self) -> None:
@@ -43,8 +47,15 @@ class LocalRedis:
             self.process.stop()
 
 
-def server_binary() -> str:
-    """:raises ConfigError: there is none."""
+def launch_redis(arguments: Sequence[str], log: Path) -> Service:
+    """A ``redis-server`` with these arguments, whatever is there to be one.
+
+    :raises ConfigError: nothing is.
+    """
+    return launch(["redis-server" if docker_answers() else _binary(), *arguments], log, _IMAGE)
+
+
+def _binary() -> str:
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is not None:
         return found

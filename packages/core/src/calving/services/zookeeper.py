@@ -1,4 +1,4 @@
-"""One ZooKeeper for the tests, on loopback, from the jars that PySpark ships."""
+"""One ZooKeeper for the tests, on loopback; as a process, from the jars that PySpark ships."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from calving.errors import ConfigError
+from calving.services.container import docker_answers, launch
 from calving.services.maven import java
-from calving.services.process import LOOPBACK, Process, free_port
+from calving.services.process import LOOPBACK, Service, free_port
 
+_IMAGE = "zookeeper:3.9.4"
 _SETTINGS = {
     "tickTime": "500",
     "admin.enableServer": "false",
@@ -21,18 +23,20 @@ _SETTINGS = {
     "4lw.commands.whitelist": "*",
     "clientPortAddress": LOOPBACK,
 }
+_MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
-class LocalZooKeeper:
-    """A server as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
+class ZooKeeperServer:
+    """A server, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        folder = folder.absolute()  # as a container sees it
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.port = folder, free_port()
         lines = {**_SETTINGS, "dataDir": str(folder / "data"), "clientPort": str(self.port), **(settings or {})}
         self._config = folder / "zoo.cfg"
         self._config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        self.process: Process | None = None
+        self.process: Service | None = None
 
     @property
     def hosts(self) -> str:
@@ -40,14 +44,9 @@ class LocalZooKeeper:
 
     def start(self) -> None:
         """:raises ConfigError: it did not come up; the text ends with its log."""
-        spec = importlib.util.find_spec("pyspark")
-        if spec is None or spec.origin is None:
-            raise ConfigError("PySpark is not installed, whose jars hold ZooKeeper")
-        classpath = str(Path(spec.origin).parent / "jars" / "*")
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
-        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        command = [java(), *options, "-cp", classpath, main, str(self._config)]
-        self.process = Process(command, self.folder / "zookeeper.log")
+        command = [*_java_and_classpath(), *options, _MAIN, str(self._config)]
+        self.process = launch(command, self.folder / "zookeeper.log", _IMAGE)
         self.process.wait_for_port(self.port, 30)
         self._wait_until_it_serves()
 
@@ -73,3 +72,12 @@ class LocalZooKeeper:
             finally:
                 client.stop()
                 client.close()
+
+
+def _java_and_classpath() -> list[str]:
+    if docker_answers():
+        return ["java", "-cp", f"/apache-{_IMAGE.replace(':', '-')}-bin/lib/*"]
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("PySpark is not installed, whose jars hold ZooKeeper")
+    return [java(), "-cp", str(Path(spec.origin).parent / "jars" / "*")]

@@ -1,0 +1,122 @@
+"""A service in a container, with the face of a local process: the same command, folder and ports on loopback.
+
+The container shares the host's network and the service's folder under the user's own id, so that what a test does to
+the files of a stopped service it does alike in both ways. That needs a daemon on this Linux machine: anything else
+(Docker Desktop, a daemon elsewhere) is left alone, and so is every daemon if ``CALVING_SERVICES`` is ``local``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from calving.errors import ConfigError
+from calving.services.process import Process, Service
+
+
+@functools.cache
+def docker_answers() -> bool:
+    """Whether services start in containers: the client library is there, and a daemon of this machine answers."""
+    if sys.platform != "linux" or os.environ.get("CALVING_SERVICES") == "local":
+        return False
+    try:
+        import docker  # type: ignore[import-untyped]
+        import testcontainers.core.container  # noqa: F401
+    except ImportError:
+        return False
+    with contextlib.suppress(docker.errors.DockerException):
+        client = docker.from_env(timeout=5)
+        try:
+            local = str(client.api.base_url).startswith(("http+docker://", "http+unix://"))
+            return local and "Docker Desktop" not in client.info()["OperatingSystem"]
+        finally:
+            client.close()
+    return False
+
+
+def launch(command: Sequence[str], log: Path, image: str) -> Service:
+    """``command`` started, in a container of ``image`` where that is the way here, else as a process.
+
+    :raises ConfigError: the container cannot be made; no image, for example.
+    """
+    return Container(command, log, image) if docker_answers() else Process(command, log)
+
+
+class Container(Service):
+    """Started at once; its files are those of the log's folder. Ryuk removes it if its owner dies first."""
+
+    def __init__(self, command: Sequence[str], log: Path, image: str) -> None:
+        import docker
+        from testcontainers.core.container import DockerContainer
+
+        self.log = log
+        folder = str(log.parent.absolute())
+        user = {} if _rootless() else {"user": f"{os.getuid()}:{os.getgid()}"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            made = DockerContainer(image).with_kwargs(
+                entrypoint=[command[0]], network_mode="host", working_dir=folder, **user
+            )
+            made.with_command(list(command[1:])).with_volume_mapping(folder, folder, "rw,z")
+            try:
+                made.start()
+            except (docker.errors.DockerException, OSError) as error:
+                raise ConfigError(
+                    f"image {image} could not be started: {error}; with CALVING_SERVICES=local services are processes"
+                ) from error
+        self._made: Any = made
+        self._inner: Any = made.get_wrapped_container()
+
+    @property
+    def returncode(self) -> int | None:
+        import docker
+
+        try:
+            self._inner.reload()
+        except docker.errors.NotFound:
+            return -signal.SIGKILL
+        state = self._inner.attrs["State"]
+        return None if state["Status"] in ("created", "running", "paused", "restarting") else int(state["ExitCode"])
+
+    def signal(self, number: signal.Signals) -> None:
+        import docker
+
+        with contextlib.suppress(docker.errors.APIError):
+            self._inner.kill(number.name)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self._remove()
+
+    def stop(self, seconds: float = 15.0) -> None:
+        import docker
+
+        with contextlib.suppress(docker.errors.APIError):
+            self._inner.stop(timeout=int(seconds))
+        self._remove()
+
+    def _remove(self) -> None:
+        import docker
+
+        with contextlib.suppress(docker.errors.APIError):
+            with self.log.open("ab") as log:
+                log.write(self._inner.logs())
+            self._made.stop()
+
+
+def _rootless() -> bool:
+    """Whether root in a container is the user outside."""
+    import docker
+
+    client = docker.from_env(timeout=5)
+    try:
+        return any("rootless" in option for option in client.info().get("SecurityOptions") or ())
+    finally:
+        client.close()
