@@ -35,9 +35,17 @@ demo: $(BIN)/calving
 test: $(BIN)/uv
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 2 --parallel-no-spinner
 
+# As a user has it: calving[kafka] and nothing else.
+USER_ENV = .cache/bench
+$(USER_ENV)/bin/calving: $(BIN)/calving
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(USER_ENV)
+	@$(BIN)/uv pip install --quiet --python $(USER_ENV)/bin/python --constraint requirements.lock 'pyspark==$(SPARK)' \
+		-e packages/core -e packages/backend-kafka
+	@touch $@
+
 RECORDS ?= 5000000
-bench: $(BIN)/calving
-	@$(BIN)/python -m bench.run --records $(RECORDS)
+bench: $(USER_ENV)/bin/calving
+	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving
 
 SECONDS ?= 600
 campaign: $(BIN)/calving

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from uuid import UUID
 
+from calving.host import java
 from calving.model.events import (
     CommitComplete,
     CommitToTable,
@@ -19,7 +20,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import TopicPartition
-from calving.services.maven import Artifact, jars, java
+from calving.services.maven import Artifact, jars
 from calving.wire.codec import Message, encode
 
 COMMIT, TS = UUID(int=7), 1704164645678901

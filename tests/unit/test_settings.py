@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
-from calving.backend.hooks import find
+from calving.backend.hooks import GROUP, find
 from calving.backend.memory import MemoryBackend
 from calving.errors import ConfigError
 from calving.settings.load import load, parse
@@ -131,6 +134,18 @@ def test_a_backend_that_is_not_installed_is_named_with_its_extra(monkeypatch: py
 
 def test_the_memory_backend_comes_through_the_same_door() -> None:
     assert find("memory") is MemoryBackend
+
+
+def test_two_packages_that_claim_a_name_are_both_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = EntryPoints(EntryPoint("redis", f"{package}.hooks", GROUP) for package in ("ours", "theirs"))
+    monkeypatch.setattr("calving.backend.hooks.entry_points", lambda group: two)
+    with pytest.raises(ConfigError, match=r"'redis': ours\.hooks, theirs\.hooks"):
+        find("redis")
+
+
+def test_a_backend_that_is_not_used_is_not_imported() -> None:
+    code = "import sys; from calving.backend.hooks import find; find('memory'); assert 'redis' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

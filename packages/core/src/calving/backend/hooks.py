@@ -1,6 +1,9 @@
-"""How backends are found: an entry point names a module, its one hook returns a class."""
+"""How backends are found: an entry point of that name names a module, its one hook returns a class."""
 
 from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import cast
 
 import pluggy
 
@@ -21,20 +24,20 @@ class BackendSpec:
 
 
 def find(name: str) -> type[Backend]:
-    """The backend called ``name``.
+    """The backend called ``name``, which is the name of its entry point, too; no other is imported.
 
     :raises ConfigError: it is not installed (the text names the extra to install), or two packages claim the name.
     """
-    manager = pluggy.PluginManager("calving")
-    manager.add_hookspecs(BackendSpec)
-    manager.load_setuptools_entrypoints(GROUP)
-    found: dict[str, type[Backend]] = {}
-    for backend in manager.hook.calving_register_backend():
-        other = found.setdefault(backend.name, backend)
-        if other is not backend:
-            raise ConfigError(f"two installed packages provide the backend '{backend.name}': {other} and {backend}")
-    if name in found:
-        return found[name]
+    installed = entry_points(group=GROUP)
+    modules = sorted({entry.value for entry in installed.select(name=name)})
+    if len(modules) > 1:
+        raise ConfigError(f"several installed packages provide the backend '{name}': {', '.join(modules)}")
+    if modules:
+        manager = pluggy.PluginManager("calving")
+        manager.add_hookspecs(BackendSpec)
+        manager.load_setuptools_entrypoints(GROUP, name)
+        (found,) = manager.hook.calving_register_backend()
+        return cast("type[Backend]", found)
     if name in OURS:
         raise ConfigError(f"the backend '{name}' is not installed: pip install \"calving[{name}]\"")
-    raise ConfigError(f"there is no backend '{name}'; installed are: {', '.join(sorted(found))}")
+    raise ConfigError(f"there is no backend '{name}'; installed are: {', '.join(sorted(installed.names))}")

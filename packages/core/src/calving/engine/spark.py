@@ -1,21 +1,17 @@
-"""Tasks as one Spark job: a row per task, mapped by the task function. Classic Spark and Spark Connect alike."""
+"""Tasks as one Spark job, on classic Spark and on Spark Connect."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
-import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from calving.data import task
-from calving.data.shuffle import Parcel
 from calving.data.spec import TaskResult, TaskSpec
+from calving.engine import class_archive, frames, rdds
 from calving.engine.interface import Engine
 from calving.errors import ConfigError, Unavailable
 
@@ -23,10 +19,6 @@ log = logging.getLogger(__name__)
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
-    # A job here is one map over a handful of rows: to compile or to re-plan it costs more than to run it.
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # The heavy imports happen once, before workers are forked.
     "spark.python.daemon.module": "calving.engine.daemon",
 }
@@ -34,13 +26,10 @@ _LOCAL_DEFAULTS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
-    # The JVM only schedules here: to compile it well would cost more than it saves.
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData",
 }
-
-
-_PARCELS = 64
-"""Parcels that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
+_JAVA = "spark.driver.extraJavaOptions"
+# A local JVM only schedules: to compile it well would cost more than it saves.
+_LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 
 class SparkEngine(Engine):
@@ -54,8 +43,9 @@ class SparkEngine(Engine):
             self._spark = builder.getOrCreate()
         except Exception as error:  # py4j, gRPC and Spark each have their own
             raise ConfigError(f"spark.*: Spark does not start: {error}") from error
-        self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_PARCELS))
-        if not self._remote:
+        if self._remote:
+            frames.prepare(self._spark)
+        else:
             self._spark.sparkContext.setLogLevel("ERROR")
 
     @property
@@ -69,21 +59,15 @@ class SparkEngine(Engine):
             return []
         shuffle = len(tasks) > 1 and any(table.distribute for spec in tasks for table in spec.tables.values())
         texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
-        frame = self._spark.range(len(texts), numPartitions=len(texts))
         try:
-            if shuffle:
-                sent = frame.mapInArrow(partial(send_partition, texts), _SENT)
-                # Sorted, so that a receiver has one file open at a time.
-                received = sent.repartition(self.slots, *_PLACE).sortWithinPartitions(*_PLACE)
-                done = received.mapInArrow(partial(receive_partition, texts[0]), "result string")
+            if self._remote:
+                found = frames.shuffle(self._spark, texts, self.slots) if shuffle else frames.run(self._spark, texts)
             else:
-                done = frame.mapInArrow(partial(run_partition, texts), "result string")
-            rows = done.collect()
-        except PySparkException as error:
-            raise Unavailable(f"the Spark job failed: {_reason(str(error))}") from error
-        except Exception as error:  # py4j errors of a JVM that is going down
-            raise Unavailable(f"the Spark job failed: {type(error).__name__}: {_reason(str(error))}") from error
-        return [TaskResult.from_json(row.result) for row in rows]
+                context = self._spark.sparkContext
+                found = rdds.shuffle(context, texts, self.slots) if shuffle else rdds.run(context, texts)
+        except Exception as error:  # of py4j, gRPC or Spark: the job's, or those of a JVM that is going down
+            raise Unavailable(f"the Spark job failed: {_reason(str(error)) or type(error).__name__}") from error
+        return [TaskResult.from_json(text) for text in found]
 
     def close(self) -> None:
         self._spark.stop()
@@ -99,50 +83,11 @@ class SparkEngine(Engine):
             settings["spark.master"] = master
         if master.startswith("local"):
             settings = {**_LOCAL_DEFAULTS, **settings}
+            if _JAVA not in settings:
+                settings[_JAVA] = class_archive.options(_LOCAL_JAVA)
             # On local masters workers would use whatever `python3` is on PATH.
             os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
         return settings
-
-
-def run_partition(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a Spark worker: the tasks whose numbers arrive as rows."""
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            yield pa.RecordBatch.from_pydict({"result": [task.run_json(texts[number])]})
-
-
-_PLACE = ("tbl", "part")
-_SENT = "tbl string, part string, content binary"
-_RESULTS = ""
-"""In the place of a table: the result of a task, which passes through the shuffle beside its rows."""
-
-
-def send_partition(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a Spark worker: the tasks whose numbers arrive as rows, their rows by table and partition."""
-    for batch in batches:
-        for number in batch.column("id").to_pylist():
-            for sent in task.stream(TaskSpec.from_json(texts[number])):
-                if isinstance(sent, Parcel):
-                    row = (sent.table, sent.partition, sent.rows)
-                else:
-                    row = (_RESULTS, str(number), sent.to_json().encode())
-                yield pa.RecordBatch.from_arrays([[value] for value in row], names=[*_PLACE, "content"])
-
-
-def receive_partition(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a Spark worker: writes what others have read, and hands on their results."""
-    results: list[str] = []
-
-    def parcels() -> Iterator[Parcel]:
-        for batch in batches:
-            for table, partition, content in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if table == _RESULTS:
-                    results.append(content.decode())
-                else:
-                    yield Parcel(table, partition, content)
-
-    results.append(task.receive(TaskSpec.from_json(text), parcels()).to_json())
-    yield pa.RecordBatch.from_pydict({"result": results})
 
 
 def _submitted() -> bool:
@@ -151,7 +96,8 @@ def _submitted() -> bool:
 
 
 def _reason(text: str) -> str:
-    """The line that says why, out of a Spark stack trace."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith("calving.errors.")]
-    return (ours or lines or ["no reason given"])[0]
+    """What a task said, out of a Spark stack trace; else the first line that says anything."""
+    _, found, after = text.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
+    told = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]
+    return next(iter(told or lines), "").strip(": ")

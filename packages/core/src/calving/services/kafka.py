@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from calving.host import java
 from calving.services.container import docker_answers, launch
-from calving.services.maven import Artifact, jars, java
+from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Service, free_port
 
 _VERSION = "4.1.0"

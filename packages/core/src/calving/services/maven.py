@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from calving.errors import ConfigError
+from calving.host import cache_folder, java
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +37,13 @@ class Artifact:
         )
 
 
-def java() -> str:
-    """The path of the ``java`` command.
-
-    :raises ConfigError: there is none.
-    """
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
-    found = found or shutil.which("java")
-    if found is None:
-        raise ConfigError("Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME")
-    return found
-
-
 def jars(name: str, artifacts: Sequence[Artifact]) -> Path:
     """A folder with the jars of ``artifacts`` and of what they depend on; downloaded once, then cached.
 
     :raises ConfigError: Java is missing, or a jar cannot be had.
     """
     ivy_xml = _ivy_file(artifacts)
-    folder = _cache() / "jars" / f"{name}-{hashlib.sha256(ivy_xml.encode()).hexdigest()[:12]}"
+    folder = cache_folder() / "jars" / f"{name}-{hashlib.sha256(ivy_xml.encode()).hexdigest()[:12]}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with (folder.parent / "lock").open("w") as lock:  # one for all: Ivy's own cache takes one process at a time
@@ -72,7 +59,7 @@ def _retrieve(ivy_xml: str, folder: Path) -> None:
     partial.mkdir()
     (partial / "ivy.xml").write_text(ivy_xml)
     command = [java(), "-jar", str(_ivy_jar()), "-ivy", str(partial / "ivy.xml"), "-confs", "default"]
-    command += ["-cache", str(_cache() / "ivy"), "-types", "jar", "bundle"]
+    command += ["-cache", str(cache_folder() / "ivy"), "-types", "jar", "bundle"]
     command += ["-retrieve", str(partial / "[artifact]-[revision](-[classifier]).[ext]")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not list(partial.glob("*.jar")):
@@ -95,8 +82,3 @@ def _ivy_jar() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("pyspark is not installed: its Ivy is used to download jars")
     return next(Path(spec.submodule_search_locations[0], "jars").glob("ivy-*.jar"))
-
-
-def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "calving"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calving.services.maven import Artifact, jars, java
+from calving.host import java
+from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Process, free_port
 
 _ICEBERG = "1.11.0"

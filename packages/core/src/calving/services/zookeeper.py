@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
 from calving.errors import ConfigError
+from calving.host import java
 from calving.services.container import docker_answers, launch
-from calving.services.maven import java
 from calving.services.process import LOOPBACK, Service, free_port
 
 _IMAGE = "zookeeper:3.9.4"

@@ -1,0 +1,28 @@
+"""What this machine has: Java, and a place for what can be made again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from calving.errors import ConfigError
+
+
+def java() -> str:
+    """The path of the ``java`` command, the one that PySpark finds, too.
+
+    :raises ConfigError: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise ConfigError("Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME")
+    return found
+
+
+def cache_folder() -> Path:
+    """The user's, ours alone. It may not exist yet."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "calving"
