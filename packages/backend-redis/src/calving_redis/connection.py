@@ -62,8 +62,16 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
     url = {name: value for name, value in url.items() if name not in ("host", "port", "connection_class")}
     if options.url.startswith("rediss:"):
         url["ssl"] = True
-    sentinel = Sentinel(addresses, sentinel_kwargs={"socket_timeout": options.timeout_ms / 1000})
-    return sentinel.master_for(options.sentinel_service, **{**url, **settings})
+    guards: dict[str, Any] = {name: value for name, value in url.items() if name.startswith("ssl")}
+    guards |= {
+        "socket_connect_timeout": settings["socket_connect_timeout"],
+        "socket_timeout": options.timeout_ms / 1000,
+    }
+    if options.sentinel_username is not None:
+        guards["username"] = options.sentinel_username
+    if options.sentinel_password is not None:
+        guards["password"] = options.sentinel_password.get_secret_value()
+    return Sentinel(addresses, sentinel_kwargs=guards).master_for(options.sentinel_service, **{**url, **settings})
 
 
 @contextlib.contextmanager

@@ -26,6 +26,12 @@ class RedisOptions(LogOptions):
     sentinel_service: str = Field(
         "mymaster", alias="iceberg.control.redis.sentinel-service", description="The name that Sentinel knows it by."
     )
+    sentinel_username: str | None = Field(
+        None, alias="iceberg.control.redis.sentinel-username", description="The ACL user of the Sentinels."
+    )
+    sentinel_password: SecretStr | None = Field(
+        None, alias="iceberg.control.redis.sentinel-password", description="The password of the Sentinels."
+    )
     cluster: bool = Field(
         False, alias="iceberg.control.redis.cluster", description="Redis is a cluster; the URL names one of its nodes."
     )

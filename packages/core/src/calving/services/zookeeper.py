@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kazoo.client import KazooClient
@@ -29,10 +29,12 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 class ZooKeeperServer:
     """A server, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, java_options: Sequence[str] = ()
+    ) -> None:
         folder = folder.absolute()  # as a container sees it
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port, self._java_options = folder, free_port(), java_options
         lines = {**_SETTINGS, "dataDir": str(folder / "data"), "clientPort": str(self.port), **(settings or {})}
         self._config = folder / "zoo.cfg"
         self._config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
@@ -45,7 +47,7 @@ class ZooKeeperServer:
     def start(self) -> None:
         """:raises ConfigError: it did not come up; the text ends with its log."""
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
-        command = [*_java_and_classpath(), *options, _MAIN, str(self._config)]
+        command = [*_java_and_classpath(), *options, *self._java_options, _MAIN, str(self._config)]
         self.process = launch(command, self.folder / "zookeeper.log", _IMAGE)
         self.process.wait_for_port(self.port, 30)
         self._wait_until_it_serves()

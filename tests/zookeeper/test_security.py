@@ -1,0 +1,100 @@
+"""TLS with certificates on both sides, and SASL, on a server that wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from calving.backend.interface import SinkIdentity
+from calving.errors import ConfigError, Unavailable
+from calving.model.events import Publication
+from calving.model.offsets import Advance, TopicPartition
+from calving.services.process import LOOPBACK, free_port
+from calving.services.zookeeper import ZooKeeperServer
+from calving.testing import member_claim
+from calving_zookeeper.backend import ZooKeeperBackend
+from calving_zookeeper.options import ZooKeeperOptions
+from tests.tls import Authority, Pair
+
+TP = TopicPartition("t", 0)
+
+
+@dataclass(frozen=True)
+class Guarded:
+    authority: Authority
+    client: Pair
+    hosts: str
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("zookeeper")
+    authority, port = Authority(folder), free_port()
+    users = folder / "users.conf"
+    users.write_text(
+        'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_sink="secret" user_other="x"; };'
+    )
+    settings = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": LOOPBACK,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(authority.issue("server").both),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(authority.certificate),
+        "ssl.trustStore.type": "PEM",
+        "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    }
+    server = ZooKeeperServer(folder / "server", settings, [f"-Djava.security.auth.login.config={users}"])
+    server.start()
+    yield Guarded(authority, authority.issue("client"), f"{LOOPBACK}:{port}")
+    server.stop()
+
+
+def publishes(guarded: Guarded, root: str, **options: object) -> bool:
+    """Whether a sink with these options gets a publication in, and reads it back."""
+    tls = {"tls_ca": str(guarded.authority.certificate)}
+    tls |= {"tls_certificate": str(guarded.client.certificate), "tls_key": str(guarded.client.key)}
+    settings = {"hosts": guarded.hosts, "root": f"/{root}", "timeout_ms": 3000, **tls, **options}
+    backend = ZooKeeperBackend(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**settings))
+    backend.provision()
+    session = backend.open("m")
+    session.publish(Publication((), {TP: Advance(None, 5)}, {}), member_claim("group"))
+    found = session.committed([TP])
+    session.close()
+    return found == {TP: 5}
+
+
+def sasl(username: str, password: str) -> dict[str, object]:
+    return {"authentication": "sasl-digest", "username": username, "password": password}
+
+
+def test_tls_with_certificates_on_both_sides(guarded: Guarded, unique: str) -> None:
+    assert publishes(guarded, unique)
+
+
+def test_a_server_that_nobody_vouches_for_is_not_talked_to(guarded: Guarded, unique: str, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable):
+        publishes(guarded, unique, tls_ca=str(Authority(tmp_path).certificate))
+
+
+def test_a_client_without_a_certificate_is_refused(guarded: Guarded, unique: str) -> None:
+    with pytest.raises(Unavailable):
+        publishes(guarded, unique, tls_certificate=None, tls_key=None)
+
+
+def test_nodes_of_a_sasl_user_are_closed_to_others(guarded: Guarded, unique: str) -> None:
+    assert publishes(guarded, unique, **sasl("sink", "secret"))
+    # The nodes are those of the certificate, too.
+    other = guarded.authority.issue("other")
+    files = {"tls_certificate": str(other.certificate), "tls_key": str(other.key)}
+    with pytest.raises(ConfigError, match="NoAuth"):
+        publishes(guarded, unique, **files, **sasl("other", "x"))
+
+
+def test_a_wrong_sasl_password_is_a_matter_of_configuration_and_is_not_shown(guarded: Guarded, unique: str) -> None:
+    with pytest.raises(ConfigError, match="password") as error:
+        publishes(guarded, unique, **sasl("sink", "wr0ng"))
+    assert "wr0ng" not in str(error.value)
