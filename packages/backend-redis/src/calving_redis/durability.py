@@ -68,7 +68,10 @@ def inspect(client: Client, options: RedisOptions) -> Durability:
     if options.accept_loss:
         return Durability(False, 0)
     if (fsync != "always" or replicas) and version < _OLDEST_WAITAOF:
-        _complain(options, "it cannot tell when a write is safe (WAITAOF, since 7.2); set appendfsync always")
+        _complain(
+            options,
+            "it cannot tell when a write is safe (WAITAOF, since 7.2); upgrade, or appendfsync always without replicas",
+        )
     return Durability(fsync != "always", replicas)
 
 
