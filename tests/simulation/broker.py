@@ -99,6 +99,9 @@ class SimGroup(Group):
     def partitions(self) -> frozenset[TopicPartition]:
         return frozenset(self._broker.timestamps)
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {}
+
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         broker = self._broker
         return Bounds(

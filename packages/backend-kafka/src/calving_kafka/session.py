@@ -21,6 +21,7 @@ from calving_kafka.records import records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
 
 _NOTE = "calving"
+"""What a position's note begins with that was stored here; the identity of its topic follows, if it is known."""
 
 
 class KafkaSession(Session):
@@ -39,6 +40,10 @@ class KafkaSession(Session):
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         return {TopicPartition(p.topic, p.partition): p.offset for p in self._stored(partitions)}
+
+    def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        found = {TopicPartition(p.topic, p.partition): _identity(p) for p in self._stored(partitions)}
+        return {tp: identity for tp, identity in found.items() if identity}
 
     @patiently  # a broker that has just come back does not know yet which groups it coordinates
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
@@ -67,13 +72,15 @@ class KafkaSession(Session):
                 self._options.transaction_timeout_ms,
             )
         # A position that somebody else has stored (the Java sink, an operator) says that all below it is done with.
-        done = {tp: (Span(0, p.offset),) for tp, p in found.items() if p.metadata != _NOTE}
+        done = {tp: (Span(0, p.offset),) for tp, p in found.items() if _identity(p) is None}
         spans = {tp: (*done.get(tp, ()), span) for tp, span in publication.spans.items()}
         records = records_of(self._sink, self._options, publication.events, spans, self._member_id)
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}
-        self._transactions.write(records, GroupOffsets(positions, claim.token, _NOTE))
+        known = publication.identities
+        notes = {tp: f"{_NOTE} {known[tp]}" if tp in known else _NOTE for tp in positions}
+        self._transactions.write(records, GroupOffsets(positions, claim.token, notes))
 
     def follow(self, *, replay: bool) -> Cursor:
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)
@@ -84,3 +91,9 @@ class KafkaSession(Session):
             if self._transactions is not None:
                 self._transactions.close()
             self._positions.close()
+
+
+def _identity(stored: KafkaPartition) -> str | None:
+    """Of the topic that a position is in, empty if it is not known; None for a position that others have stored."""
+    name, _, identity = (stored.metadata or "").partition(" ")
+    return identity if name == _NOTE else None

@@ -32,11 +32,11 @@ _FENCED = frozenset(
 
 
 class GroupOffsets(NamedTuple):
-    """Next offsets to store in the group that ``metadata`` names, with a ``note`` beside each."""
+    """Next offsets to store in the group that ``metadata`` names, with notes beside them."""
 
     offsets: Mapping[TopicPartition, int]
     metadata: object | None
-    note: str = ""
+    notes: Mapping[TopicPartition, str] = {}
 
 
 class Transactions:
@@ -74,7 +74,7 @@ class Transactions:
             for group in groups:
                 if group.offsets:
                     positions = [
-                        KafkaPartition(tp.topic, tp.partition, offset, group.note)
+                        KafkaPartition(tp.topic, tp.partition, offset, group.notes.get(tp, ""))
                         for tp, offset in group.offsets.items()
                     ]
                     self._call(partial(producer.send_offsets_to_transaction, positions, group.metadata, TIMEOUT))

@@ -78,7 +78,8 @@ class RedisCursor(Cursor):
     def rewind(self, positions: SourceOffsets) -> None:
         stored = [part for tp, offset in positions.items() for part in (partition_key(tp), offset)]
         arguments = [self._identity, self._epoch, str(uuid4()), *stored]
-        self._write(scripts.REWIND, [self._keys.state, self._keys.positions, self._keys.log], arguments)
+        keys = self._keys
+        self._write(scripts.REWIND, [keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
 
     def _write(self, script: str, keys: list[str], arguments: list[object]) -> None:
         if self._writer is None:

@@ -14,10 +14,11 @@ class Keys:
 
     state: str
     positions: str
+    topic_ids: str
     log: str
     lease: str
 
     @staticmethod
     def of(options: RedisOptions, sink: SinkIdentity) -> Keys:
         base = f"{options.prefix}{{{sink.control_topic}:{sink.group}}}:"
-        return Keys(f"{base}state", f"{base}positions", f"{base}log", f"{base}lease")
+        return Keys(f"{base}state", f"{base}positions", f"{base}topic-ids", f"{base}log", f"{base}lease")

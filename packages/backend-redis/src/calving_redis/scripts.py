@@ -1,8 +1,8 @@
 """What is done in one atomic act. Every script checks all that it depends on before its first write.
 
-Keys: ``state`` (id, last, saved, epoch), ``positions``, ``log``, ``lease``; one hash slot. An offset is the server's
-clock in microseconds, or one more than the last where that is larger: also a store that came back from an older copy of
-itself, as after a failover that lost writes, never gives an offset to a second event.
+Keys: ``state`` (id, last, saved, epoch), ``positions``, ``topic-ids``, ``log``, ``lease``; one hash slot. An offset is
+the server's clock in microseconds, or one more than the last where that is larger: also a store that came back from an
+older copy of itself, as after a failover that lost writes, never gives an offset to a second event.
 """
 
 _NEXT = """
@@ -23,17 +23,21 @@ PUBLISH = (
     "#!lua\n"
     + _NEXT
     + """
--- KEYS: state, positions, log. ARGV: id, sender, spans, count, (partition, start, end)..., events...
+-- KEYS: state, positions, log, topic ids. ARGV: id, sender, spans, count, (partition, start, end, topic id or '')...,
+-- events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
 local count = tonumber(ARGV[4])
 for i = 0, count - 1 do
-  local at = 5 + 3 * i
+  local at = 5 + 4 * i
   local stored = redis.call('HGET', KEYS[2], ARGV[at]) or ''
   if stored ~= ARGV[at + 1] then return {'moved', ARGV[at], stored, ARGV[at + 1]} end
 end
-append(KEYS[1], KEYS[3], ARGV[2], ARGV[3], 5 + 3 * count)
+append(KEYS[1], KEYS[3], ARGV[2], ARGV[3], 5 + 4 * count)
 for i = 0, count - 1 do
-  redis.call('HSET', KEYS[2], ARGV[5 + 3 * i], ARGV[7 + 3 * i])
+  local at = 5 + 4 * i
+  redis.call('HSET', KEYS[2], ARGV[at], ARGV[at + 2])
+  if ARGV[at + 3] == '' then redis.call('HDEL', KEYS[4], ARGV[at])
+  else redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 3]) end
 end
 return {'done'}
 """
@@ -63,13 +67,14 @@ return {'done'}
 )
 
 REWIND = """#!lua
--- KEYS: state, positions, log. ARGV: id, epoch, new id, (partition, offset)... Offsets are not given out again.
+-- KEYS: state, positions, log, topic ids. ARGV: id, epoch, new id, (partition, offset)...
+-- Offsets are not given out again.
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
 local last = tonumber(redis.call('HGET', KEYS[1], 'last') or '0')
 redis.call('HSET', KEYS[1], 'id', ARGV[3], 'saved', string.format('%.0f', last + 1))
-redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])
 for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[2], ARGV[i], ARGV[i + 1]) end
 return {'done'}
 """

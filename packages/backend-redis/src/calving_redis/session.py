@@ -51,20 +51,20 @@ class RedisSession(Session):
         return self._leads
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
-        wanted = sorted(partitions)
-        if not wanted:
-            return {}
-        with reaching(self._options):
-            found = self._client.hmget(self._keys.positions, [partition_key(tp) for tp in wanted])
-        return {tp: int(offset) for tp, offset in zip(wanted, found, strict=True) if offset is not None}
+        return {tp: int(offset) for tp, offset in self._fields(self._keys.positions, partitions).items()}
+
+    def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        return {tp: name.decode() for tp, name in self._fields(self._keys.topic_ids, partitions).items()}
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
         self._dead_letters.write(publication.dead_letters)
         positions: list[object] = []
+        known = publication.identities
         for tp, advance in publication.advances.items():
-            positions += [partition_key(tp), "" if advance.start is None else advance.start, advance.end]
+            start = "" if advance.start is None else advance.start
+            positions += [partition_key(tp), start, advance.end, known.get(tp, "")]
         events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
         count = len(publication.advances)
         arguments = [self._identity, self._member_id, spans_text(each(publication.spans)), count, *positions, *events]
@@ -72,13 +72,21 @@ class RedisSession(Session):
         with reaching(self._options):
             self._client.ping()  # a store that is away is found out before anything is sent
         with writing(self._options):
-            verdict, *why = self._publish([keys.state, keys.positions, keys.log], arguments)
+            verdict, *why = self._publish([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
         if verdict == b"anew":
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"moved":
             tp, stored, start = (text.decode() for text in why)
             raise Fenced(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
         self._durability.wait(self._client, self._options)
+
+    def _fields(self, key: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, bytes]:
+        wanted = sorted(partitions)
+        if not wanted:
+            return {}
+        with reaching(self._options):
+            found = self._client.hmget(key, [partition_key(tp) for tp in wanted])
+        return {tp: value for tp, value in zip(wanted, found, strict=True) if value is not None}
 
     def follow(self, *, replay: bool) -> Cursor:
         reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)

@@ -86,7 +86,7 @@ class ZooKeeperCursor(Cursor):
 
         def back(state: State) -> State:
             self._check(state)
-            return replace(state, id=identity, saved=state.next, positions=stored)
+            return replace(state, id=identity, saved=state.next, positions=stored, topic_ids={})
 
         self._store.write(back, self._sender, b"", ())
 

@@ -65,6 +65,10 @@ class ZooKeeperSession(Session):
         stored = self._current().positions
         return {tp: stored[partition_key(tp)] for tp in partitions if partition_key(tp) in stored}
 
+    def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        stored = self._current().topic_ids
+        return {tp: stored[partition_key(tp)] for tp in partitions if partition_key(tp) in stored}
+
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
@@ -78,7 +82,9 @@ class ZooKeeperSession(Session):
                 if stored != move.start:
                     raise Fenced(f"{tp} is stored at {stored}, this publication starts at {move.start}")
             moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
-            return replace(state, positions={**state.positions, **moved})
+            others = {key: name for key, name in state.topic_ids.items() if key not in moved}
+            named = {partition_key(tp): name for tp, name in publication.identities.items()}
+            return replace(state, positions={**state.positions, **moved}, topic_ids={**others, **named})
 
         self._store.write(advance, self._member_id, spans_text(each(publication.spans)), events)
 

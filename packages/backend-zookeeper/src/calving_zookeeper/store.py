@@ -1,8 +1,9 @@
 """The nodes of one sink.
 
 ``state`` holds everything that has to change together, as JSON: identity, epoch, next offset, saved position, source
-positions. Every write is one ``multi`` of a new state, under the version that was read, and of one node with the events
-in it; so two writers can never both win, and no reader sees one without the other (B1, B2).
+positions with their topics' identities. Every write is one ``multi`` of a new state, under the version that was read,
+and of one node with the events in it; so two writers can never both win, and no reader sees one without the other
+(B1, B2).
 
 ``log/<offset>`` is one publication: a header and its events, or, where they are larger than a request may be, the names
 of nodes under ``blobs`` that were written before.
@@ -43,13 +44,14 @@ _HEADER = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that changes together. ``positions`` by ``topic:partition``."""
+    """Everything that changes together. ``positions`` and ``topic_ids`` by ``topic:partition``."""
 
     id: str
     next: int = 1
     epoch: int = 0
     saved: int | None = None
     positions: dict[str, int] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode()

@@ -1,9 +1,9 @@
 """What a coordination backend is: a control log, stored source positions, a saved position, and an election.
 
-Three classes, ten methods. The rules B1 to B8 are quoted where a method has to keep them. An error tells the caller's
-next move and nothing else may leave a backend: ``Fenced`` (nothing written: join again), ``Unavailable`` (nothing
-written: try again), ``OutcomeUnknown`` (start over from ``committed``), ``ConfigError`` and ``DataLossError`` (an
-operator has to act).
+Three classes, eleven methods. The rules B1 to B10 are quoted where a method has to keep them. An error tells the
+caller's next move and nothing else may leave a backend: ``Fenced`` (nothing written: join again), ``Unavailable``
+(nothing written: try again), ``OutcomeUnknown`` (start over from ``committed``), ``ConfigError`` and ``DataLossError``
+(an operator has to act).
 """
 
 from __future__ import annotations
@@ -113,8 +113,17 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def topic_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
+        """Which topic the stored positions are in: the identity that came with the last publication of each (B10).
+        Absent where none came, after a rewind for example.
+
+        :raises Unavailable: try again.
+        """
+
+    @abstractmethod
     def publish(self, publication: Publication, claim: Claim) -> None:
-        """Append the events and move the source positions: both, or neither (B1); durable once it returns (B4).
+        """Append the events, move the source positions and note their topics' identities: all, or nothing (B1, B10);
+        durable once it returns (B4).
 
         Dead letters are in the sink's dead-letter topic before the positions move; a backend that does not keep its
         log in Kafka may leave some there twice.

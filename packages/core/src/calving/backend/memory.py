@@ -35,6 +35,7 @@ class MemoryStore:
     is_current: Callable[[Claim], bool] = lambda claim: bool(claim.member_id)
     log: list[list[_Entry]] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: dict[TopicPartition, str] = field(default_factory=dict)
     saved: dict[int, int] = field(default_factory=dict)
     dead_letters: tuple[DeadLetter, ...] = ()
     coordinator_epoch: int = 0
@@ -90,6 +91,7 @@ class MemoryCursor(Cursor):
         with store.lock:
             self._check()
             store.identity, store.saved, store.positions = str(uuid4()), store.ends(), dict(positions)
+            store.topic_ids.clear()
 
     def _check(self) -> None:
         if self._store.fences_coordinators and self._epoch != self._store.coordinator_epoch:
@@ -110,6 +112,10 @@ class MemorySession(Session):
         with self._store.lock:
             return {tp: self._store.positions[tp] for tp in partitions if tp in self._store.positions}
 
+    def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        with self._store.lock:
+            return {tp: self._store.topic_ids[tp] for tp in partitions if tp in self._store.topic_ids}
+
     def publish(self, publication: Publication, claim: Claim) -> None:
         store = self._store
         with store.lock:
@@ -120,7 +126,10 @@ class MemorySession(Session):
                     raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
             store.append(self._member, publication.events, each(publication.spans))
             store.dead_letters += publication.dead_letters
-            store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
+            for tp, advance in publication.advances.items():
+                store.positions[tp] = advance.end
+                store.topic_ids.pop(tp, None)
+            store.topic_ids.update(publication.identities)
 
     def follow(self, *, replay: bool) -> Cursor:
         return MemoryCursor(self._store, self._member, replay)

@@ -104,13 +104,20 @@ class Publication:
     """What a worker publishes in one atomic act: its events, its dead letters, and the move of its source positions.
 
     ``spans`` follow each other without a hole, from 0 on: they hold the records that were read, and those that the move
-    of a position leaves out for good (below a first position, or gone from the broker).
+    of a position leaves out for good (below a first position, or gone from the broker). ``topic_ids`` are Kafka's
+    identities of the topics that the positions are in, as far as they are known.
     """
 
     events: tuple[DataWritten | DataComplete, ...]
     advances: Advances
     spans: Spans
     dead_letters: tuple[DeadLetter, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identities(self) -> dict[TopicPartition, str]:
+        """The identity of each position's topic, where it is known."""
+        return {tp: self.topic_ids[tp.topic] for tp in self.advances if tp.topic in self.topic_ids}
 
 
 @dataclass(frozen=True, slots=True)

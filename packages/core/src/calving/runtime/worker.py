@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import DataLossError
+from calving.errors import DataLossError, Unavailable
 from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, starting
@@ -19,6 +19,9 @@ from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
 from calving.source.interface import Bounds, Group
 
 log = logging.getLogger(__name__)
+
+
+_SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
 
 
 class Runner(Protocol):
@@ -69,6 +72,8 @@ class WorkerLoop:
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
         self._policy, self._clock = policy, clock
         self._ends: SourceOffsets = {}
+        self._topic_ids: dict[str, str] = {}
+        """Which topics are read; a name may be given to another one at any time."""
         self._looked = float("-inf")
 
     @property
@@ -95,8 +100,11 @@ class WorkerLoop:
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         stored = self._session.committed(self._group.partitions() | frozenset(partitions))
+        self._recognise({tp.topic for tp in partitions})
         bounds = self._group.bounds(partitions)
         self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
+        for tp in self._made_anew(stored.keys() & set(partitions)):
+            self._leave_out(tp, Span(stored[tp], bounds.begins[tp]), made_anew_text(tp, stored[tp]))
         self._looked = float("-inf")
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -124,12 +132,26 @@ class WorkerLoop:
 
     def _mind_gaps(self, bounds: Bounds) -> None:
         for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
-            if self._policy.on_data_loss == "fail":
-                raise DataLossError(data_loss_text(tp, gap.start, Span(bounds.begins[tp], bounds.ends[tp])))
-            missing = max(0, gap.end - gap.start)
-            self.skipped[tp] = self.skipped.get(tp, 0) + missing
-            log.error("%s: %d records from offset %d are gone and were skipped", tp, missing, gap.start)
-            self.machine.skip(tp, gap.end)
+            self._leave_out(tp, gap, data_loss_text(tp, gap.start, Span(bounds.begins[tp], bounds.ends[tp])))
+
+    def _leave_out(self, tp: TopicPartition, gap: Span, why: str) -> None:
+        if self._policy.on_data_loss == "fail":
+            raise DataLossError(f"{why}; {_SKIP}")
+        missing = max(0, gap.end - gap.start)
+        self.skipped[tp] = self.skipped.get(tp, 0) + missing
+        log.error("%s; %d records were skipped, going on at offset %d", why, missing, gap.end)
+        self.machine.skip(tp, gap.end)
+
+    def _made_anew(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those whose stored positions are in another topic than the one that has the name now."""
+        stored = self._session.topic_ids(partitions)
+        return [tp for tp, identity in stored.items() if self._topic_ids.get(tp.topic, identity) != identity]
+
+    def _recognise(self, topics: Collection[str]) -> None:
+        """:raises Unavailable: one of them is no longer the topic that was read from so far."""
+        for topic, identity in self._group.topic_ids(topics).items() if topics else ():
+            if self._topic_ids.setdefault(topic, identity) != identity:
+                raise Unavailable(f"topic '{topic}' was deleted and created anew while it was read")
 
     def _act(self, effects: list[WorkerEffect]) -> None:
         for effect in effects:
@@ -137,15 +159,24 @@ class WorkerLoop:
                 case RunBatch(number, spans):
                     self._runner.start(number, spans)
                 case Publish(publication):
+                    # Before and after the reading: then all that was read is of this topic.
+                    self._recognise({tp.topic for tp in publication.advances})
+                    publication = replace(publication, topic_ids=dict(self._topic_ids))
                     self._session.publish(publication, self._group.claim())
                     self.machine.published()
                     if self._policy.mirror:
                         self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})
 
 
+def made_anew_text(tp: TopicPartition, stored: int) -> str:
+    return (
+        f"topic '{tp.topic}' was deleted and created anew after partition {tp.partition} was read up to offset"
+        f" {stored}, and what else was in it is lost"
+    )
+
+
 def data_loss_text(tp: TopicPartition, wanted: int, available: Span) -> str:
     return (
         f"topic '{tp.topic}', partition {tp.partition}: offset {wanted} is wanted, but the broker has"
-        f" {available.start} to {available.end} (retention, or the topic was created anew); set"
-        " iceberg.source.on-data-loss = skip to go on without what is missing"
+        f" {available.start} to {available.end} (retention, or the topic was created anew)"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from calving.model.membership import Claim
@@ -53,6 +53,14 @@ class Group(ABC):
         """All partitions that the topics have now.
 
         :raises ConfigError: a topic of the list does not exist.
+        """
+
+    @abstractmethod
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Kafka's identities of these topics now: another one is another topic, whatever its offsets are. Those that
+        are gone, or have none (brokers before 2.8), are left out.
+
+        :raises Unavailable: the broker cannot be reached.
         """
 
     @abstractmethod

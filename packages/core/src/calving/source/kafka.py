@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -18,6 +18,7 @@ from calving.source.client import TIMEOUT, admin_client, client_config, patientl
 from calving.source.interface import Bounds, Group, Listener
 
 _METADATA_SECONDS = 5.0
+_NO_IDENTITY = str(Uuid(0, 0))
 
 
 class Topics:
@@ -45,6 +46,23 @@ class Topics:
         :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
         """
         return Bounds(self._offsets(partitions, OffsetSpec.earliest()), self._offsets(partitions, OffsetSpec.latest()))
+
+    @patiently
+    def identities(self, topics: Collection[str]) -> dict[str, str]:
+        """As of now; without those that are gone, or have none.
+
+        :raises Unavailable: the broker cannot be reached.
+        """
+        found = {}
+        with reaching("asking for the topics' identities"):
+            asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT)
+            for name, future in asked.items():
+                try:
+                    found[name] = str(future.result().topic_id)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
+        return {name: identity for name, identity in found.items() if identity != _NO_IDENTITY}
 
     def _ask(self) -> frozenset[TopicPartition]:
         with reaching("asking for the topics' partitions"):
@@ -138,6 +156,9 @@ class KafkaGroup(Group):
 
     def partitions(self) -> frozenset[TopicPartition]:
         return self._topics.partitions()
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return self._topics.identities(topics)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         return self._topics.bounds(partitions)

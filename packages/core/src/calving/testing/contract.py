@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 from uuid import UUID, uuid4
 
 import pytest
@@ -45,7 +46,7 @@ def rule(number: str, sentence: str) -> Callable[[F], F]:
 
 
 class BackendContract:
-    """Rules B1 to B8 over a ``harness`` fixture."""
+    """Rules B1 to B10 over a ``harness`` fixture."""
 
     @pytest.fixture
     def harness(self) -> Harness:
@@ -397,6 +398,31 @@ class BackendContract:
         assert store.harness.positions() == {store.source[0]: 10}
         assert len(store.wait_for(new, DataComplete)) == 2
 
+    # B10
+
+    @rule("B10.1", "The identity of the topic that a position is in is stored with it, and is replaced with it.")
+    def test_the_identity_of_a_topic_is_stored_with_the_position(self, store: Store) -> None:
+        first, second = store.source[:2]
+        store.publish(0, None, 10, topic_id="one")
+        assert store.session().topic_ids(store.source) == {first: "one"}
+        store.publish(0, 10, 20, topic_id="two")
+        store.publish(1, None, 5)
+        assert store.session().topic_ids(store.source) == {first: "two"}
+        assert store.session().committed(store.source) == {first: 20, second: 5}
+
+    @rule("B10.2", "A publication that is refused leaves the identities as they are.")
+    def test_a_refused_publication_leaves_the_identities_alone(self, store: Store) -> None:
+        store.publish(0, None, 10, topic_id="one")
+        with pytest.raises(Fenced):
+            store.publish(0, 5, 20, topic_id="two")
+        assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
+
+    @rule("B10.3", "Positions that a rewind has stored are in no topic that is known.")
+    def test_a_rewind_forgets_the_identities(self, store: Store) -> None:
+        store.publish(0, None, 10, topic_id="one")
+        store.cursor(replay=True).rewind({store.source[0]: 4})
+        assert store.session().topic_ids(store.source) == {}
+
 
 class Store:
     """A harness, with what was opened over it."""
@@ -420,7 +446,9 @@ class Store:
         self._opened.append(found)
         return found
 
-    def publication(self, moves: dict[int, tuple[int | None, int]], commit: UUID | None = None, files: int = 1) -> Any:
+    def publication(
+        self, moves: dict[int, tuple[int | None, int]], commit: UUID | None = None, files: int = 1
+    ) -> Publication:
         commit = commit or uuid4()
         advances = {self.source[p]: Advance(start, end) for p, (start, end) in moves.items()}
         table = TableReference("iceberg", ("db",), "t")
@@ -430,8 +458,11 @@ class Store:
         spans = {tp: Span(advance.start or 0, advance.end) for tp, advance in advances.items()}
         return Publication(events, advances, spans)
 
-    def publish(self, partition: int, start: int | None, end: int, files: int = 1) -> None:
-        self.session().publish(self.publication({partition: (start, end)}, files=files), self.harness.claim())
+    def publish(self, partition: int, start: int | None, end: int, files: int = 1, topic_id: str | None = None) -> None:
+        found = self.publication({partition: (start, end)}, files=files)
+        if topic_id is not None:
+            found = replace(found, topic_ids={self.source[partition].topic: topic_id})
+        self.session().publish(found, self.harness.claim())
 
     def raw(self) -> list[Event]:
         return [decode(entry).event for entry in self.harness.entries()]
