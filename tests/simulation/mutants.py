@@ -119,6 +119,7 @@ class InTwoSteps(World):
     class session(SimSession):
         def write(self, publication: Publication, claim: Claim) -> None:
             self._store.append(self._member, publication.events, publication.spans)
+            self._store.topic_ids.update(publication.identities)
             for event in publication.events:
                 if isinstance(event, DataWritten):
                     self._world.published.update((f.file_path, event.table.identifier) for f in event.data_files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,8 +16,12 @@ CHUNK = 50
 
 
 @pytest.fixture(autouse=True)
-def _quiet() -> None:
-    logging.getLogger("calving").setLevel(logging.CRITICAL)
+def _quiet() -> Iterator[None]:
+    log = logging.getLogger("calving")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

@@ -26,7 +26,7 @@ from uuid import UUID
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryBackend, MemorySession, MemoryStore
 from calving.errors import CalvingError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
-from calving.model.coverage import Coverage, decode_coverage, each, encode_coverage
+from calving.model.coverage import Coverage, decode_coverage, encode_coverage
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -209,7 +209,8 @@ class SimSession(MemorySession):
     def write(self, publication: Publication, claim: Claim) -> None:
         if self._world.fences_by_claim and not self._store.is_current(claim):
             raise Fenced(claim.member_id)
-        self._store.append(self._member, publication.events, each(publication.spans))
+        self._store.append(self._member, publication.events, publication.spans)
+        self._store.topic_ids.update(publication.identities)
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
         self._world.on_published(publication)
 
@@ -456,8 +457,8 @@ class World:
         }
         covered = {
             (tp, o)
-            for tp, span in publication.spans.items()
-            for o in range(span.start, span.end)
+            for tp, spans in publication.spans.items()
+            for o in range(*spans[-1])
             if o % 7 and not self._holds(TABLES[o % 2].identifier, (tp, o))
         }
         if not covered - self.gone <= held <= covered:
@@ -542,7 +543,7 @@ class World:
         if self.losses and self.chance(0.03):
             store = self.store
             log = [list(shard) for shard in store.log]
-            self._older = (log, dict(store.positions), dict(store.saved), store.identity)
+            self._older = (log, dict(store.positions), dict(store.topic_ids), dict(store.saved), store.identity)
         if self.chance(self.losses) and self.operator_in is None:
             self.operator_in = self.rng.randint(0, 60)
             self._lose_store()
@@ -561,19 +562,22 @@ class World:
         store = self.store
         ends = store.ends()
         if self._older is None or self.chance(0.3):
-            store.log, store.positions, store.saved = [[] for _ in store.log], {}, {}
+            store.log, store.positions, store.topic_ids, store.saved = [[] for _ in store.log], {}, {}, {}
             store.identity = f"emptied at {self.now}"
             for member in self.members.values():
                 member.die()
         else:
-            log, store.positions, store.saved, store.identity = self._older  # type: ignore[assignment]
+            log, store.positions, store.topic_ids, store.saved, store.identity = self._older  # type: ignore[assignment]
             store.log = [shard + [None] * (ends[p] - len(shard)) for p, shard in enumerate(log)]  # type: ignore[attr-defined]
         self._older = None
         self.stats["store lost"] += 1
 
     def _recover(self) -> None:
-        """An operator stops the sink and recovers it."""
-        self.operator_in = None
+        """An operator stops the sink and recovers it.
+
+        A store that goes back to before that has another identity than the tables were marked with: the guards see it.
+        """
+        self.operator_in = self._older = None
         for member in self.members.values():
             member.die()
         store = self.store

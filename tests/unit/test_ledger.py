@@ -123,6 +123,16 @@ def test_what_was_not_heard_yet_is_missing() -> None:
     assert found.ledger.held(TP) == (Span(0, 10), Span(20, 30))
 
 
+def test_a_publication_that_another_commit_has_passed_without_it_is_not_claimed() -> None:
+    """A store that went back forgets it; a coordinator that had heard it before does not."""
+    late = replace(written(0, 2, "a"), spans={TP: (Span(10, 20),)})
+    reach = Reach({TP: (Span(0, 20),)}, {})
+    found = admit([late], {0: 3}, reach, Ledger({0: 5}, {TP: 10}))
+    assert not found
+    assert found.ledger.source == {TP: 10}
+    assert admit([late], {0: 3}, reach, Ledger({0: 5}, {TP: 20})).ledger.source == {TP: 20}
+
+
 def test_what_was_missing_is_held_once_it_was_heard() -> None:
     before = Ledger({}, {TP: 30}, {TP: 10}, {TP: (Span(10, 20),)})
     assert admit([], {}, Reach({TP: (Span(10, 20),)}, {}), before).ledger.held(TP) == (Span(0, 30),)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from calving.model.coverage import beyond, decode_coverage, encode_coverage, lowest_uncovered, merged, without
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
-from calving.protocol.recovery import current, doubled, recovery
+from calving.protocol.recovery import doubled, recovery
 
 TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ends: Span(min(ends), max(ends))))
@@ -53,11 +53,6 @@ def test_a_hole_is_read_again() -> None:
     found = recovery(ledgers, complete=True)
     assert found.positions == {TP: 12}
     assert found.held["a"] == {TP: (Span(20, 30),)}
-
-
-def test_a_ledger_that_another_one_has_overtaken_says_nothing_more_of_a_topic_that_was_made_anew() -> None:
-    ledgers = {"a": Ledger({0: 5}, {TP: 500}), "b": Ledger({0: 9}, {TP: 40}), "c": Ledger({}, {TP: 70})}
-    assert {name: ledger.source[TP] for name, ledger in current(ledgers).items()} == {"a": 40, "b": 40, "c": 70}
 
 
 def test_positions_behind_a_table_would_double_unless_it_leaves_that_out() -> None:

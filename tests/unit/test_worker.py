@@ -78,7 +78,7 @@ def test_files_and_positions_are_published_together() -> None:
     machine.finished(1, outcome(timestamps={A: 77}))
     publication = published(machine.tick({A: 8, B: 0})).publication
     assert publication.advances == {A: Advance(5, 8), B: Advance(None, 0)}
-    assert publication.spans == {A: Span(5, 8)}
+    assert publication.spans == {A: (Span(5, 8),)}
     files, complete = publication.events
     assert isinstance(files, DataWritten) and files.commit_id == C1
     assert isinstance(complete, DataComplete)
@@ -115,7 +115,7 @@ def test_a_batch_that_runs_when_a_commit_starts_serves_as_its_answer() -> None:
     machine.tick({A: 500})
     start(machine)
     machine.finished(1, outcome())
-    assert published(machine.tick({A: 500})).publication.spans == {A: Span(0, 100)}
+    assert published(machine.tick({A: 500})).publication.spans == {A: (Span(0, 100),)}
 
 
 def test_a_lost_partition_takes_the_results_of_its_batch_along() -> None:

@@ -11,7 +11,7 @@ from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
 from calving.model.events import Publication
 from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, Span, TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source import dead_letters
 from calving.source.claims import has_member
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
@@ -43,7 +43,7 @@ class KafkaSession(Session):
 
     def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         found = {TopicPartition(p.topic, p.partition): _identity(p) for p in self._stored(partitions)}
-        return {tp: identity for tp, identity in found.items() if identity}
+        return {tp: identity for tp, identity in found.items() if identity is not None}
 
     @patiently  # a broker that has just come back does not know yet which groups it coordinates
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
@@ -59,8 +59,7 @@ class KafkaSession(Session):
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
-        found = {TopicPartition(p.topic, p.partition): p for p in self._stored(publication.advances)}
-        stored = {tp: p.offset for tp, p in found.items()}
+        stored = self.committed(publication.advances)
         for tp, advance in publication.advances.items():
             if stored.get(tp) != advance.start:
                 raise Fenced(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
@@ -71,15 +70,11 @@ class KafkaSession(Session):
                 f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
                 self._options.transaction_timeout_ms,
             )
-        # A position that somebody else has stored (the Java sink, an operator) says that all below it is done with.
-        done = {tp: (Span(0, p.offset),) for tp, p in found.items() if _identity(p) is None}
-        spans = {tp: (*done.get(tp, ()), span) for tp, span in publication.spans.items()}
-        records = records_of(self._sink, self._options, publication.events, spans, self._member_id)
+        records = records_of(self._sink, self._options, publication.events, publication.spans, self._member_id)
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}
-        known = publication.identities
-        notes = {tp: f"{_NOTE} {known[tp]}" if tp in known else _NOTE for tp in positions}
+        notes = {tp: f"{_NOTE} {identity}" for tp, identity in publication.identities.items()}
         self._transactions.write(records, GroupOffsets(positions, claim.token, notes))
 
     def follow(self, *, replay: bool) -> Cursor:

@@ -23,8 +23,8 @@ PUBLISH = (
     "#!lua\n"
     + _NEXT
     + """
--- KEYS: state, positions, log, topic ids. ARGV: id, sender, spans, count, (partition, start, end, topic id or '')...,
--- events...
+-- KEYS: state, positions, log, topic ids.
+-- ARGV: id, sender, spans, count, (partition, start, end, topic id)..., events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
 local count = tonumber(ARGV[4])
 for i = 0, count - 1 do
@@ -36,8 +36,7 @@ append(KEYS[1], KEYS[3], ARGV[2], ARGV[3], 5 + 4 * count)
 for i = 0, count - 1 do
   local at = 5 + 4 * i
   redis.call('HSET', KEYS[2], ARGV[at], ARGV[at + 2])
-  if ARGV[at + 3] == '' then redis.call('HDEL', KEYS[4], ARGV[at])
-  else redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 3]) end
+  redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 3])
 end
 return {'done'}
 """

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from calving.backend.entries import partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced
-from calving.model.coverage import each
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -64,10 +63,10 @@ class RedisSession(Session):
         known = publication.identities
         for tp, advance in publication.advances.items():
             start = "" if advance.start is None else advance.start
-            positions += [partition_key(tp), start, advance.end, known.get(tp, "")]
+            positions += [partition_key(tp), start, advance.end, known[tp]]
         events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
         count = len(publication.advances)
-        arguments = [self._identity, self._member_id, spans_text(each(publication.spans)), count, *positions, *events]
+        arguments = [self._identity, self._member_id, spans_text(publication.spans), count, *positions, *events]
         keys = self._keys
         with reaching(self._options):
             self._client.ping()  # a store that is away is found out before anything is sent

@@ -11,7 +11,6 @@ from kazoo.client import KazooClient, KazooState
 from calving.backend.entries import partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
-from calving.model.coverage import each
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -82,11 +81,10 @@ class ZooKeeperSession(Session):
                 if stored != move.start:
                     raise Fenced(f"{tp} is stored at {stored}, this publication starts at {move.start}")
             moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
-            others = {key: name for key, name in state.topic_ids.items() if key not in moved}
-            named = {partition_key(tp): name for tp, name in publication.identities.items()}
-            return replace(state, positions={**state.positions, **moved}, topic_ids={**others, **named})
+            within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
+            return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})
 
-        self._store.write(advance, self._member_id, spans_text(each(publication.spans)), events)
+        self._store.write(advance, self._member_id, spans_text(publication.spans), events)
 
     def follow(self, *, replay: bool) -> Cursor:
         client = connect(self._options)

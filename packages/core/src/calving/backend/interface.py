@@ -114,8 +114,8 @@ class Session(ABC):
 
     @abstractmethod
     def topic_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
-        """Which topic the stored positions are in: the identity that came with the last publication of each (B10).
-        Absent where none came, after a rewind for example.
+        """Which topic the stored positions are in: the identity that came with the publication that stored each, empty
+        if it named none (B10). A position that something else has stored, such as a rewind, is absent.
 
         :raises Unavailable: try again.
         """

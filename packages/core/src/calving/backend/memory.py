@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
 from calving.errors import Fenced
-from calving.model.coverage import Coverage, each
+from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Envelope, Event, Publication
 from calving.model.membership import Claim
@@ -124,11 +124,10 @@ class MemorySession(Session):
             for tp, advance in publication.advances.items():
                 if store.positions.get(tp) != advance.start:
                     raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
-            store.append(self._member, publication.events, each(publication.spans))
+            store.append(self._member, publication.events, publication.spans)
             store.dead_letters += publication.dead_letters
             for tp, advance in publication.advances.items():
                 store.positions[tp] = advance.end
-                store.topic_ids.pop(tp, None)
             store.topic_ids.update(publication.identities)
 
     def follow(self, *, replay: bool) -> Cursor:

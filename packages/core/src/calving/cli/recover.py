@@ -11,7 +11,7 @@ from calving.backend.interface import Cursor
 from calving.errors import CalvingError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.model.coverage import Coverage, encode_coverage
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import TopicPartition, within
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.recovery import Recovery, recovery
 from calving.runtime.guards import held, ledger_key, own_tables, refuse_reused_offsets, routed_tables, routes_freely
@@ -41,7 +41,9 @@ def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Itera
     cursor: Cursor | None = None
     try:
         cursor = session.follow(replay=True)  # whoever still coordinates is fenced
-        found = dict(_ledgers(catalog, sink, cursor.log.identity, more_tables))
+        identities = topics.identities({tp.topic for tp in every})
+        ledgers = _ledgers(catalog, sink, cursor.log.identity, more_tables)
+        found = {name: ledger.present(identities) for name, ledger in ledgers}
         if not any(ledger.source for ledger in found.values()):
             raise ConfigError(
                 f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
@@ -51,7 +53,7 @@ def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Itera
         yield from _lines(plan, positions, session.committed(every))
         if dry_run:
             return
-        _leave_out(catalog, sink, plan)
+        _leave_out(catalog, sink, plan, identities)
         cursor.rewind(positions)
         for part in (cursor, session):
             part.close()
@@ -89,12 +91,14 @@ def _count(coverage: Coverage) -> int:
     return sum(span.end - span.start for spans in coverage.values() for span in spans)
 
 
-def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery) -> None:
+def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
     """First of all: until the positions go back it changes nothing."""
     for name, coverage in plan.held.items():
         name_of = ledger_key(sink, "", name).holding
         with catalog.load_table(table_id(name)).transaction() as change:
-            change.set_properties({name_of: encode_coverage(coverage)})
+            change.set_properties(
+                {name_of: encode_coverage({within(tp, identities.get(tp.topic, "")): s for tp, s in coverage.items()})}
+            )
 
 
 def _mark(catalog: Catalog, sink: Sink, name: str, identity: str) -> None:

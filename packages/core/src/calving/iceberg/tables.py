@@ -42,9 +42,9 @@ from calving.errors import ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
+from calving.model.coverage import Coverage, encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
-from calving.protocol.ledger import HELD_OFFSETS
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class TableRules:
     tables: Mapping[str, TableSettings] = field(default_factory=dict)
     defaults: TableSettings = TableSettings()
     force_optional: bool = False
-    holding: Callable[[str], str] = lambda name: HELD_OFFSETS
-    """The property of a table that says what is left out for it."""
+    left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
+    """What is left out for a table with these properties."""
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
@@ -158,7 +158,7 @@ class Tables:
             {name: str(value) for name, value in table.io.properties.items() if isinstance(value, str | int)},
             table.sort_order().model_dump_json(),
             distribution != "none" and not metadata.spec().is_unpartitioned(),
-            properties.get(self._rules.holding(name), "{}"),
+            encode_coverage(self._rules.left_out(name, properties)),
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:

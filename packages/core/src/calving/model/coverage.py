@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
-from calving.model.offsets import Span, Spans, TopicPartition
+from calving.model.offsets import Span, Spans, TopicPartition, named, topic_id_of
+
+T = TypeVar("T")
 
 Coverage = Mapping[TopicPartition, tuple[Span, ...]]
 
@@ -56,6 +59,16 @@ def lowest_uncovered(spans: tuple[Span, ...]) -> int:
 def each(spans: Spans) -> Coverage:
     """One span for each partition."""
     return {tp: (span,) for tp, span in spans.items()}
+
+
+def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> dict[TopicPartition, T]:
+    """What is said of partitions of the topics that are there now, under the names of these."""
+    left: dict[TopicPartition, T] = {}
+    for tp in sorted(found):  # a partition whose topic was not known comes before the same one whose topic is
+        name, identity = named(tp), topic_id_of(tp)
+        if not identity or topic_ids.get(name.topic, identity) == identity:
+            left[name] = found[tp]
+    return left
 
 
 def encode_coverage(coverage: Coverage) -> str:

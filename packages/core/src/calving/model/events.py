@@ -9,7 +9,7 @@ from uuid import UUID
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
-from calving.model.offsets import Advances, Spans, TopicPartition
+from calving.model.offsets import Advances, TopicPartition
 
 NO_COMMIT = UUID(int=0)
 """Commit id of files published outside a commit cycle, as when a partition is handed over before the first one."""
@@ -103,21 +103,22 @@ class Envelope:
 class Publication:
     """What a worker publishes in one atomic act: its events, its dead letters, and the move of its source positions.
 
-    ``spans`` follow each other without a hole, from 0 on: they hold the records that were read, and those that the move
-    of a position leaves out for good (below a first position, or gone from the broker). ``topic_ids`` are Kafka's
-    identities of the topics that the positions are in, as far as they are known.
+    ``spans``, of each partition ``within`` its topic, follow each other without a hole, from 0 on: they hold the
+    records that were read, and those that the move of a position leaves out for good (below a first position, or gone
+    from the broker); what stands before the last one is done with elsewhere. ``topic_ids`` are Kafka's identities of
+    the topics that the positions are in, as far as they are known.
     """
 
     events: tuple[DataWritten | DataComplete, ...]
     advances: Advances
-    spans: Spans
+    spans: Coverage
     dead_letters: tuple[DeadLetter, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def identities(self) -> dict[TopicPartition, str]:
-        """The identity of each position's topic, where it is known."""
-        return {tp: self.topic_ids[tp.topic] for tp in self.advances if tp.topic in self.topic_ids}
+        """The identity of each position's topic, empty where it is not known."""
+        return {tp: self.topic_ids.get(tp.topic, "") for tp in self.advances}
 
 
 @dataclass(frozen=True, slots=True)

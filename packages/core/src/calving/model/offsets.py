@@ -18,6 +18,23 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def within(tp: TopicPartition, topic_id: str) -> TopicPartition:
+    """``tp`` of this very topic, and of no other that has its name at another time; ``orders@<identity>`` stands for
+    the topic, which no topic can be called. As it is, where the identity is not known (empty).
+    """
+    return TopicPartition(f"{tp.topic}@{topic_id}", tp.partition) if topic_id else tp
+
+
+def topic_id_of(tp: TopicPartition) -> str:
+    """The identity that ``within`` has put in, else empty."""
+    return tp.topic.partition("@")[2]
+
+
+def named(tp: TopicPartition) -> TopicPartition:
+    """``tp`` as it is called, whichever topic that is."""
+    return TopicPartition(tp.topic.partition("@")[0], tp.partition)
+
+
 class Span(NamedTuple):
     """Source offsets from ``start`` up to, not including, ``end``."""
 

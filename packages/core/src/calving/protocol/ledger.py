@@ -18,6 +18,7 @@ from calving.model.coverage import (
     encode_coverage,
     lowest_uncovered,
     merged,
+    present,
     without,
 )
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableId
@@ -36,7 +37,9 @@ HELD_OFFSETS = "calving.held-offsets"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """``control``: entries below are in the table. ``source``: records below were read by what is in the table.
+    """Partitions are those ``within`` their topics, as far as these were known.
+
+    ``control``: entries below are in the table. ``source``: records below were read by what is in the table.
 
     ``settled``: records below are in the tables of the sink, in whichever they belong to. ``missing``: what between
     ``settled`` and ``source`` this table does not hold, because it was not heard yet. So a record at or above
@@ -47,6 +50,15 @@ class Ledger:
     source: SourceOffsets = field(default_factory=dict)
     settled: SourceOffsets = field(default_factory=dict)
     missing: Coverage = field(default_factory=dict)
+
+    def present(self, topic_ids: Mapping[str, str]) -> Ledger:
+        """What it says of the topics that have these identities, under their names."""
+        return Ledger(
+            self.control,
+            present(self.source, topic_ids),
+            present(self.settled, topic_ids),
+            present(self.missing, topic_ids),
+        )
 
     def held(self, tp: TopicPartition) -> tuple[Span, ...]:
         """What of a source partition the table holds, as far as it belongs here."""
@@ -164,8 +176,13 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
     publications: dict[Hashable, Coverage] = {}
+    passed: dict[TopicPartition, list[Span]] = {}
     for envelope in heard:
-        if envelope.offset < ledger.control.get(envelope.partition, 0) or not isinstance(envelope.event, DataWritten):
+        if not isinstance(envelope.event, DataWritten):
+            continue
+        if envelope.offset < ledger.control.get(envelope.partition, 0):
+            for tp, spans in envelope.spans.items():
+                passed.setdefault(tp, []).append(_plain(spans[-1]))
             continue
         for file in envelope.event.data_files:
             data.setdefault(file.file_path, file)
@@ -175,7 +192,7 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
     return Admitted(
         tuple(f for f in data.values() if f.record_count),
         tuple(f for f in deletes.values() if f.record_count),
-        _moved(ledger, read, reach),
+        _moved(ledger, read, reach, passed),
         tuple(publications.values()),
     )
 
@@ -197,14 +214,21 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     return {tp: spans for tp, spans in found.items() if spans}
 
 
-def _moved(ledger: Ledger, read: ControlOffsets, reach: Reach) -> Ledger:
+def _moved(
+    ledger: Ledger, read: ControlOffsets, reach: Reach, passed: Mapping[TopicPartition, Iterable[Span]]
+) -> Ledger:
+    """``passed``: publications with files for this table that are below its control offsets. What of them it does not
+    hold it never got: a store that forgot them has let somebody else commit beyond.
+    """
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
     for tp in sorted({*ledger.source, *reach.covered}):
         before = NO_LEDGER if tp in reach.anew else ledger
-        below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *reach.settled.get(tp, ()))))
-        held = merged((*before.held(tp), Span(0, below), *reach.covered.get(tp, ())))
+        never = without(merged(passed.get(tp, ())), before.held(tp))
+        told = without(reach.settled.get(tp, ()), never)
+        below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
+        held = merged((*before.held(tp), Span(0, below), *without(reach.covered.get(tp, ()), never)))
         if held:
             source[tp], settled[tp] = held[-1].end, below
             holes = without((Span(below, held[-1].end),), held)

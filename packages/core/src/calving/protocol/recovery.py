@@ -8,10 +8,10 @@ for each table what it holds, brings back what was lost and doubles nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from calving.model.coverage import Coverage, beyond, lowest_uncovered, merged, without
-from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
+from calving.model.offsets import SourceOffsets, Span, TopicPartition
 from calving.protocol.ledger import Ledger
 
 
@@ -29,32 +29,12 @@ def recovery(ledgers: Mapping[str, Ledger], *, complete: bool) -> Recovery:
     A ledger's ``settled`` is a statement about all tables, so the furthest one counts. ``complete``: no record goes to
     any other table; then what all of these hold need not be read again either.
     """
-    ledgers = current(ledgers)
     positions: dict[TopicPartition, int] = {}
     for tp in {tp for ledger in ledgers.values() for tp in ledger.source}:
         settled = max(ledger.settled.get(tp, 0) for ledger in ledgers.values())
         reached = [lowest_uncovered(merged((Span(0, settled), *ledger.held(tp)))) for ledger in ledgers.values()]
         positions[tp] = min(reached) if complete else settled
     return Recovery(positions, {name: ahead(ledger, positions) for name, ledger in ledgers.items()})
-
-
-def current(ledgers: Mapping[str, Ledger]) -> dict[str, Ledger]:
-    """The ledgers without what has become untrue: where a topic was made anew, a table that got nothing since still
-    speaks of the old one. A later ledger of the same log covers all that an earlier one does, and knows better.
-    """
-    found = {}
-    for name, ledger in ledgers.items():
-        later = [other for other in ledgers.values() if _overtakes(other.control, ledger.control)]
-        source = {
-            tp: min([offset, *(other.source[tp] for other in later if tp in other.source)])
-            for tp, offset in ledger.source.items()
-        }
-        found[name] = replace(ledger, source=source)
-    return found
-
-
-def _overtakes(other: ControlOffsets, one: ControlOffsets) -> bool:
-    return bool(one) and other != one and all(other.get(p, 0) >= offset for p, offset in one.items())
 
 
 def ahead(ledger: Ledger, positions: SourceOffsets) -> Coverage:

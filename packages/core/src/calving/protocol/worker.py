@@ -17,6 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from calving.errors import ProtocolError
+from calving.model.coverage import each
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
     NO_COMMIT,
@@ -230,6 +231,6 @@ class Worker:
         }
         # From the stored position, so that over all publications nothing is left out: what they cover is compared.
         moves = {tp: Span(advance.start or 0, advance.end) for tp, advance in advances.items()}
-        spans = {tp: move for tp, move in moves.items() if move.start != move.end}
+        spans = each({tp: move for tp, move in moves.items() if move.start != move.end})
         letters = tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters)
         return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans, letters))]

@@ -6,8 +6,9 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 from uuid import uuid4
 
@@ -21,7 +22,8 @@ from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossEr
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import TableRules, Tables, TableSettings
-from calving.model.offsets import SourceOffsets
+from calving.model.coverage import Coverage, present
+from calving.model.offsets import SourceOffsets, named
 from calving.protocol.coordinator import Pace
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
@@ -399,6 +401,14 @@ def _tolerance(sink: Sink) -> Tolerance:
     return Tolerance(to, keys.dead_letter_table, keys.errors_per_batch, sink.replayed)
 
 
+def _left_out(sink: Sink, name: str, properties: Mapping[str, str]) -> Coverage:
+    found = ledger_key(sink, "", name).left_out(properties)
+    if not found:
+        return {}
+    topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    return present(found, topics.identities({named(tp).topic for tp in found}))
+
+
 def _table_rules(sink: Sink) -> TableRules:
     keys = sink.keys
     defaults = TableSettings(keys.default_partition_by, keys.default_id_columns)
@@ -416,5 +426,5 @@ def _table_rules(sink: Sink) -> TableRules:
         tables,
         defaults,
         keys.force_optional,
-        lambda name: ledger_key(sink, "", name).holding,
+        partial(_left_out, sink),
     )

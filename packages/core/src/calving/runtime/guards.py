@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -13,11 +14,15 @@ from calving.backend.interface import ControlLog, Session
 from calving.errors import DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
-from calving.model.coverage import Coverage
+from calving.model.coverage import Coverage, present
+from calving.model.offsets import TopicPartition, named
 from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
-from calving.protocol.recovery import current, doubled
+from calving.protocol.recovery import doubled
+from calving.runtime.worker import SKIP, made_anew_text
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
+
+log = logging.getLogger(__name__)
 
 _LOOKING = 16
 """Tables that are looked at together: a sink may have hundreds, behind a slow catalog."""
@@ -100,14 +105,14 @@ def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     return key.read(loaded.ancestry, loaded.properties)
 
 
-def refuse_reused_offsets(catalog: Catalog, sink: Sink, log: ControlLog, tables: Iterable[str]) -> None:
+def refuse_reused_offsets(catalog: Catalog, sink: Sink, control: ControlLog, tables: Iterable[str]) -> None:
     """B3: a ledger ahead of the log's end would take new events for old ones.
 
     :raises DataLossError: the control log has lost entries that a table has seen.
     """
-    for name, found in held(catalog, sink, log.identity, tables):
+    for name, found in held(catalog, sink, control.identity, tables):
         for partition, offset in found.ledger.control.items():
-            end = log.end.get(partition, 0)
+            end = control.end.get(partition, 0)
             if offset > end:
                 raise DataLossError(
                     f"table {name} has seen control topic '{sink.keys.control_topic}', partition {partition}, up to"
@@ -116,31 +121,50 @@ def refuse_reused_offsets(catalog: Catalog, sink: Sink, log: ControlLog, tables:
                 )
 
 
-def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, log: ControlLog, tables: Iterable[str]) -> None:
+def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: ControlLog, tables: Iterable[str]) -> None:
     """W1: positions that are missing, or behind what a table holds, are no start; and a log that was made anew has lost
     what was published and not committed.
 
     :raises DataLossError: names the command that goes back to where nothing is lost.
     """
-    every = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex).partitions()
+    topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    every = topics.partitions()
     # The tables first: others may publish and commit meanwhile, and positions only move on.
-    found = dict(held(catalog, sink, log.identity, tables))
+    found = dict(held(catalog, sink, control.identity, tables))
     stored = session.committed(every)
-    ledgers = current({name: table.ledger for name, table in found.items()})
+    identities = topics.identities({tp.topic for tp in every})
+    ledgers = {name: table.ledger.present(identities) for name, table in found.items()}
+    _mind_topics(sink, {name: table.ledger for name, table in found.items()}, ledgers, every - stored.keys())
     for name, table in found.items():
-        if table.ledger.source and not stored:
+        if ledgers[name].source and not stored:
             raise DataLossError(
                 f"group {sink.group} has no stored positions, but table {name} holds records of this sink: starting"
                 f" from the beginning would double them; {_REMEDY}"
             )
-        if table.log_id not in (None, log.identity):
+        if table.log_id not in (None, control.identity):
             raise DataLossError(
                 f"control topic '{sink.keys.control_topic}' was made anew since table {name} was last written: what was"
                 f" published there and not committed is in no table; {_REMEDY}"
             )
-        for tp, spans in doubled(ledgers[name], stored, table.left_out).items():
+        for tp, spans in doubled(ledgers[name], stored, present(table.left_out, identities)).items():
             if tp in every:
                 raise DataLossError(
                     f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
                     f" store of positions has gone back, and going on would double them; {_REMEDY}"
                 )
+
+
+def _mind_topics(
+    sink: Sink, said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition]
+) -> None:
+    """W7: Kafka forgets a topic's positions with the topic; what the tables say tells that it was another one."""
+    known = {tp for ledger in now.values() for tp in ledger.source}
+    reached: dict[TopicPartition, int] = {}
+    for ledger in said.values():
+        for tp, offset in ledger.source.items():
+            reached[named(tp)] = max(offset, reached.get(named(tp), 0))
+    for tp in sorted(reached.keys() & unread - known):
+        text = made_anew_text(tp, reached[tp])
+        if sink.keys.on_data_loss == "fail":
+            raise DataLossError(f"{text}; {SKIP}")
+        log.error("%s; going on with the new topic", text)

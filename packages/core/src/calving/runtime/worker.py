@@ -12,7 +12,8 @@ from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, Unavailable
-from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
+from calving.model.events import Publication
+from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition, within
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, starting
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
@@ -21,7 +22,7 @@ from calving.source.interface import Bounds, Group
 log = logging.getLogger(__name__)
 
 
-_SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
+SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
 
 
 class Runner(Protocol):
@@ -74,6 +75,8 @@ class WorkerLoop:
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
         """Which topics are read; a name may be given to another one at any time."""
+        self._stored_within: dict[TopicPartition, str] = {}
+        """Which topics the stored positions are in."""
         self._looked = float("-inf")
 
     @property
@@ -103,6 +106,9 @@ class WorkerLoop:
         self._recognise({tp.topic for tp in partitions})
         bounds = self._group.bounds(partitions)
         self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
+        for tp in partitions:
+            self._stored_within.pop(tp, None)
+        self._stored_within.update(self._session.topic_ids(partitions))
         for tp in self._made_anew(stored.keys() & set(partitions)):
             self._leave_out(tp, Span(stored[tp], bounds.begins[tp]), made_anew_text(tp, stored[tp]))
         self._looked = float("-inf")
@@ -136,7 +142,7 @@ class WorkerLoop:
 
     def _leave_out(self, tp: TopicPartition, gap: Span, why: str) -> None:
         if self._policy.on_data_loss == "fail":
-            raise DataLossError(f"{why}; {_SKIP}")
+            raise DataLossError(f"{why}; {SKIP}")
         missing = max(0, gap.end - gap.start)
         self.skipped[tp] = self.skipped.get(tp, 0) + missing
         log.error("%s; %d records were skipped, going on at offset %d", why, missing, gap.end)
@@ -144,8 +150,22 @@ class WorkerLoop:
 
     def _made_anew(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those whose stored positions are in another topic than the one that has the name now."""
-        stored = self._session.topic_ids(partitions)
-        return [tp for tp, identity in stored.items() if self._topic_ids.get(tp.topic, identity) != identity]
+        stored = ((tp, self._stored_within.get(tp)) for tp in partitions)
+        return [tp for tp, before in stored if before and self._topic_ids.get(tp.topic, before) != before]
+
+    def _within_topics(self, publication: Publication) -> Publication:
+        spans: dict[TopicPartition, tuple[Span, ...]] = {}
+        for tp, (span,) in publication.spans.items():
+            identity, before = self._topic_ids.get(tp.topic, ""), self._stored_within.get(tp)
+            key = within(tp, identity)
+            if publication.advances[tp].start is None or before == identity:
+                spans[key] = (span,)
+            elif before:
+                spans[key] = (Span(0, span.end),)  # of the topic that the position was in nothing more comes
+            else:
+                # A position that nobody here has stored (the Java sink, an operator) says that all below is done with.
+                spans[key] = (Span(0, span.start), span)
+        return replace(publication, spans=spans, topic_ids=dict(self._topic_ids))
 
     def _recognise(self, topics: Collection[str]) -> None:
         """:raises Unavailable: one of them is no longer the topic that was read from so far."""
@@ -161,8 +181,9 @@ class WorkerLoop:
                 case Publish(publication):
                     # Before and after the reading: then all that was read is of this topic.
                     self._recognise({tp.topic for tp in publication.advances})
-                    publication = replace(publication, topic_ids=dict(self._topic_ids))
+                    publication = self._within_topics(publication)
                     self._session.publish(publication, self._group.claim())
+                    self._stored_within.update(publication.identities)
                     self.machine.published()
                     if self._policy.mirror:
                         self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})

@@ -407,7 +407,7 @@ class BackendContract:
         assert store.session().topic_ids(store.source) == {first: "one"}
         store.publish(0, 10, 20, topic_id="two")
         store.publish(1, None, 5)
-        assert store.session().topic_ids(store.source) == {first: "two"}
+        assert store.session().topic_ids(store.source) == {first: "two", second: ""}
         assert store.session().committed(store.source) == {first: 20, second: 5}
 
     @rule("B10.2", "A publication that is refused leaves the identities as they are.")
@@ -417,7 +417,7 @@ class BackendContract:
             store.publish(0, 5, 20, topic_id="two")
         assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
 
-    @rule("B10.3", "Positions that a rewind has stored are in no topic that is known.")
+    @rule("B10.3", "Positions that a rewind has stored have no identity, not even an empty one.")
     def test_a_rewind_forgets_the_identities(self, store: Store) -> None:
         store.publish(0, None, 10, topic_id="one")
         store.cursor(replay=True).rewind({store.source[0]: 4})
@@ -455,7 +455,7 @@ class Store:
         data = [DataFile(f"s3://bucket/db/t/data/{uuid4()}-{'x' * 200}.parquet", "PARQUET", 1, 1) for _ in range(files)]
         progress = tuple(PartitionProgress(tp, advance.end) for tp, advance in advances.items())
         events = (DataWritten(commit, table, tuple(data)), DataComplete(commit, progress))
-        spans = {tp: Span(advance.start or 0, advance.end) for tp, advance in advances.items()}
+        spans = {tp: (Span(advance.start or 0, advance.end),) for tp, advance in advances.items()}
         return Publication(events, advances, spans)
 
     def publish(self, partition: int, start: int | None, end: int, files: int = 1, topic_id: str | None = None) -> None:
