@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import redis
+from kazoo.client import KazooClient
 from rich.console import Console
 from rich.table import Table
 
 from calving.model.events import DataComplete
 from calving.services.kafka import KafkaServer
-from calving.services.process import Process
+from calving.services.process import LOOPBACK, Process, free_port
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
+from campaign.proxy import Proxy
 from campaign.run import Commits, Producing
 from tests.conformance.test_kafka import KafkaHarness
 from tests.conformance.test_redis import RedisHarness
 from tests.conformance.test_zookeeper import ZooKeeperHarness
 from tests.e2e.harness import Run
 
+_IDLE_SECONDS = 30
 _PUBLICATIONS = 500
 _TIGHTER = {"kafka.session.timeout.ms": "3000", "kafka.heartbeat.interval.ms": "500"}
 _TIGHTER_STORE = {
@@ -34,7 +38,10 @@ _TIGHTER_STORE = {
 
 def measure(folder: Path, console: Console) -> list[dict[str, object]]:
     """Milliseconds and seconds, on loopback and one local disk."""
-    broker = KafkaServer(folder / "kafka")
+    listener, advertised = free_port(), free_port()
+    broker = KafkaServer(folder / "kafka", aside=(listener, advertised))
+    requests = _KafkaRequests()
+    proxy = Proxy(listener, advertised, requests.overhear)
     keeper = ZooKeeperServer(folder / "zookeeper")
     server = RedisServer(folder / "redis")
     for service in (broker, keeper, server):
@@ -62,7 +69,18 @@ def measure(folder: Path, console: Console) -> list[dict[str, object]]:
                     folder / f"failover-{number}-{tighter}", broker, f"f{number}{tighter}".lower(), settings | more
                 )
                 results.append({"backend": name, "tighter": tighter, "failover_seconds": round(seconds, 1)})
+        counts = {
+            "broker": lambda: requests.count,
+            "redis": lambda: _redis_commands(server),
+            "zookeeper": lambda: _zookeeper_packets(keeper),
+        }
+        for name, keys in stores.items():
+            settings = {"iceberg.control.backend": name, "iceberg.control.commit.interval-ms": "300000", **keys}
+            asked = {what: count for what, count in counts.items() if what in ("broker", name)}
+            load = _idle_load(folder / f"idle-{name}", f"{LOOPBACK}:{advertised}", f"idle-{name}", settings, asked)
+            results.append({"backend": name, "idle_requests_per_second": load})
     finally:
+        proxy.close()
         for service in (broker, keeper, server):
             service.stop()
     _show(results, console)
@@ -134,17 +152,75 @@ def _failover(folder: Path, broker: KafkaServer, name: str, settings: dict[str, 
         run.stop()
 
 
+class _KafkaRequests:
+    """Counts the requests in what clients send: each begins with its length."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rest: dict[int, bytes] = {}
+
+    def overhear(self, wire: int, data: bytes) -> None:
+        data = self._rest.pop(wire, b"") + data
+        while len(data) >= 4 and len(data) >= (size := 4 + int.from_bytes(data[:4], "big")):
+            self.count, data = self.count + 1, data[size:]
+        self._rest[wire] = data
+
+
+def _redis_commands(server: RedisServer) -> int:
+    with redis.Redis(port=server.port) as client:
+        return int(client.info("stats")["total_commands_processed"])
+
+
+def _zookeeper_packets(server: ZooKeeperServer) -> int:
+    client = KazooClient(server.hosts)
+    client.start()
+    try:
+        lines = client.command(b"mntr").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("zk_packets_received"))
+    finally:
+        client.stop()
+        client.close()
+
+
+def _idle_load(
+    folder: Path, servers: str, name: str, settings: dict[str, str], asked: Mapping[str, Callable[[], int]]
+) -> dict[str, float]:
+    """Requests per second of two workers that have nothing to do, between two commits."""
+    folder.mkdir()
+    run = Run(folder, servers, name, settings=settings)
+    try:
+        run.produce(100)
+        workers = [run.start(), run.start()]
+        run.wait_until_committed(60)
+        time.sleep(10)
+        if any(worker.returncode is not None for worker in workers):
+            raise RuntimeError(f"a worker ended, see {folder}")
+        before = {what: count() for what, count in asked.items()}
+        time.sleep(_IDLE_SECONDS)
+        return {what: round((count() - before[what]) / _IDLE_SECONDS, 1) for what, count in asked.items()}
+    finally:
+        run.stop()
+
+
 def _led(worker: Process) -> int:
     """Where its log says last that it leads; -1 if never."""
     return worker.log.read_text().rfind("coordinating group")
 
 
+_COLUMNS = {
+    "publications_per_second": "publications/s",
+    "publish_ms": "publish ms p50, p99",
+    "until_read_ms": "until read ms p50, p99",
+    "failover_seconds": "failover s",
+    "idle_requests_per_second": "idle requests/s, 2 workers",
+}
+
+
 def _show(results: list[dict[str, object]], console: Console) -> None:
     table = Table(title="Backends, on loopback")
-    for column in ("backend", "publications/s", "publish ms p50, p99", "until read ms p50, p99", "failover s"):
+    for column in ("backend", *_COLUMNS.values()):
         table.add_column(column)
     for r in results:
         name = f"{r['backend']}{', tighter' if r.get('tighter') else ''}"
-        cells = (r.get(k, "") for k in ("publications_per_second", "publish_ms", "until_read_ms", "failover_seconds"))
-        table.add_row(name, *map(str, cells))
+        table.add_row(name, *(str(r.get(key, "")) for key in _COLUMNS))
     console.print(table)

@@ -6,6 +6,7 @@ import contextlib
 import selectors
 import socket
 import threading
+from collections.abc import Callable
 
 from calving.services.process import LOOPBACK, free_port
 
@@ -13,10 +14,15 @@ _BYTES = 1 << 16
 
 
 class Proxy:
-    """Between some processes and one port. ``cut`` ends what is open and refuses; ``hush`` keeps it open and silent."""
+    """Between some processes and one port. ``cut`` ends what is open and refuses; ``hush`` keeps it open and silent.
 
-    def __init__(self, target: int) -> None:
-        self.port, self.target = free_port(), target
+    ``overhear`` is told what clients send, with a number for each connection.
+    """
+
+    def __init__(
+        self, target: int, port: int | None = None, overhear: Callable[[int, bytes], None] = lambda wire, data: None
+    ) -> None:
+        self.port, self.target, self._overhear = port or free_port(), target, overhear
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._flowing = threading.Event()
@@ -73,6 +79,8 @@ class Proxy:
                     data = key.fileobj.recv(_BYTES)  # type: ignore[union-attr]
                     if not data:
                         raise OSError("closed")
+                    if key.fileobj is near:
+                        self._overhear(id(near), data)
                     key.data.sendall(data)
         with self._lock:
             self._open -= {near, far}

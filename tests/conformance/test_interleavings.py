@@ -77,7 +77,9 @@ class Side:
         event = DataComplete(commit, (PartitionProgress(tp, start + length),))
         advances = {tp: Advance(start or None, start + length)}
         try:
-            self._sessions[session].publish(Publication((event,), advances, {tp: Span(start, start + length)}), CLAIM)
+            self._sessions[session].publish(
+                Publication((event,), advances, {tp: (Span(start, start + length),)}), CLAIM
+            )
         except Fenced:
             return "fenced"
         return "written"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
+from calving.model.events import Publication
+from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition, within
 
 Reset = Literal["earliest", "latest"]
 
@@ -38,6 +40,24 @@ def starting(
         else Position(None, (begins if tp.topic in known else at)[tp])
         for tp in assigned
     }
+
+
+def within_topics(
+    publication: Publication, topic_ids: Mapping[str, str], stored_within: Mapping[TopicPartition, str]
+) -> Publication:
+    """The publication with its topics' identities. ``stored_within``: what was stored with the positions (B10)."""
+    spans: dict[TopicPartition, tuple[Span, ...]] = {}
+    for tp, (span,) in publication.spans.items():
+        identity, before = topic_ids.get(tp.topic, ""), stored_within.get(tp)
+        if publication.advances[tp].start is None or before == identity:
+            found: tuple[Span, ...] = (span,)
+        elif before:
+            found = (Span(0, span.end),)  # of the topic that the position was in nothing more comes
+        else:
+            # A position that nobody here has stored (the Java sink, an operator) says that all below is done with.
+            found = (Span(0, span.start), span)
+        spans[within(tp, identity)] = found
+    return replace(publication, spans=spans, topic_ids=dict(topic_ids))
 
 
 def take(backlog: Spans, records: int) -> dict[TopicPartition, Span]:

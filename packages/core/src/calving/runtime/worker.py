@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, Unavailable
-from calving.model.events import Publication
-from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition, within
+from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
-from calving.protocol.positions import Reset, starting
+from calving.protocol.positions import Reset, starting, within_topics
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
 from calving.source.interface import Bounds, Group
 
@@ -153,20 +152,6 @@ class WorkerLoop:
         stored = ((tp, self._stored_within.get(tp)) for tp in partitions)
         return [tp for tp, before in stored if before and self._topic_ids.get(tp.topic, before) != before]
 
-    def _within_topics(self, publication: Publication) -> Publication:
-        spans: dict[TopicPartition, tuple[Span, ...]] = {}
-        for tp, (span,) in publication.spans.items():
-            identity, before = self._topic_ids.get(tp.topic, ""), self._stored_within.get(tp)
-            key = within(tp, identity)
-            if publication.advances[tp].start is None or before == identity:
-                spans[key] = (span,)
-            elif before:
-                spans[key] = (Span(0, span.end),)  # of the topic that the position was in nothing more comes
-            else:
-                # A position that nobody here has stored (the Java sink, an operator) says that all below is done with.
-                spans[key] = (Span(0, span.start), span)
-        return replace(publication, spans=spans, topic_ids=dict(self._topic_ids))
-
     def _recognise(self, topics: Collection[str]) -> None:
         """:raises Unavailable: one of them is no longer the topic that was read from so far."""
         for topic, identity in self._group.topic_ids(topics).items() if topics else ():
@@ -181,7 +166,7 @@ class WorkerLoop:
                 case Publish(publication):
                     # Before and after the reading: then all that was read is of this topic.
                     self._recognise({tp.topic for tp in publication.advances})
-                    publication = self._within_topics(publication)
+                    publication = within_topics(publication, self._topic_ids, self._stored_within)
                     self._session.publish(publication, self._group.claim())
                     self._stored_within.update(publication.identities)
                     self.machine.published()

@@ -1,0 +1,64 @@
+"""A name is not a topic: what a publication covers, and what a table holds, is said of the topic's identity."""
+
+from __future__ import annotations
+
+import pytest
+
+from calving.model.coverage import present
+from calving.model.events import Publication
+from calving.model.offsets import Advance, Span, TopicPartition, named, topic_id_of, within
+from calving.protocol.ledger import Ledger
+from calving.protocol.positions import within_topics
+
+TP = TopicPartition("orders", 3)
+NEW, OLD = within(TP, "new"), within(TP, "old")
+
+
+def moving(start: int | None, end: int) -> Publication:
+    return Publication((), {TP: Advance(start, end)}, {TP: (Span(start or 0, end),)})
+
+
+def test_a_partition_within_a_topic_has_the_name_still() -> None:
+    assert (named(NEW), topic_id_of(NEW)) == (TP, "new")
+    assert (named(TP), topic_id_of(TP)) == (TP, "")
+    assert within(TP, "") == TP
+
+
+@pytest.mark.parametrize(
+    ("publication", "stored_within", "spans"),
+    [
+        (moving(None, 9), {}, (Span(0, 9),)),
+        (moving(5, 9), {TP: "new"}, (Span(5, 9),)),
+        (moving(500, 9), {TP: "old"}, (Span(0, 9),)),
+        (moving(5, 9), {TP: ""}, (Span(0, 5), Span(5, 9))),
+        (moving(5, 9), {}, (Span(0, 5), Span(5, 9))),
+    ],
+    ids=["nothing stored", "the same topic", "another topic", "a topic that was not known", "stored by somebody else"],
+)
+def test_a_publication_covers_its_topic_from_the_beginning_on(
+    publication: Publication, stored_within: dict[TopicPartition, str], spans: tuple[Span, ...]
+) -> None:
+    found = within_topics(publication, {"orders": "new"}, stored_within)
+    assert found.spans == {NEW: spans}
+    assert found.identities == {TP: "new"}
+
+
+def test_a_broker_that_names_no_identities_leaves_the_names() -> None:
+    found = within_topics(moving(5, 9), {}, {TP: ""})
+    assert (found.spans, found.identities) == ({TP: (Span(5, 9),)}, {TP: ""})
+
+
+def test_what_is_said_of_a_topic_that_is_gone_is_not_said_of_the_one_with_its_name() -> None:
+    assert present({OLD: 100, NEW: 7}, {"orders": "new"}) == {TP: 7}
+    assert present({OLD: 100}, {"orders": "new"}) == {}
+
+
+def test_what_was_said_before_topics_were_known_holds_until_more_is_known() -> None:
+    assert present({TP: 5}, {"orders": "new"}) == {TP: 5}
+    assert present({TP: 5, NEW: 7}, {"orders": "new"}) == {TP: 7}
+    assert present({NEW: 7}, {}) == {TP: 7}
+
+
+def test_a_ledger_says_what_it_holds_of_the_topics_that_are_there() -> None:
+    ledger = Ledger({0: 1}, {OLD: 100, NEW: 9}, {OLD: 50, NEW: 4}, {NEW: (Span(5, 6),)})
+    assert ledger.present({"orders": "new"}) == Ledger({0: 1}, {TP: 9}, {TP: 4}, {TP: (Span(5, 6),)})
