@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,8 @@ _CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
 _ROW = re.compile(r" in row ([0-9]+)$")
 _REFUSALS_AT_MOST = 24
 """Refusals in one block after which the rest of it goes the exact way."""
+_PIECE, _WARY_BLOCKS = 2_000, 16
+"""Values that are read at once, in so many blocks after a refusal."""
 _PATIENCE = 4
 """Blocks that go the exact way at once after one whose values mostly had to."""
 
@@ -67,7 +70,7 @@ class JsonConverter(Converter):
         self._shape = _Shape()
         self._wish: Wish | None = None
         self._schema: pa.Schema | None = None
-        self._exact_blocks = 0
+        self._exact_blocks = self._wary = 0
         self.fast = True
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
@@ -77,7 +80,12 @@ class JsonConverter(Converter):
         if self.fast and self._exact_blocks == 0:
             if not self._shape.kinds:
                 self._learn(values)
-            self._decode(block, 0, len(values))
+            # A refused piece is read twice: where there were refusals lately, pieces are small.
+            step = _PIECE if self._wary else max(1, len(values))
+            for start in range(0, len(values), step):
+                self._decode(block, start, min(start + step, len(values)))
+            self._wary = _WARY_BLOCKS if block.refusals else max(0, self._wary - 1)
+            block.close()
             if len(block.exact) * 2 > len(values) > _EXACT_AT_MOST:
                 self._exact_blocks = _PATIENCE
         else:
@@ -112,9 +120,7 @@ class JsonConverter(Converter):
                 self._decode(block, start, middle)
                 start = middle
             else:
-                block.decoded.values.append(
-                    Values(data, False, None if len(values) == block.size else range(start, end))
-                )
+                block.read.append((data, start))
                 return
 
     def _decode_exactly(self, block: _Block) -> None:
@@ -166,7 +172,8 @@ class JsonConverter(Converter):
         """
         data = b"\n".join(values)
         if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(values) - 1:
-            raise _RefusedError("not one object per record")
+            odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
+            raise _RefusedError("not one object per record", next(odd, None))
         if not data.isascii():
             try:
                 data.decode()  # Arrow would let invalid text pass
@@ -174,7 +181,7 @@ class JsonConverter(Converter):
                 raise _RefusedError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
         closed = self._wish is not None and self._wish.closed
         # Arrow takes NaN and infinity for numbers: in columns they are found below, in fields that nobody wants here.
-        if closed and (b"N" in data or b"I" in data) and (constant := _CONSTANT.search(data)):
+        if closed and (b"NaN" in data or b"Inf" in data) and (constant := _CONSTANT.search(data)):
             raise _RefusedError("not a JSON number", data.count(b"\n", 0, constant.start()))
         schema = self._read_schema()
         if schema is None:
@@ -217,7 +224,17 @@ class _Block:
         self.values, self.size = values, len(values)
         self.exact: list[int] = []
         self.refusals = 0
+        self.read: list[tuple[pa.StructArray, int]] = []
+        """What Arrow took, each piece with its first place."""
         self.decoded = Decoded()
+
+    def close(self) -> None:
+        """Put together what has the same type."""
+        for _, group in groupby(self.read, lambda piece: piece[0].type):
+            pieces = list(group)
+            data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
+            places = [i for data, start in pieces for i in range(start, start + len(data))]
+            self.decoded.values.append(Values(data, False, None if len(places) == self.size else places))
 
 
 class _Shape:
