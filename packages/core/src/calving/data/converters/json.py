@@ -181,7 +181,9 @@ class JsonConverter(Converter):
                 raise _RefusedError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
         closed = self._wish is not None and self._wish.closed
         # Arrow takes NaN and infinity for numbers: in columns they are found below, in fields that nobody wants here.
-        if closed and (b"NaN" in data or b"Inf" in data) and (constant := _CONSTANT.search(data)):
+        # One letter is found much faster than three.
+        named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
+        if closed and named and (constant := _CONSTANT.search(data)):
             raise _RefusedError("not a JSON number", data.count(b"\n", 0, constant.start()))
         schema = self._read_schema()
         if schema is None:
