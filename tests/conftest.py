@@ -17,7 +17,7 @@ from calving.services.rest_catalog import RestCatalog
 from calving.source.client import client_config
 
 logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
