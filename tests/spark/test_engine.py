@@ -57,6 +57,18 @@ def test_a_batch_runs_as_one_job_of_several_tasks(topic: Callable[..., Topic], t
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
+def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    made = topic()
+    made.send(*encode({"id": 1}))
+    cache = tmp_path / "cache"
+    written = []
+    for number in range(2):
+        run(made, tmp_path / str(number), LOCAL, XDG_CACHE_HOME=str(cache))
+        written.append([(path.suffix, path.stat().st_mtime_ns) for path in (cache / "calving").iterdir()])
+    assert [suffix for suffix, _ in written[0]] == [".jsa"]
+    assert written[1] == written[0]
+
+
 def test_a_batch_runs_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
     found = run(filled(topic), tmp_path, {"spark.remote": "local[2]"})
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}

@@ -1,35 +1,67 @@
 """Spark's classes, parsed and verified once: half of what a local JVM spends until its first task runs.
 
-The JVM makes the archive when it ends and checks it when it starts: one that is torn, or is of other jars or of another
-Java, is not used. It lies in the user's cache, about 110 MB for each Spark.
+The first JVM writes them when it ends. Java looks whether an archive is of its own version and of these jars, not
+whether it is whole, and falls over one that is torn: so it gets its name only once its JVM has ended well. It lies in
+the user's cache, about 110 MB for each Spark.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pyspark
+from pyspark import SparkContext
 
 from calving.host import cache_folder, java
 
+_WRITING_SECONDS = 60
+_LEFT_BEHIND_SECONDS = 3600
 
-def options(base: str) -> str:
-    """Java options: ``base``, and to read the archive, or to leave one if there is none.
 
-    :raises ConfigError: there is no Java.
-    """
-    binary = Path(java()).resolve()
-    parts = (binary, binary.stat().st_mtime_ns, pyspark.__file__, pyspark.__version__, base)
-    archive = cache_folder() / f"spark-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
-    if archive.exists():
-        how = f"-XX:SharedArchiveFile={archive}"
-    elif _writable(archive.parent) and " " not in str(archive):
-        how = f"-XX:ArchiveClassesAtExit={archive}"
-    else:
-        return base
-    return f"{base} {how} -Xlog:cds*=off"
+class ClassArchive:
+    """For one JVM that this process starts. ``options``: Java options, ``base`` and those for the archive."""
+
+    def __init__(self, base: str) -> None:
+        """:raises ConfigError: there is no Java."""
+        binary = Path(java()).resolve()
+        parts = (binary, binary.stat().st_mtime_ns, pyspark.__file__, pyspark.__version__, base)
+        self._path = cache_folder() / f"spark-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
+        self._partial: Path | None = None
+        self.options = base
+        if SparkContext._gateway is not None or " " in str(self._path):
+            return  # the JVM runs already, or would take the path for two options
+        if self._path.exists():
+            self.options = f"{base} -XX:SharedArchiveFile={self._path} -Xlog:cds*=off"
+        elif _writable(self._path.parent):
+            _tidy(self._path.parent)
+            self._partial = self._path.with_suffix(f".{os.getpid()}")
+            self.options = f"{base} -XX:ArchiveClassesAtExit={self._partial} -Xlog:cds*=off"
+
+    def close(self) -> None:
+        """Once Spark has stopped: where the archive is still to be written, end the JVM and wait for that, seconds."""
+        gateway = SparkContext._gateway
+        jvm = getattr(gateway, "proc", None)
+        if self._partial is None or gateway is None or not isinstance(jvm, subprocess.Popen) or jvm.stdin is None:
+            return
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.shutdown()
+        jvm.stdin.close()  # it ends when nobody can speak to it any more
+        with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+            if jvm.wait(_WRITING_SECONDS) == 0:
+                self._partial.rename(self._path)
+
+
+def _tidy(folder: Path) -> None:
+    """What JVMs have left behind that were killed while they wrote."""
+    for left in folder.glob("spark-*.*"):
+        with contextlib.suppress(OSError):
+            if left.suffix != ".jsa" and time.time() - left.stat().st_mtime > _LEFT_BEHIND_SECONDS:
+                left.unlink()
 
 
 def _writable(folder: Path) -> bool:

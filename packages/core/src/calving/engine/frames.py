@@ -38,12 +38,12 @@ def shuffle(spark: SparkSession, texts: Sequence[str], slots: int) -> list[str]:
 
 def _run(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
-        yield pa.RecordBatch.from_pydict({"result": [shipping.run(texts, number)]})
+        yield pa.RecordBatch.from_pydict({"result": [shipping.run(texts[number])]})
 
 
 def _send(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
-        for sent in shipping.send(texts, number):
+        for sent in shipping.send(texts[number]):
             yield pa.RecordBatch.from_arrays([[value] for value in sent], names=[*_PLACE, "content"])
 
 

@@ -16,19 +16,19 @@ _Place = tuple[str, str]
 
 def run(context: SparkContext, texts: Sequence[str]) -> list[str]:
     """The results of all tasks."""
-    return list(context.parallelize(range(len(texts)), len(texts)).map(partial(shipping.run, texts)).collect())
+    return list(context.parallelize(texts, len(texts)).map(shipping.run).collect())
 
 
 def shuffle(context: SparkContext, texts: Sequence[str], slots: int) -> list[str]:
     """The results of all tasks, and of the ``slots`` that write what those have read."""
-    sent = context.parallelize(range(len(texts)), len(texts)).flatMap(partial(_send, texts))
+    sent = context.parallelize(texts, len(texts)).flatMap(_send)
     # Sorted, so that a receiver has one file open at a time; what does not fit into memory is on disk meanwhile.
     received = sent.repartitionAndSortWithinPartitions(slots, _receiver)
     return list(received.mapPartitions(partial(_receive, texts[0])).collect())
 
 
-def _send(texts: Sequence[str], number: int) -> Iterator[tuple[_Place, bytes]]:
-    for table, partition, rows in shipping.send(texts, number):
+def _send(text: str) -> Iterator[tuple[_Place, bytes]]:
+    for table, partition, rows in shipping.send(text):
         yield (table, partition), rows
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from calving.data import task
 from calving.data.shuffle import Parcel
@@ -14,18 +14,19 @@ Sent = tuple[str, str, bytes]
 _RESULTS = ""
 
 
-def run(texts: Sequence[str], number: int) -> str:
-    """Task ``number``, whole."""
-    return task.run_json(texts[number])
+def run(text: str) -> str:
+    """A task, whole."""
+    return task.run_json(text)
 
 
-def send(texts: Sequence[str], number: int) -> Iterator[Sent]:
-    """The rows of task ``number``, for others to write."""
-    for sent in task.stream(TaskSpec.from_json(texts[number])):
+def send(text: str) -> Iterator[Sent]:
+    """The rows of a task, for others to write."""
+    spec = TaskSpec.from_json(text)
+    for sent in task.stream(spec):
         if isinstance(sent, Parcel):
             yield sent.table, sent.partition, sent.rows
         else:
-            yield _RESULTS, str(number), sent.to_json().encode()
+            yield _RESULTS, str(spec.number), sent.to_json().encode()
 
 
 def receive(text: str, found: Iterable[Sent]) -> list[str]:

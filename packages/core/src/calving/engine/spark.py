@@ -11,7 +11,8 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from calving.data.spec import TaskResult, TaskSpec
-from calving.engine import class_archive, frames, rdds
+from calving.engine import frames, rdds
+from calving.engine.class_archive import ClassArchive
 from calving.engine.interface import Engine
 from calving.errors import ConfigError, Unavailable
 
@@ -36,6 +37,7 @@ class SparkEngine(Engine):
     def __init__(self, name: str, properties: Mapping[str, str]) -> None:
         """:raises ConfigError: Spark does not start."""
         self._remote = "spark.remote" in properties
+        self._archive: ClassArchive | None = None
         builder = SparkSession.builder.appName(f"calving-{name}")
         for key, value in self._settings(properties).items():
             builder = builder.config(key, value)
@@ -71,6 +73,8 @@ class SparkEngine(Engine):
 
     def close(self) -> None:
         self._spark.stop()
+        if self._archive is not None:
+            self._archive.close()
 
     def _settings(self, properties: Mapping[str, str]) -> dict[str, str]:
         if self._remote:
@@ -84,7 +88,8 @@ class SparkEngine(Engine):
         if master.startswith("local"):
             settings = {**_LOCAL_DEFAULTS, **settings}
             if _JAVA not in settings:
-                settings[_JAVA] = class_archive.options(_LOCAL_JAVA)
+                self._archive = ClassArchive(_LOCAL_JAVA)
+                settings[_JAVA] = self._archive.options
             # On local masters workers would use whatever `python3` is on PATH.
             os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
         return settings
