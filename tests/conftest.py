@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import settings
 
+from calving.errors import NotInstalledError
 from calving.services.kafka import KafkaServer, kafka
 from calving.services.rest_catalog import RestCatalog
 from calving.source.client import client_config
@@ -21,6 +23,26 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
+
+
+def _or_skip() -> Generator[None, object, object]:
+    """A program that is not installed fails a test in CI; elsewhere the test is skipped, and says why."""
+    try:
+        return (yield)
+    except NotInstalledError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"NOT RUN: {error}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _or_skip())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from _or_skip())
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,10 @@ class ConfigError(CalvingError):
     """The settings, or what they point at, must be changed before the sink can run."""
 
 
+class NotInstalledError(ConfigError):
+    """This machine lacks a program; the text says which one to install."""
+
+
 class DataLossError(CalvingError):
     """Something that was expected is gone. An operator has to decide; retrying does not help."""
 

