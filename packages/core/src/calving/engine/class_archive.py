@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import subprocess
 import time
@@ -18,6 +19,8 @@ import pyspark
 from pyspark import SparkContext
 
 from calving.host import cache_folder, java
+
+log = logging.getLogger(__name__)
 
 _WRITING_SECONDS = 60
 _LEFT_BEHIND_SECONDS = 3600
@@ -48,6 +51,7 @@ class ClassArchive:
         jvm = getattr(gateway, "proc", None)
         if self._partial is None or gateway is None or not isinstance(jvm, subprocess.Popen) or jvm.stdin is None:
             return
+        log.info("leaving Spark's classes to the next start, once: a few seconds")
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
         jvm.stdin.close()  # it ends when nobody can speak to it any more
