@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import selectors
 import socket
 import threading
@@ -23,6 +24,7 @@ class Proxy:
         self, target: int, port: int | None = None, overhear: Callable[[int, bytes], None] = lambda wire, data: None
     ) -> None:
         self.port, self.target, self._overhear = port or free_port(), target, overhear
+        self._wires = itertools.count()
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._flowing = threading.Event()
@@ -64,9 +66,11 @@ class Proxy:
             except OSError:
                 near.close()
                 continue
-            threading.Thread(target=self._carry, args=(near, far), name="proxy-wire", daemon=True).start()
+            threading.Thread(
+                target=self._carry, args=(next(self._wires), near, far), name="proxy-wire", daemon=True
+            ).start()
 
-    def _carry(self, near: socket.socket, far: socket.socket) -> None:
+    def _carry(self, wire: int, near: socket.socket, far: socket.socket) -> None:
         with self._lock:
             self._open |= {near, far}
         with near, far, selectors.DefaultSelector() as ready, contextlib.suppress(OSError):
@@ -80,7 +84,7 @@ class Proxy:
                     if not data:
                         raise OSError("closed")
                     if key.fileobj is near:
-                        self._overhear(id(near), data)
+                        self._overhear(wire, data)
                     key.data.sendall(data)
         with self._lock:
             self._open -= {near, far}

@@ -10,27 +10,17 @@ import pytest
 
 from calving.backend.interface import SinkIdentity
 from calving.errors import ConfigError, Unavailable
-from calving.model.events import Publication
-from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import LOOPBACK, free_port
 from calving.services.redis import RedisServer, launch_redis
-from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
+from tests.publishing import publishes
 from tests.tls import Authority, Front, Pair
 
-TP = TopicPartition("t", 0)
 
-
-def publishes(**options: object) -> bool:
+def works(**options: object) -> bool:
     """Whether a sink with these options gets a publication in, and reads it back."""
-    backend = RedisBackend(SinkIdentity("sink", "group", "control"), RedisOptions(timeout_ms=2000, **options))
-    backend.provision()
-    session = backend.open("m")
-    session.publish(Publication((), {TP: Advance(None, 5)}, {}), member_claim("group"))
-    found = session.committed([TP])
-    session.close()
-    return found == {TP: 5}
+    return publishes(RedisBackend(SinkIdentity("sink", "group", "control"), RedisOptions(timeout_ms=2000, **options)))
 
 
 @dataclass(frozen=True)
@@ -61,18 +51,18 @@ def guarded(server: RedisServer, tmp_path: Path) -> Iterator[Guarded]:
 
 
 def test_tls_with_certificates_on_both_sides(guarded: Guarded) -> None:
-    assert publishes(url=guarded.url(guarded.authority.certificate))
+    assert works(url=guarded.url(guarded.authority.certificate))
 
 
 def test_a_server_that_nobody_vouches_for_is_not_talked_to(guarded: Guarded, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
     with pytest.raises(Unavailable, match="certificate verify failed"):
-        publishes(url=guarded.url(other.certificate))
+        works(url=guarded.url(other.certificate))
 
 
 def test_a_client_without_a_certificate_is_refused(guarded: Guarded) -> None:
     with pytest.raises(Unavailable):
-        publishes(url=f"rediss://{LOOPBACK}:{guarded.port}/0?ssl_ca_certs={guarded.authority.certificate}")
+        works(url=f"rediss://{LOOPBACK}:{guarded.port}/0?ssl_ca_certs={guarded.authority.certificate}")
 
 
 def test_a_sentinel_may_have_a_password_of_its_own(server: RedisServer, tmp_path: Path) -> None:
@@ -85,9 +75,9 @@ def test_a_sentinel_may_have_a_password_of_its_own(server: RedisServer, tmp_path
     try:
         sentinel.wait_for_port(port, 20)
         where = {"sentinels": f"{LOOPBACK}:{port}", "sentinel_service": "shop", "replicas": 0}
-        assert publishes(**where, sentinel_password="guard")
+        assert works(**where, sentinel_password="guard")
         with pytest.raises((ConfigError, Unavailable)) as error:
-            publishes(**where, sentinel_password="wr0ng")
+            works(**where, sentinel_password="wr0ng")
         assert "wr0ng" not in str(error.value)
     finally:
         sentinel.stop()

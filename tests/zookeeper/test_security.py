@@ -10,16 +10,12 @@ import pytest
 
 from calving.backend.interface import SinkIdentity
 from calving.errors import ConfigError, Unavailable
-from calving.model.events import Publication
-from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import LOOPBACK, free_port
 from calving.services.zookeeper import ZooKeeperServer
-from calving.testing import member_claim
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
+from tests.publishing import publishes
 from tests.tls import Authority, Pair
-
-TP = TopicPartition("t", 0)
 
 
 @dataclass(frozen=True)
@@ -53,18 +49,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     server.stop()
 
 
-def publishes(guarded: Guarded, root: str, **options: object) -> bool:
+def works(guarded: Guarded, root: str, **options: object) -> bool:
     """Whether a sink with these options gets a publication in, and reads it back."""
     tls = {"tls_ca": str(guarded.authority.certificate)}
     tls |= {"tls_certificate": str(guarded.client.certificate), "tls_key": str(guarded.client.key)}
     settings = {"hosts": guarded.hosts, "root": f"/{root}", "timeout_ms": 3000, **tls, **options}
-    backend = ZooKeeperBackend(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**settings))
-    backend.provision()
-    session = backend.open("m")
-    session.publish(Publication((), {TP: Advance(None, 5)}, {}), member_claim("group"))
-    found = session.committed([TP])
-    session.close()
-    return found == {TP: 5}
+    return publishes(ZooKeeperBackend(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**settings)))
 
 
 def sasl(username: str, password: str) -> dict[str, object]:
@@ -72,29 +62,29 @@ def sasl(username: str, password: str) -> dict[str, object]:
 
 
 def test_tls_with_certificates_on_both_sides(guarded: Guarded, unique: str) -> None:
-    assert publishes(guarded, unique)
+    assert works(guarded, unique)
 
 
 def test_a_server_that_nobody_vouches_for_is_not_talked_to(guarded: Guarded, unique: str, tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
-        publishes(guarded, unique, tls_ca=str(Authority(tmp_path).certificate))
+        works(guarded, unique, tls_ca=str(Authority(tmp_path).certificate))
 
 
 def test_a_client_without_a_certificate_is_refused(guarded: Guarded, unique: str) -> None:
     with pytest.raises(Unavailable):
-        publishes(guarded, unique, tls_certificate=None, tls_key=None)
+        works(guarded, unique, tls_certificate=None, tls_key=None)
 
 
 def test_nodes_of_a_sasl_user_are_closed_to_others(guarded: Guarded, unique: str) -> None:
-    assert publishes(guarded, unique, **sasl("sink", "secret"))
+    assert works(guarded, unique, **sasl("sink", "secret"))
     # The nodes are those of the certificate, too.
     other = guarded.authority.issue("other")
     files = {"tls_certificate": str(other.certificate), "tls_key": str(other.key)}
     with pytest.raises(ConfigError, match="NoAuth"):
-        publishes(guarded, unique, **files, **sasl("other", "x"))
+        works(guarded, unique, **files, **sasl("other", "x"))
 
 
 def test_a_wrong_sasl_password_is_a_matter_of_configuration_and_is_not_shown(guarded: Guarded, unique: str) -> None:
     with pytest.raises(ConfigError, match="password") as error:
-        publishes(guarded, unique, **sasl("sink", "wr0ng"))
+        works(guarded, unique, **sasl("sink", "wr0ng"))
     assert "wr0ng" not in str(error.value)

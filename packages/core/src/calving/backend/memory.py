@@ -126,8 +126,7 @@ class MemorySession(Session):
                     raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
             store.append(self._member, publication.events, publication.spans)
             store.dead_letters += publication.dead_letters
-            for tp, advance in publication.advances.items():
-                store.positions[tp] = advance.end
+            store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)
 
     def follow(self, *, replay: bool) -> Cursor:

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from calving.errors import CalvingError
 from calving.model.events import Envelope
-from calving.model.offsets import ControlOffsets
+from calving.model.offsets import ControlOffsets, named
 from calving.protocol.ledger import NOWHERE, Admitted, LedgerKey, Reach, admit, twice
 
 
@@ -96,7 +96,7 @@ class CommitLoop(Generic[S]):
                 return Settled(None, admitted, tries - 1)
             for tp, spans in twice(admitted, reach, ledger, self._key.left_out(state.properties)).items():
                 raise AlreadyHeldError(
-                    f"it holds offsets {spans[0].start} to {spans[-1].end} of {tp} already: the store of positions has"
+                    f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already: the store of positions has"
                     " forgotten what it had acknowledged; stop all workers and run `calving recover FILE`"
                 )
             try:

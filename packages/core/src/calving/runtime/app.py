@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache
 from typing import Literal
 from uuid import uuid4
 
@@ -401,12 +401,14 @@ def _tolerance(sink: Sink) -> Tolerance:
     return Tolerance(to, keys.dead_letter_table, keys.errors_per_batch, sink.replayed)
 
 
-def _left_out(sink: Sink, name: str, properties: Mapping[str, str]) -> Coverage:
-    found = ledger_key(sink, "", name).left_out(properties)
-    if not found:
-        return {}
-    topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
-    return present(found, topics.identities({named(tp).topic for tp in found}))
+def _left_out(sink: Sink) -> Callable[[str, Mapping[str, str]], Coverage]:
+    topics = cache(lambda: Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex))  # rarely needed: no client yet
+
+    def look(name: str, properties: Mapping[str, str]) -> Coverage:
+        found = ledger_key(sink, "", name).left_out(properties)
+        return present(found, topics().identities({named(tp).topic for tp in found})) if found else {}
+
+    return look
 
 
 def _table_rules(sink: Sink) -> TableRules:
@@ -426,5 +428,5 @@ def _table_rules(sink: Sink) -> TableRules:
         tables,
         defaults,
         keys.force_optional,
-        partial(_left_out, sink),
+        _left_out(sink),
     )

@@ -109,7 +109,7 @@ class WorkerLoop:
             self._stored_within.pop(tp, None)
         self._stored_within.update(self._session.topic_ids(partitions))
         for tp in self._made_anew(stored.keys() & set(partitions)):
-            self._leave_out(tp, Span(stored[tp], bounds.begins[tp]), made_anew_text(tp, stored[tp]))
+            self._skip(tp, Span(stored[tp], bounds.begins[tp]), made_anew_text(tp, stored[tp]))
         self._looked = float("-inf")
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -137,9 +137,9 @@ class WorkerLoop:
 
     def _mind_gaps(self, bounds: Bounds) -> None:
         for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
-            self._leave_out(tp, gap, data_loss_text(tp, gap.start, Span(bounds.begins[tp], bounds.ends[tp])))
+            self._skip(tp, gap, data_loss_text(tp, gap.start, Span(bounds.begins[tp], bounds.ends[tp])))
 
-    def _leave_out(self, tp: TopicPartition, gap: Span, why: str) -> None:
+    def _skip(self, tp: TopicPartition, gap: Span, why: str) -> None:
         if self._policy.on_data_loss == "fail":
             raise DataLossError(f"{why}; {SKIP}")
         missing = max(0, gap.end - gap.start)

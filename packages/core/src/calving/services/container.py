@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +21,30 @@ from calving.errors import ConfigError
 from calving.services.process import Process, Service
 
 
-@functools.cache
 def docker_answers() -> bool:
     """Whether services start in containers: the client library is there, and a daemon of this machine answers."""
+    return _daemon() is not None
+
+
+@functools.cache
+def _daemon() -> Mapping[str, Any] | None:
+    """What it says of itself; None if services are processes."""
     if sys.platform != "linux" or os.environ.get("CALVING_SERVICES") == "local":
-        return False
+        return None
     try:
         import docker  # type: ignore[import-untyped]
         import testcontainers.core.container  # noqa: F401
     except ImportError:
-        return False
+        return None
     with contextlib.suppress(docker.errors.DockerException):
         client = docker.from_env(timeout=5)
         try:
+            found: dict[str, Any] = client.info()
             local = str(client.api.base_url).startswith(("http+docker://", "http+unix://"))
-            return local and "Docker Desktop" not in client.info()["OperatingSystem"]
+            return found if local and "Docker Desktop" not in found["OperatingSystem"] else None
         finally:
             client.close()
-    return False
+    return None
 
 
 def launch(command: Sequence[str], log: Path, image: str) -> Service:
@@ -113,10 +119,4 @@ class Container(Service):
 
 def _rootless() -> bool:
     """Whether root in a container is the user outside."""
-    import docker
-
-    client = docker.from_env(timeout=5)
-    try:
-        return any("rootless" in option for option in client.info().get("SecurityOptions") or ())
-    finally:
-        client.close()
+    return any("rootless" in option for option in (_daemon() or {}).get("SecurityOptions") or ())

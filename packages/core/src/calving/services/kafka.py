@@ -12,7 +12,7 @@ from pathlib import Path
 from calving.host import java
 from calving.services.container import docker_answers, launch
 from calving.services.maven import Artifact, jars
-from calving.services.process import LOOPBACK, Service, free_port
+from calving.services.process import LOOPBACK, Server, free_port
 
 _VERSION = "4.1.0"
 _IMAGE = f"apache/kafka:{_VERSION}"
@@ -56,7 +56,7 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-class KafkaServer:
+class KafkaServer(Server):
     """A broker, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(
@@ -83,7 +83,6 @@ class KafkaServer:
                 lines["listener.security.protocol.map"] += ",ASIDE:PLAINTEXT"
         self._config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         (folder / "log4j2.properties").write_text(_LOGGING)
-        self.process: Service | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -100,15 +99,6 @@ class KafkaServer:
             serve = ["/bin/sh", "-c", f"{format_first} && exec {shlex.join(serve)}"]
         self.process = launch(serve, self._folder / "kafka.log", _IMAGE)
         self.process.wait_for_port(self._port, 60)
-
-    def kill(self) -> None:
-        """As if the machine had lost power."""
-        if self.process is not None:
-            self.process.kill()
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.stop()
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         options = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]

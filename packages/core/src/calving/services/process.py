@@ -58,6 +58,21 @@ class Service(ABC):
         raise ConfigError(f"the service on port {port} {how}; the end of its log {self.log}:\n{tail}")
 
 
+class Server:
+    """A service over a folder that keeps its data: it may be killed, and started again."""
+
+    process: Service | None = None
+
+    def kill(self) -> None:
+        """As if the machine had lost power; what it handed to the operating system stays."""
+        if self.process is not None:
+            self.process.kill()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+
+
 class Process(Service):
     """Started at once. On Linux the kernel kills it if its parent dies first."""
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from calving.errors import NotInstalledError
 from calving.services.container import docker_answers, launch
-from calving.services.process import LOOPBACK, Service, free_port
+from calving.services.process import LOOPBACK, Server, Service, free_port
 
 _IMAGE = "redis:8"
 
 _SETTINGS = {"appendonly": "yes", "appendfsync": "always", "save": "", "bind": LOOPBACK}
 
 
-class RedisServer:
+class RedisServer(Server):
     """A server, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -24,7 +24,6 @@ class RedisServer:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.port = folder, free_port()
         self._settings = {**_SETTINGS, **(settings or {}), "port": str(self.port), "dir": str(folder)}
-        self.process: Service | None = None
 
     @property
     def url(self) -> str:
@@ -36,15 +35,6 @@ class RedisServer:
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
         self.process = launch_redis([str(config)], self.folder / "server.log")
         self.process.wait_for_port(self.port, 20)
-
-    def kill(self) -> None:
-        """As if the machine had lost power."""
-        if self.process is not None:
-            self.process.kill()
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.stop()
 
 
 def launch_redis(arguments: Sequence[str], log: Path) -> Service:

@@ -13,7 +13,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from calving.errors import ConfigError
 from calving.host import java
 from calving.services.container import docker_answers, launch
-from calving.services.process import LOOPBACK, Service, free_port
+from calving.services.process import LOOPBACK, Server, free_port
 
 _IMAGE = "zookeeper:3.9.4"
 _SETTINGS = {
@@ -26,7 +26,7 @@ _SETTINGS = {
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(Server):
     """A server, in a container or as a local process. Its data stays in ``folder`` over ``kill`` and ``start``."""
 
     def __init__(
@@ -38,7 +38,6 @@ class ZooKeeperServer:
         lines = {**_SETTINGS, "dataDir": str(folder / "data"), "clientPort": str(self.port), **(settings or {})}
         self._config = folder / "zoo.cfg"
         self._config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-        self.process: Service | None = None
 
     @property
     def hosts(self) -> str:
@@ -51,15 +50,6 @@ class ZooKeeperServer:
         self.process = launch(command, self.folder / "zookeeper.log", _IMAGE)
         self.process.wait_for_port(self.port, 30)
         self._wait_until_it_serves()
-
-    def kill(self) -> None:
-        """As if the process had been shot; what it handed to the operating system stays."""
-        if self.process is not None:
-            self.process.kill()
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.stop()
 
     def _wait_until_it_serves(self) -> None:
         deadline = time.monotonic() + 20

@@ -235,8 +235,10 @@ class _Block:
         for _, group in groupby(self.read, lambda piece: piece[0].type):
             pieces = list(group)
             data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
-            places = [i for data, start in pieces for i in range(start, start + len(data))]
-            self.decoded.values.append(Values(data, False, None if len(places) == self.size else places))
+            places = None
+            if len(data) < self.size:
+                places = [i for data, start in pieces for i in range(start, start + len(data))]
+            self.decoded.values.append(Values(data, False, places))
 
 
 class _Shape:
