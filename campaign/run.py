@@ -1,7 +1,7 @@
-"""``make campaign``: a sink with real parts, a seeded schedule of faults, and a checker that trusts nobody.
+"""``make campaign``: a sink with real parts, a seeded schedule of faults, and a checker beside it that trusts nobody.
 
 Prints and saves how many faults of each kind there were, how many rows were verified, how many were lost or doubled,
-and how long it took until the next commit after a fault.
+how often an invariant did not hold, and how long it took until the next commit after a fault.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import argparse
 import json
 import logging
 import random
-import sqlite3
 import statistics
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,43 +27,17 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port, interruptible
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
-from campaign.faults import FAULTS, Field
+from campaign.audit import INVARIANTS
+from campaign.checker import Checker
+from campaign.faults import FAULTS, Field, all_workers_killed
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, settings_of
 
 BACKENDS = ("kafka", "redis", "zookeeper")
 _SETTLE_SECONDS = 180.0
 _RECORDS_PER_SECOND = 300
-
-
-class Commits(threading.Thread):
-    """When tables changed, as their catalog tells."""
-
-    def __init__(self, database: Path) -> None:
-        super().__init__(daemon=True)
-        self._database = database
-        self._end = threading.Event()
-        self.times: list[float] = []
-
-    def run(self) -> None:
-        known: dict[str, str] = {}
-        while not self._end.wait(0.2):
-            try:
-                with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=0.1) as connection:
-                    now = dict(connection.execute("select table_name, metadata_location from iceberg_tables"))
-            except sqlite3.Error:
-                continue
-            changed = {n for n, where in now.items() if known.get(n) != where and not where.endswith(".broken")}
-            if changed:
-                self.times.append(time.monotonic())
-            known |= {n: now[n] for n in changed}
-
-    def stop(self) -> None:
-        self._end.set()
-        self.join()
-
-    def after(self, moment: float) -> float | None:
-        return next((t - moment for t in self.times if t > moment), None)
+_QUIET_RECORDS = 1000
+_VERDICT = ("lost", "doubled", "wrong", "invariants")
 
 
 class Producing(threading.Thread):
@@ -98,14 +72,13 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
     run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names)
     run.put_aside(_through(store, proxy.port))
     field = Field(run, broker, store, proxy, folder, random.Random(seed), 3)
-    commits = Commits(Path(run.catalog_keys["warehouse"]) / "catalog.db")
+    checker = Checker(run)
     producing = Producing(run)
     happened: list[tuple[str, float, float]] = []
     try:
         field.revive()
         run.produce(600)
         run.wait_until_committed(60)
-        commits.start()
         producing.start()
         end = time.monotonic() + seconds
         kinds, weights = list(FAULTS), [weight for _, weight in FAULTS.values()]
@@ -118,17 +91,18 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
             time.sleep(field.rng.uniform(0.1, 0.8))
         producing.stop()
         settled = _settle(field)
-        commits.stop()
-        run.stop()
-        verdict = run.verdict()
-        run.assert_ledgers_never_go_back()
+        checker.watch_the_end(run.sent + _QUIET_RECORDS)
+        run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
+        checked = checker.report()
     finally:
         producing.stop()
         run.stop()
+        checker.stop()
         proxy.close()
         store.stop()
         broker.stop()
-    recovery = sorted(r for _, _, done in happened if (r := commits.after(done)) is not None)
+    changes = checked["changes"]
+    recovery = sorted(next(t - done for t in changes if t > done) for _, _, done in happened if changes[-1] > done)
     return {
         "backend": backend,
         "tables": tables,
@@ -139,16 +113,25 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
         "armed": field.armed,
         "rows": run.sent,
         "settle_seconds": round(settled, 1),
-        "lost": verdict["GAP"],
-        "doubled": verdict["DUPLICATE"],
-        "wrong": verdict["MISMATCH"],
+        **_totals(checked["report"]),
+        "checked": checked["report"],
         "recovery_p50_seconds": round(statistics.median(recovery), 2) if recovery else None,
         "recovery_p99_seconds": round(recovery[int(len(recovery) * 0.99)], 2) if recovery else None,
     }
 
 
+def _totals(report: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        "lost": sum(report["GAP"]),
+        "doubled": sum(report["DUPLICATE"]),
+        "wrong": sum(report["MISMATCH"]) + report["unknown"],
+        "invariants": sum(report[name] for name in INVARIANTS),
+    }
+
+
 def _settle(field: Field) -> float:
-    """Seconds until everything that was sent is committed, with all parts back."""
+    """Seconds until everything that was sent is committed, with new workers that carry no faults."""
+    all_workers_killed(field)
     started = time.monotonic()
     while time.monotonic() - started < _SETTLE_SECONDS:
         while len(field.living()) < field.workers:
@@ -190,7 +173,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     bad = False
     shown = Table(title="Fault campaign")
-    for column in ("backend", "tables", "faults", "rows", "lost", "doubled", "wrong", "recovery p50, p99 s"):
+    for column in ("backend", "tables", "faults", "rows", *_VERDICT, "recovery p50, p99 s"):
         shown.add_column(column)
     with interruptible():
         for backend in args.backend or BACKENDS:
@@ -200,10 +183,10 @@ def main() -> None:
                 path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-{backend}-{tables}.json"
                 path.write_text(json.dumps(result, indent=1))
                 console.print_json(json.dumps(result))
-                keys = ("backend", "tables", "faults_total", "rows", "lost", "doubled", "wrong")
+                keys = ("backend", "tables", "faults_total", "rows", *_VERDICT)
                 recovery = f"{result['recovery_p50_seconds']}, {result['recovery_p99_seconds']}"
                 shown.add_row(*(str(result[k]) for k in keys), recovery)
-                bad |= bool(result["lost"] or result["doubled"] or result["wrong"])
+                bad |= any(result[key] for key in _VERDICT)
     console.print(shown)
     sys.exit(bad)
 

@@ -96,8 +96,9 @@ class CommitLoop(Generic[S]):
                 return Settled(None, admitted, tries - 1)
             for tp, spans in twice(admitted, reach, ledger, self._key.left_out(state.properties)).items():
                 raise AlreadyHeldError(
-                    f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already: the store of positions has"
-                    " forgotten what it had acknowledged; stop all workers and run `calving recover FILE`"
+                    f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
+                    " the store of positions has forgotten what it had acknowledged;"
+                    " stop all workers and run `calving recover FILE`"
                 )
             try:
                 return Settled(target.attempt(state, admitted), admitted, tries)

@@ -1,0 +1,309 @@
+"""The checker that runs beside a campaign: a process of its own, which shares no code with the sink.
+
+It reads the source topic itself, and every 0.2 s where the catalog's tables are; every few seconds it reads the tables
+as they were at one moment: metadata, manifests and data files as such, without a library of tables. ``audit.py`` has
+the rules.
+
+On a line ``<sent>`` on standard input it watches the end: everything is sent, or soon is, and all parts of the sink are
+back. Then it prints its report, one JSON object, and ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow.parquet as pq
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from campaign.audit import Audit, Claim, Row
+from tests.e2e.harness import Run, value
+
+_LOOK_SECONDS = 3.0
+_END_SECONDS = 60.0
+_EXISTING, _ADDED, _DELETED = range(3)
+
+
+class Checker:
+    """Beside a run, from its beginning on."""
+
+    def __init__(self, run: Run) -> None:
+        settings = {
+            "servers": run.servers,
+            "topic": run.topic,
+            "partitions": run.partitions,
+            "group": f"connect-{run.name}",
+            "control": f"control-{run.name}",
+            "database": str(Path(run.catalog_keys["warehouse"]) / "catalog.db"),
+            "tables": list(run.tables),
+        }
+        self._log = (run.folder / "checker.log").open("w")
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "campaign.checker", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+
+    def watch_the_end(self, sent: int) -> None:
+        """``sent``: how many records there will be. All parts of the sink are back."""
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{sent}\n")
+        self._child.stdin.flush()
+
+    def report(self) -> dict[str, Any]:
+        """What it found. :raises AssertionError: it failed itself."""
+        out, _ = self._child.communicate(timeout=2 * _END_SECONDS)
+        assert self._child.returncode == 0, f"the checker failed: {Path(self._log.name).read_text()[-2000:]}"
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    def stop(self) -> None:
+        self._child.kill()
+        self._child.wait()
+        self._log.close()
+
+
+class Source:
+    """The topic, as far as it has been read."""
+
+    def __init__(self, servers: str, topic: str, partitions: int, group: str, audit: Audit) -> None:
+        self._audit, self._group = audit, group
+        self._partitions = [TopicPartition(topic, p, 0) for p in range(partitions)]
+        config = {"bootstrap.servers": servers, "log_level": 0}
+        self._consumer = Consumer(
+            config | {"group.id": "checker", "auto.offset.reset": "error", "enable.auto.commit": False}
+        )
+        self._consumer.assign(self._partitions)
+        self._admin = AdminClient(config)
+
+    def read(self, seconds: float) -> bool:
+        """Read to what is now the end. False: the broker did not let it in this time."""
+        deadline = time.monotonic() + seconds
+        try:
+            ends = [self._consumer.get_watermark_offsets(tp, timeout=2)[1] for tp in self._partitions]
+        except KafkaException:
+            return False
+        while any(self._audit.reaches(p) < end for p, end in enumerate(ends)):
+            for message in self._consumer.consume(1000, 0.1):
+                if message.error() is None:
+                    self._audit.produced(message.partition(), message.offset(), json.loads(message.value())["id"])
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    def was_read(self) -> bool:
+        """Whether the sink's group has the end of every partition as its position."""
+        own = [TopicPartition(tp.topic, tp.partition) for tp in self._partitions]
+        wanted = [ConsumerGroupTopicPartitions(self._group, own)]
+        (future,) = self._admin.list_consumer_group_offsets(wanted, require_stable=True).values()
+        try:
+            positions = {tp.partition: tp.offset for tp in future.result().topic_partitions}
+        except KafkaException:
+            return False
+        return all(positions.get(tp.partition, -1) >= self._audit.reaches(tp.partition) for tp in self._partitions)
+
+
+@dataclass
+class Seen:
+    """A table as it was looked at last."""
+
+    metadata_location: str
+    snapshot: int | None
+    files: dict[str, list[int]]
+    claim: Claim
+
+
+_NEVER = Seen("", None, {}, Claim("", {}, {}, {}, {}))
+
+
+class Tables:
+    """The tables of the embedded catalog."""
+
+    def __init__(self, database: Path, names: list[str], topic: str, ledger: str, audit: Audit) -> None:
+        self._database, self._names, self._topic, self._ledger, self._audit = database, names, topic, ledger, audit
+        self._owner = ledger.removeprefix("kafka.connect.offsets.")
+        self._manifests: dict[str, list[tuple[int, int | None, str]]] = {}
+        self._seen: dict[str, Seen] = {}
+        self.commits: list[tuple[float, str]] = []
+        """When which cycle committed something, by the clock that all processes here share."""
+
+    def where(self) -> dict[str, str]:
+        """Where the metadata of each table is, all at one moment; sqlite3.Error: the catalog does not answer."""
+        with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=0.1) as connection:
+            rows = connection.execute("select table_namespace, table_name, metadata_location from iceberg_tables")
+            return {f"{space}.{name}": location.removesuffix(".broken") for space, name, location in rows}
+
+    def look(self, where: Mapping[str, str]) -> None:
+        """:raises FileNotFoundError: it is too late to look at that moment, files are gone."""
+        changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
+        metadata = {name: json.loads(_path(at).read_bytes()) for name, at in changed.items()}
+        lives = {name: list(self._live(found)) for name, found in metadata.items()}
+        known = {name: self._seen.get(name, _NEVER) for name in changed}
+        rows = {path: _rows(path) for name, live in lives.items() for path in live if path not in known[name].files}
+        news = {
+            name: [(snapshot, self._additions(snapshot)) for snapshot in self._since(found, known[name].snapshot)]
+            for name, found in metadata.items()
+        }
+        # Everything is read: from here on nothing fails.
+        for name, found in metadata.items():
+            for snapshot, additions in news[name]:
+                self._hear(name, snapshot, additions)
+            files = dict(known[name].files)
+            live: dict[str, list[int]] = {}
+            for path in lives[name]:
+                if path in live:
+                    self._audit.added(name, path, -1)  # listed twice: whoever added it, this is another time
+                live[path] = files.pop(path) if path in files else self._audit.appeared(name, rows[path])
+            for numbers in files.values():
+                self._audit.vanished(numbers)
+            self._seen[name] = Seen(changed[name], found.get("current-snapshot-id"), live, self._claim(found))
+        self._audit.look({name: seen.claim for name, seen in self._seen.items() if name in self._names})
+
+    def complete(self, sent: int) -> bool:
+        return sum(len(numbers) for seen in self._seen.values() for numbers in seen.files.values()) >= sent
+
+    def _since(self, metadata: dict[str, Any], known: int | None) -> list[dict[str, Any]]:
+        """The ancestry of the head down to what is known, oldest first."""
+        by_id = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}
+        found, at = [], metadata.get("current-snapshot-id")
+        while at in by_id and at != known:
+            found.append(by_id[at])
+            at = by_id[at].get("parent-snapshot-id")
+        return found[::-1]
+
+    def _additions(self, snapshot: dict[str, Any]) -> list[str]:
+        own = snapshot["snapshot-id"]
+        manifests = [m["manifest_path"] for m in _avro(snapshot["manifest-list"]) if m["added_snapshot_id"] == own]
+        entries = [entry for path in manifests for entry in self._entries(path)]
+        return [path for status, by, path in entries if status == _ADDED and by in (None, own)]
+
+    def _hear(self, name: str, snapshot: dict[str, Any], additions: list[str]) -> None:
+        for path in additions:
+            self._audit.added(name, path, snapshot["snapshot-id"])
+        summary = snapshot["summary"]
+        if self._ledger in summary:
+            self._audit.committed(name, self._claim_of(summary, str))
+            self.commits.append((snapshot["timestamp-ms"] / 1000, summary["kafka.connect.commit-id"]))
+
+    def _live(self, metadata: dict[str, Any]) -> Iterator[str]:
+        head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
+        for manifest in _avro(head["manifest-list"]) if head else ():
+            yield from (path for status, _, path in self._entries(manifest["manifest_path"]) if status != _DELETED)
+
+    def _entries(self, path: str) -> list[tuple[int, int | None, str]]:
+        if path not in self._manifests:
+            self._manifests[path] = [(e["status"], e["snapshot_id"], e["data_file"]["file_path"]) for e in _avro(path)]
+        return self._manifests[path]
+
+    def _claim(self, metadata: dict[str, Any]) -> Claim:
+        """By the newest snapshot that says something; else by the table's properties."""
+        for snapshot in reversed(self._since(metadata, None)):
+            if "calving.source-offsets" in snapshot["summary"]:
+                return self._claim_of(snapshot["summary"], str)
+        return self._claim_of(
+            metadata["properties"], lambda name: name if name == self._ledger else f"{name}.{self._owner}"
+        )
+
+    def _claim_of(self, entries: Mapping[str, str], name: Any) -> Claim:
+        def by_partition(key: str) -> dict[int, Any]:
+            found: dict[int, Any] = {}
+            for topic, partitions in sorted(json.loads(entries.get(name(key), "{}")).items()):
+                assert topic.partition("@")[0] == self._topic, f"a ledger speaks of {topic}"
+                found |= {int(p): said for p, said in partitions.items()}
+            return found
+
+        return Claim(
+            entries.get(name("calving.control-log-id"), ""),
+            json.loads(entries.get(name(self._ledger), "{}")),
+            by_partition("calving.source-offsets"),
+            by_partition("calving.settled-offsets"),
+            by_partition("calving.missing-offsets"),
+        )
+
+
+def _path(location: str) -> Path:
+    return Path(location.removeprefix("file://"))
+
+
+def _avro(location: str) -> list[Any]:
+    with _path(location).open("rb") as file:
+        return list(fastavro.reader(file))
+
+
+def _rows(location: str) -> list[Row]:
+    columns = pq.ParquetFile(_path(location)).read(columns=["id", "route", "proof"]).to_pydict()
+    return [Row(*row) for row in zip(columns["id"], columns["route"], columns["proof"], strict=True)]
+
+
+def _expected(tables: list[str], number: int) -> tuple[str, str]:
+    found = json.loads(value(number, tables))
+    return found["route"], found["proof"]
+
+
+def main(settings: dict[str, Any]) -> None:
+    audit = Audit(settings["tables"], settings["partitions"], partial(_expected, settings["tables"]))
+    source = Source(settings["servers"], settings["topic"], settings["partitions"], settings["group"], audit)
+    ledger = f"kafka.connect.offsets.{settings['control']}.{settings['group']}"
+    tables = Tables(Path(settings["database"]), settings["tables"], settings["topic"], ledger, audit)
+    told: list[int] = []
+    threading.Thread(target=lambda: told.append(int(sys.stdin.readline())), daemon=True).start()
+    changes: list[float] = []
+    where: dict[str, str] = {}
+    looked = 0.0
+    while not told:
+        time.sleep(0.2)
+        now = _where(tables)
+        if now and now != where:
+            where = now
+            changes.append(time.monotonic())
+        if time.monotonic() - looked > _LOOK_SECONDS:
+            _look(source, tables, 5)
+            looked = time.monotonic()
+    audit.end(told[0], _cycles(source, tables, audit, told[0]))
+    print(json.dumps({"report": audit.report(), "changes": changes}))
+
+
+def _where(tables: Tables) -> dict[str, str]:
+    try:
+        return tables.where()
+    except sqlite3.Error:
+        return {}
+
+
+def _look(source: Source, tables: Tables, seconds: float) -> None:
+    if (where := _where(tables)) and source.read(seconds):
+        try:
+            tables.look(where)
+        except FileNotFoundError as error:
+            print(f"not looked at: {error}", file=sys.stderr)
+
+
+def _cycles(source: Source, tables: Tables, audit: Audit, sent: int) -> int | None:
+    """How many cycles committed something after everything had been read, until it was all there; None: never."""
+    deadline = time.monotonic() + _END_SECONDS
+    read = None
+    while time.monotonic() < deadline:
+        if read is None and sum(map(audit.reaches, range(audit.partitions))) >= sent and source.was_read():
+            read = time.time()
+        _look(source, tables, _END_SECONDS)
+        if read is not None and tables.complete(sent):
+            return len({cycle for moment, cycle in tables.commits if moment > read})
+        time.sleep(0.05)
+    return None
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
