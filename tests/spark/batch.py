@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import pairwise
 from pathlib import Path
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
 
 from calving.data.spec import Range
 from calving.engine.spark import SparkEngine
@@ -12,6 +18,8 @@ from calving.iceberg.tables import TableRules, TableSettings
 from calving.runtime import batch
 from tests.conftest import Topic
 from tests.data.conftest import Plane
+
+ID = Schema(NestedField(1, "id", LongType()))
 
 
 class Existing(Topic):
@@ -26,6 +34,10 @@ def main() -> None:
     plane.rules = TableRules(
         create_properties=wanted["properties"], defaults=TableSettings(tuple(wanted["partition_by"]))
     )
+    if wanted.get("sorted"):
+        order = SortOrder(SortField(1, transform=IdentityTransform()))
+        plane.catalog.create_namespace("db")
+        plane.catalog.create_table("db.t", ID, sort_order=order, properties=wanted["properties"])
     if wanted["scattered"]:
         batch.cut = lambda spans, _: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
     plane.engine = SparkEngine("test", json.loads(properties))
@@ -33,7 +45,13 @@ def main() -> None:
         outcome = plane.take(Existing(servers, topic))
         ids = plane.rows()["id"].to_pylist()
         (files,) = outcome.written.values()
-        print(json.dumps({"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}))
+        bounds = sorted(
+            tuple(int.from_bytes((b or {})[1], "little", signed=True) for b in (file.lower_bounds, file.upper_bounds))
+            for file in files.data_files
+        )
+        overlaps = sum(high >= low for (_, high), (low, _) in pairwise(bounds))
+        found = {"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}
+        print(json.dumps(found | ({"overlaps": overlaps} if wanted.get("sorted") else {})))
     finally:
         plane.engine.close()
 

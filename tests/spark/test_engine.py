@@ -24,6 +24,12 @@ HASH: Mapping[str, Any] = {
     "properties": {"write.distribution-mode": "hash"},
     "scattered": False,
 }
+RANGE: Mapping[str, Any] = {
+    "partition_by": [],
+    "properties": {"write.distribution-mode": "range"},
+    "scattered": False,
+    "sorted": True,
+}
 
 
 def run(
@@ -105,6 +111,27 @@ def test_a_shuffle_whose_table_has_to_change_starts_over_without_duplicates(
     found = run(made, tmp_path, LOCAL, HASH)
     assert found == {"rows": RECORDS + 1, "distinct": RECORDS + 1, "files": 40}
     assert len(list((tmp_path / "warehouse").rglob("*.parquet"))) == 40
+
+
+def interleaved(topic: Callable[..., Topic]) -> Topic:
+    """Every partition, and so every task, has ids of the whole range."""
+    made = topic(partitions=2)
+    for partition in range(2):
+        made.send(*encode(*({"id": i * 2 + partition} for i in range(RECORDS // 2))), partition=partition)
+    return made
+
+
+def test_ranges_of_a_sort_order_make_files_that_do_not_overlap(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    made = interleaved(topic)
+    found = run(made, tmp_path / "none", LOCAL, {**RANGE, "properties": {}})
+    assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 1}
+    found = run(made, tmp_path / "range", LOCAL, RANGE)
+    assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 0}
+
+
+def test_ranges_are_cut_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    found = run(interleaved(topic), tmp_path, {"spark.remote": "local[2]"}, RANGE)
+    assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 0}
 
 
 def test_48_partitions_with_500_days_each_make_500_files(topic: Callable[..., Topic], tmp_path: Path) -> None:

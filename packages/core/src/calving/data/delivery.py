@@ -14,7 +14,8 @@ from calving.data.conversion.needs import Needs
 from calving.data.conversion.table import TableConverter
 from calving.data.partitioning import partitioner
 from calving.data.records import HEADERS, Bad, Values
-from calving.data.shuffle import Outbox, Parcel
+from calving.data.shuffle import Outbox, Parcel, Sample
+from calving.data.sorting import sorting
 from calving.data.spec import Need, Range, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
@@ -149,7 +150,7 @@ class Delivery:
         if converted.rows is not None and not self._needs:
             self._writer(table).write(converted.rows)
 
-    def parcels(self) -> Iterator[Parcel]:
+    def parcels(self) -> Iterator[Parcel | Sample]:
         """Rows that other tasks write, as far as they are packed."""
         for outbox in self._outboxes.values():
             yield from outbox.take()
@@ -202,8 +203,9 @@ class Delivery:
         found = self._writers.get(table) or self._outboxes.get(table)
         if found is None:
             spec, target = self._spec, self._spec.tables[table]
-            if spec.shuffle and target.distribute:
-                found = self._outboxes[table] = Outbox(table, partitioner(target))
+            if spec.shuffle and target.distribution != "none":
+                ranges = sorting(target) if target.distribution == "range" else None
+                found = self._outboxes[table] = Outbox(table, partitioner(target), ranges)
             else:
                 found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
         return found

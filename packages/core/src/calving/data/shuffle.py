@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from calving.data.partitioning import Partition, Partitioner
+from calving.data.sorting import Sorting
 
+_SAMPLED = 32
+"""Keys in a sample."""
 _PARCEL_BYTES = 1024 * 1024
 """Arrow bytes after which the rows of a partition go on their way; small, since a receiver takes many at once."""
 
@@ -22,14 +25,26 @@ class Parcel:
     rows: bytes
 
 
-class Outbox:
-    """Takes a table's rows in the place of its writer, and packs them by partition."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Evenly spaced keys, as an Arrow stream, of rows of one partition, of ``size`` bytes, that were sent."""
 
-    def __init__(self, table: str, partitioner: Partitioner) -> None:
-        self._table, self._partitioner = table, partitioner
+    table: str
+    partition: str
+    size: int
+    keys: bytes
+
+
+class Outbox:
+    """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of a
+    sort order are to be made of them.
+    """
+
+    def __init__(self, table: str, partitioner: Partitioner, ranges: Sorting | None = None) -> None:
+        self._table, self._partitioner, self._ranges = table, partitioner, ranges
         self._waiting: dict[Partition, list[pa.RecordBatch]] = {}
         self._bytes: dict[Partition, int] = {}
-        self._ready: list[Parcel] = []
+        self._ready: list[Parcel | Sample] = []
         self.rows = 0
 
     @property
@@ -50,8 +65,8 @@ class Outbox:
         if self._bytes:
             self._pack(max(self._bytes, key=lambda partition: self._bytes[partition]))
 
-    def take(self) -> list[Parcel]:
-        """The parcels that are ready."""
+    def take(self) -> list[Parcel | Sample]:
+        """What is ready."""
         taken, self._ready = self._ready, []
         return taken
 
@@ -67,15 +82,27 @@ class Outbox:
         self._ready.clear()
 
     def _pack(self, partition: Partition) -> None:
-        batches = self._waiting.pop(partition)
-        del self._bytes[partition]
-        out = pa.BufferOutputStream()
-        with pa.ipc.new_stream(out, batches[0].schema) as stream:
-            stream.write_batch(pa.concat_batches(batches))
-        self._ready.append(Parcel(self._table, partition.path, out.getvalue().to_pybytes()))
+        rows = pa.concat_batches(self._waiting.pop(partition))
+        size = self._bytes.pop(partition)
+        self._ready.append(Parcel(self._table, partition.path, pack(rows)))
+        if self._ranges is not None:
+            keys = self._ranges.keys(rows)
+            count = min(_SAMPLED, rows.num_rows)
+            places = [(2 * i + 1) * rows.num_rows // (2 * count) for i in range(count)]
+            found = keys.take(self._ranges.indices(keys).take(pa.array(places, pa.int64())))
+            self._ready.append(Sample(self._table, partition.path, size, pack(found)))
+
+
+def pack(rows: pa.RecordBatch) -> bytes:
+    """As an Arrow stream."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as stream:
+        stream.write_batch(rows)
+    found: bytes = out.getvalue().to_pybytes()
+    return found
 
 
 def unpack(rows: bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of a parcel."""
+    """What ``pack`` has packed."""
     with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
         yield from stream

@@ -22,15 +22,24 @@ class Sorting:
 
     def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows in order; equal ones stay as they were."""
+        return rows.take(self.indices(self.keys(rows)))
+
+    def keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """What decides of each row."""
         columns: dict[str, pa.Array] = {}
-        keys = []
-        for i, (field, transform) in enumerate(self._keys):
+        for i, (_, transform) in enumerate(self._keys):
             column = transform(rows)
+            columns |= {f"{i} is valid": column.is_valid(), str(i): column}
+        return pa.RecordBatch.from_pydict(columns)
+
+    def indices(self, keys: pa.RecordBatch) -> pa.Array:
+        """Where to find the rows with these keys, in order; equal ones stay as they were."""
+        order = []
+        for i, (field, _) in enumerate(self._keys):
             direction = "ascending" if field.direction == SortDirection.ASC else "descending"
             nulls = "ascending" if field.null_order == NullOrder.NULLS_FIRST else "descending"
-            columns |= {f"{i} is valid": column.is_valid(), str(i): column}
-            keys += [(f"{i} is valid", nulls), (str(i), direction)]
-        return rows.take(pc.sort_indices(pa.table(columns), sort_keys=keys))
+            order += [(f"{i} is valid", nulls), (str(i), direction)]
+        return pc.sort_indices(keys, sort_keys=order)
 
 
 def sorting(table: TableSpec) -> Sorting | None:

@@ -33,8 +33,9 @@ class TableSpec:
     properties: Mapping[str, str]
     io_properties: Mapping[str, str]
     sort_order_json: str | None = None
-    distribute: bool = False
-    """Whether each partition is to be written by one task."""
+    distribution: Literal["none", "hash", "range"] = "none"
+    """Which task writes a row: the one that has read it, one for each partition, or one for each range of the sort
+    order within a partition."""
     held_json: str = "{}"
     """Source offsets that the table holds already: a coverage, as JSON."""
 

@@ -11,7 +11,7 @@ from calving.data.delivery import Delivery
 from calving.data.pipeline import Pipeline
 from calving.data.reader import Block, RangeReader
 from calving.data.records import Bad
-from calving.data.shuffle import Parcel, unpack
+from calving.data.shuffle import Parcel, Sample, unpack
 from calving.data.spec import RECEIVED, Range, RangeResult, TaskResult, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
@@ -22,12 +22,12 @@ from calving.model.dead_letters import DeadLetter, origin
 def run(spec: TaskSpec) -> TaskResult:
     """A whole task that shuffles nothing; ``stream`` says how it ends."""
     (result,) = stream(spec)
-    if isinstance(result, Parcel):
+    if not isinstance(result, TaskResult):
         raise TypeError("a task without a shuffle has sent rows away")
     return result
 
 
-def stream(spec: TaskSpec) -> Iterator[Parcel | TaskResult]:
+def stream(spec: TaskSpec) -> Iterator[Parcel | Sample | TaskResult]:
     """Rows that other tasks write, as soon as there are enough of them, and at the end the result: files and one result
     per range; or only needs, if some record does not fit its table as it is. Then what was sent is void.
 
@@ -63,7 +63,7 @@ class _Task:
         self._rejected = 0
         self._first_rejected: str | None = None
 
-    def run(self) -> Iterator[Parcel | TaskResult]:
+    def run(self) -> Iterator[Parcel | Sample | TaskResult]:
         spec = self._spec
         for source in spec.ranges:
             yield from self._run_range(source)
@@ -88,7 +88,7 @@ class _Task:
     def discard(self) -> None:
         self._delivery.discard()
 
-    def _run_range(self, source: Range) -> Iterator[Parcel]:
+    def _run_range(self, source: Range) -> Iterator[Parcel | Sample]:
         read = written = rejected = size = 0
         filtered: Counter[str] = Counter()
         latest: int | None = None

@@ -20,7 +20,7 @@ from calving.data.spec import Limits, TableSpec
 from calving.model.files import DataFile, FileContent
 
 _FLUSH_BYTES = 4 * 1024 * 1024
-_SORTED_SHARE = 4
+SORTED_SHARE = 4
 """Rows of a table with a sort order are held until their file is full: a file of so many times fewer bytes."""
 _ENCODED_SHARE = 3
 """Arrow bytes in an open row group weigh about a third once they are encoded."""
@@ -84,7 +84,7 @@ class TableWriter:
             writer.rows.append(part)
             writer.buffered += part.nbytes
             if self._order is not None:
-                if writer.buffered // _SORTED_SHARE >= self._properties.target_bytes:
+                if writer.buffered // SORTED_SHARE >= self._properties.target_bytes:
                     self._finish(writer)
             elif writer.buffered >= _FLUSH_BYTES:
                 self._flush(writer)

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
 
+from calving.data.ranges import Cuts
 from calving.engine import shipping
+from calving.engine.shipping import Sent
 
-_PLACE = ("tbl", "part")
+_PLACE = ("tbl", "place")
+_SENT = "tbl string, place string, content binary"
 _PARCELS = 64
 """Parcels that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
 
@@ -29,10 +33,22 @@ def run(spark: SparkSession, texts: Sequence[str]) -> list[str]:
 def shuffle(spark: SparkSession, texts: Sequence[str], slots: int) -> list[str]:
     """The results of all tasks, and of the ``slots`` that write what those have read."""
     frame = spark.range(len(texts), numPartitions=len(texts))
-    sent = frame.mapInArrow(partial(_send, texts), "tbl string, part string, content binary")
+    sent = frame.mapInArrow(partial(_send, texts), _SENT)
+    if not shipping.has_ranges(texts[0]):
+        return _received(sent, texts[0], slots)
+    sent = sent.persist(StorageLevel.DISK_ONLY)
+    try:
+        samples = [(row.tbl, row.place, row.content) for row in sent.filter(sent.tbl == shipping.SAMPLES).collect()]
+        how = shipping.plan(texts[0], samples, slots)
+        return _received(sent.mapInArrow(partial(_cut, texts[0], how), _SENT), texts[0], slots)
+    finally:
+        sent.unpersist()
+
+
+def _received(sent: DataFrame, text: str, slots: int) -> list[str]:
     # Sorted, so that a receiver has one file open at a time.
     received = sent.repartition(slots, *_PLACE).sortWithinPartitions(*_PLACE)
-    done = received.mapInArrow(partial(_receive, texts[0]), "result string")
+    done = received.mapInArrow(partial(_receive, text), "result string")
     return [row.result for row in done.collect()]
 
 
@@ -44,12 +60,24 @@ def _run(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _send(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
         for sent in shipping.send(texts[number]):
-            yield pa.RecordBatch.from_arrays([[value] for value in sent], names=[*_PLACE, "content"])
+            yield _row(sent)
+
+
+def _cut(text: str, how: Cuts, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from map(_row, shipping.cut(text, how, _rows(batches)))
 
 
 def _receive(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    sent = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    yield pa.RecordBatch.from_pydict({"result": shipping.receive(text, sent)})
+    yield pa.RecordBatch.from_pydict({"result": shipping.receive(text, _rows(batches))})
+
+
+def _row(sent: Sent) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([[value] for value in sent], names=[*_PLACE, "content"])
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Sent]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 from calving.data import task
-from calving.data.shuffle import Parcel
+from calving.data.ranges import Cuts, Cutter, cuts
+from calving.data.shuffle import Parcel, Sample
 from calving.data.spec import TaskSpec
 
 Sent = tuple[str, str, bytes]
-"""Table, partition, rows; or, with ``_RESULTS`` for the table, the result of a task that passes through beside them."""
+"""Table, place in it, rows. With ``_RESULTS`` for the table, the result of a task, which passes through beside them;
+with ``SAMPLES``, a sample: its table, partition and size as JSON, and its keys.
+"""
 
 _RESULTS = ""
+SAMPLES = "."
 
 
 def run(text: str) -> str:
@@ -25,12 +30,39 @@ def send(text: str) -> Iterator[Sent]:
     for sent in task.stream(spec):
         if isinstance(sent, Parcel):
             yield sent.table, sent.partition, sent.rows
+        elif isinstance(sent, Sample):
+            yield SAMPLES, json.dumps([sent.table, sent.partition, sent.size]), sent.keys
         else:
             yield _RESULTS, str(spec.number), sent.to_json().encode()
 
 
+def has_ranges(text: str) -> bool:
+    """Whether rows are to be cut by ranges: ``send`` sends samples then."""
+    return any(table.distribution == "range" for table in TaskSpec.from_json(text).tables.values())
+
+
+def plan(text: str, samples: Iterable[Sent], slots: int) -> Cuts:
+    """How to cut what was sent, for so many receivers. ``text``: any task."""
+    found = []
+    for _, which, keys in samples:
+        table, partition, size = json.loads(which)
+        found.append(Sample(table, partition, size, keys))
+    return cuts(TaskSpec.from_json(text), found, slots)
+
+
+def cut(text: str, how: Cuts, found: Iterable[Sent]) -> Iterator[Sent]:
+    """What was sent, without samples, in the places it goes to. ``text``: any task."""
+    cutter = Cutter(TaskSpec.from_json(text), how)
+    for table, place, content in found:
+        if table == _RESULTS:
+            yield table, place, content
+        elif table != SAMPLES:
+            for parcel in cutter.cut(Parcel(table, place, content)):
+                yield parcel.table, parcel.partition, parcel.rows
+
+
 def receive(text: str, found: Iterable[Sent]) -> list[str]:
-    """Write what others have read, ordered by table and partition, and hand on their results. ``text``: any task."""
+    """Write what others have read, ordered by table and place, and hand on their results. ``text``: any task."""
     results: list[str] = []
 
     def parcels() -> Iterator[Parcel]:

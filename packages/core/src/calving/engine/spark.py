@@ -59,7 +59,9 @@ class SparkEngine(Engine):
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         if not tasks:
             return []
-        shuffle = len(tasks) > 1 and any(table.distribute for spec in tasks for table in spec.tables.values())
+        shuffle = len(tasks) > 1 and any(
+            table.distribution != "none" for spec in tasks for table in spec.tables.values()
+        )
         texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
         try:
             if self._remote:

@@ -148,6 +148,10 @@ class Tables:
         metadata = table.metadata
         properties = {**metadata.properties, **self._rules.write_properties}
         distribution = WriteProperties.of(properties, name).distribution
+        if distribution == "range" and table.sort_order().is_unsorted:
+            distribution = "hash"
+        if distribution == "hash" and metadata.spec().is_unpartitioned():
+            distribution = "none"
         return TableSpec(
             name,
             metadata.schema().model_dump_json(),
@@ -157,7 +161,7 @@ class Tables:
             # A REST catalog puts its authenticator among them, which cannot travel.
             {name: str(value) for name, value in table.io.properties.items() if isinstance(value, str | int)},
             table.sort_order().model_dump_json(),
-            distribution != "none" and not metadata.spec().is_unpartitioned(),
+            distribution,
             encode_coverage(self._rules.left_out(name, properties)),
         )
 
