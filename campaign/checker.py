@@ -31,7 +31,7 @@ from campaign.audit import Audit, Claim, Row
 from tests.e2e.harness import Run, value
 
 _LOOK_SECONDS = 3.0
-_END_SECONDS = 60.0
+_END_SECONDS = 120.0
 _EXISTING, _ADDED, _DELETED = range(3)
 
 

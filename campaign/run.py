@@ -66,7 +66,12 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
     if not isinstance(store, KafkaServer):
         proxy.target = store.port
     names = [f"db.t{i}" for i in range(tables)]
-    settings = {"iceberg.control.commit.timeout-ms": "4000", **settings_of(store)}
+    # Batches that are large enough to catch up with what comes after an outage.
+    settings = {
+        "iceberg.control.commit.timeout-ms": "4000",
+        "iceberg.batch.max-records": "4000",
+        **settings_of(store),
+    }
     if backend == "kafka":
         settings["iceberg.control.topic.partitions"] = "2"
     run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names)
