@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -46,6 +47,26 @@ def test_a_table_is_created_where_and_how_its_keys_say(plane: Plane, fill: Fill,
     plane.take(fill({"id": 1}))
     metadata = plane.catalog.load_table("db.t").metadata
     assert (metadata.location, metadata.format_version, metadata.properties["owner"]) == (where, 1, "me")
+    assert plane.rows()["id"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("properties", "where"),
+    [
+        ({"write.data.path": "{}/far"}, r"/far/id=1/[^/]*\.parquet"),
+        ({"write.object-storage.enabled": "true"}, r"/data/[01]{4}/[01]{4}/[01]{4}/[01]{8}/id=1/[^/]*\.parquet"),
+    ],
+)
+def test_files_lie_where_the_tables_location_provider_puts_them(
+    plane: Plane, fill: Fill, tmp_path: Path, properties: dict[str, str], where: str
+) -> None:
+    plane.rules = TableRules(
+        create_properties={name: value.format(tmp_path.as_uri()) for name, value in properties.items()},
+        defaults=TableSettings(("id",)),
+    )
+    plane.take(fill({"id": 1}))
+    (task,) = plane.catalog.load_table("db.t").scan().plan_files()
+    assert re.search(f"{where}$", task.file.file_path), task.file.file_path
     assert plane.rows()["id"].to_pylist() == [1]
 
 
