@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from calving.services.kafka import KafkaServer
+from calving.services.process import Process
 from tests.e2e.harness import Run, died, pause
 
 KILLED_AT = [
@@ -23,6 +27,17 @@ KILLED_AT = [
     "table:after:2",
     "table:after:3",
 ]
+
+
+ON_SPARK = {"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
+
+
+def tasks_of(worker: Process) -> list[int]:
+    """The processes in which Spark runs the worker's tasks: all of one session."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,sess,args"], capture_output=True, text=True, check=True).stdout
+    own = [line.split(None, 3) for line in listed.splitlines() if "calving.engine.daemon" in line]
+    daemons = {pid for pid, _, session, _ in own if session == str(worker.pid)}
+    return [int(pid) for pid, parent, _, _ in own if parent in daemons]
 
 
 @pytest.fixture
@@ -55,14 +70,39 @@ def test_a_worker_killed_before_or_after_any_effect_loses_and_doubles_nothing(
     r.assert_exactly_once()
 
 
-def test_a_worker_on_spark_killed_after_it_published_loses_and_doubles_nothing(run: Callable[..., Run]) -> None:
-    r = run(settings={"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"})
-    victim = r.start("publish:after:2")
+@pytest.mark.parametrize("fault", ["batch:after:2", "publish:after:2"])
+def test_a_worker_on_spark_killed_before_or_after_it_publishes_loses_and_doubles_nothing(
+    run: Callable[..., Run], fault: str
+) -> None:
+    r = run(settings=ON_SPARK)
+    victim = r.start(fault)
     r.produce(3000, 300)
     assert died(victim, 60)
     r.revive()
     r.produce(1000)
     r.wait_until_committed(90)
+    r.stop()
+    r.assert_exactly_once()
+
+
+def test_tasks_of_spark_that_are_killed_in_the_middle_of_a_batch_lose_and_double_nothing(
+    run: Callable[..., Run],
+) -> None:
+    r = run(settings=ON_SPARK)
+    worker = r.start()
+    r.produce(500)
+    r.wait_until_committed(90)
+    producer = threading.Thread(target=r.produce, args=(3000, 300))
+    producer.start()
+    killed = 0
+    while producer.is_alive():
+        for task in tasks_of(worker):
+            os.kill(task, signal.SIGKILL)
+            killed += 1
+        time.sleep(0.7)
+    producer.join()
+    assert killed
+    r.wait_until_committed(90, r.revive)
     r.stop()
     r.assert_exactly_once()
 

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import Session
 from calving.cli.main import main
-from calving.engine.local import LocalEngine
+from calving.runtime.batch import BatchRunner
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
 from calving_redis.cursor import RedisCursor
@@ -34,7 +34,7 @@ SESSION, CURSOR = {
     "zookeeper": (ZooKeeperSession, ZooKeeperCursor),
 }[os.environ.get("BACKEND", "kafka")]
 PLACES: dict[str, tuple[type, str]] = {
-    "batch": (LocalEngine, "run"),
+    "batch": (BatchRunner, "run"),
     "publish": (SESSION, "publish"),
     "acknowledge": (CURSOR, "acknowledge"),
     "table": (Table, "_do_commit"),
