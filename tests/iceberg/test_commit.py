@@ -213,6 +213,75 @@ def test_old_snapshots_expire_by_count_but_never_one_that_a_tag_holds(catalog: C
     assert len(paths(catalog)) == 40
 
 
+def expiring(catalog: Catalog, **properties: str) -> None:
+    with catalog.load_table("db.t").transaction() as transaction:
+        transaction.set_properties(
+            {
+                "calving.expire.max-snapshots": "5",
+                "commit.manifest-merge.enabled": "true",
+                "commit.manifest.min-count-to-merge": "4",
+                **properties,
+            }
+        )
+
+
+def manifests(catalog: Catalog) -> tuple[set[str], set[str]]:
+    """Those that there are, and those that a snapshot lists; manifest lists too."""
+    table = catalog.load_table("db.t")
+    listed = {s.manifest_list for s in table.metadata.snapshots}
+    listed |= {m.manifest_path for s in table.metadata.snapshots for m in s.manifests(table.io)}
+    folder = Path(table.location().removeprefix("file://"), "metadata")
+    return {f"file://{path}" for path in folder.glob("*.avro")}, listed
+
+
+def test_expired_snapshots_take_their_manifests_along(catalog: Catalog) -> None:
+    expiring(catalog)
+    for offset in range(60):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    there, listed = manifests(catalog)
+    assert there == listed
+    assert len(paths(catalog)) == 60
+
+
+def test_manifests_stay_where_another_line_of_snapshots_may_list_them(catalog: Catalog) -> None:
+    expiring(catalog)
+    for offset in range(3):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    table = catalog.load_table("db.t")
+    assert table.metadata.current_snapshot_id is not None
+    table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, "audit").commit()
+    settle(catalog, entry(3, file("audited")), branch="audit")
+    for offset in range(3, 60):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    there, listed = manifests(catalog)
+    assert listed <= there
+    assert paths(catalog, "audit") == ["audited", "f0", "f1", "f2"]
+
+
+def test_a_snapshot_that_took_files_away_stays_for_those_who_look_for_them(catalog: Catalog) -> None:
+    expiring(catalog)
+    settle(catalog, entry(0, file("f0")))
+    table = catalog.load_table("db.t")
+    (task,) = table.scan().plan_files()
+    with table.transaction() as transaction, transaction.update_snapshot().overwrite() as change:
+        change.delete_data_file(task.file)
+    removed = catalog.load_table("db.t").metadata.current_snapshot_id
+    for offset in range(1, 60):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    table = catalog.load_table("db.t")
+    (kept,) = [s for s in table.metadata.snapshots if s.snapshot_id == removed]
+    gone = [e for m in kept.manifests(table.io) for e in m.fetch_manifest_entry(table.io, discard_deleted=False)]
+    assert [e.data_file.file_path for e in gone] == ["file:///x/f0"]
+    assert len(table.metadata.snapshots) <= 17
+
+
+def test_nothing_expires_where_garbage_collection_is_off(catalog: Catalog) -> None:
+    expiring(catalog, **{"gc.enabled": "false"})
+    for offset in range(20):
+        settle(catalog, entry(offset, file(f"f{offset}")))
+    assert len(catalog.load_table("db.t").metadata.snapshots) == 20
+
+
 def committer(catalog: Catalog) -> IcebergCommitter:
     style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main")
     return IcebergCommitter(catalog, "iceberg", style, 4)

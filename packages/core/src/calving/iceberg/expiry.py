@@ -1,25 +1,31 @@
 """Expiry of old snapshots, in the same commit that adds one: what keeps a commit's cost flat.
 
 Only where the table's properties ask for it: ``calving.expire.max-snapshots`` (count), or
-``history.expire.max-snapshot-age-ms`` with ``history.expire.min-snapshots-to-keep`` (age). Only snapshots of the branch
-that is written, never one that another branch or a tag can reach. Data files are not touched.
+``history.expire.max-snapshot-age-ms`` with ``history.expire.min-snapshots-to-keep`` (age), and not with ``gc.enabled =
+false``. Only snapshots of the branch that is written, never one that another branch or a tag can reach, and only those
+that took nothing away: what names the files that a compaction or a deletion replaced stays for whoever maintains the
+table, whose ``expire_snapshots`` finds these files by it. Data files are not touched.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pyiceberg.io import FileIO
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from calving.iceberg.ancestry import ancestors
+from calving.protocol.ledger import COMMIT_ID
 
 MAX_SNAPSHOTS = "calving.expire.max-snapshots"
 MAX_AGE_MS = "history.expire.max-snapshot-age-ms"
 MIN_TO_KEEP = "history.expire.min-snapshots-to-keep"
+GC_ENABLED = "gc.enabled"
 
 _AT_ONCE = 10
 """Snapshots leave in groups: one update and one sweep of files for several commits."""
@@ -27,9 +33,12 @@ _AT_ONCE = 10
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Snapshots that leave, and those that stay."""
+    """Snapshots that leave; ``beside`` are the ones that stay next to them in the branch, None if there are others that
+    may share manifests with them.
+    """
 
     gone: tuple[Snapshot, ...] = ()
+    beside: tuple[Snapshot, ...] | None = None
 
     @property
     def updates(self) -> tuple[TableUpdate, ...]:
@@ -39,7 +48,7 @@ class Expired:
 def expired(metadata: TableMetadata, branch: str) -> Expired:
     """What the properties let go, if it is worth while now."""
     limits = metadata.properties
-    if MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits:
+    if (MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits) or limits.get(GC_ENABLED, "").lower() == "false":
         return Expired()
     lines = {name: list(ancestors(metadata, name)) for name in metadata.refs}
     kept_elsewhere = {s.snapshot_id for name, line in lines.items() if name != branch for s in line}
@@ -50,13 +59,46 @@ def expired(metadata: TableMetadata, branch: str) -> Expired:
         too_many = depth >= int(limits.get(MAX_SNAPSHOTS, len(line)))
         age = metadata.last_updated_ms - snapshot.timestamp_ms
         too_old = MAX_AGE_MS in limits and depth >= keep and age > int(limits[MAX_AGE_MS])
-        if depth and (too_many or too_old) and snapshot.snapshot_id not in kept_elsewhere:
+        if depth and (too_many or too_old) and snapshot.snapshot_id not in kept_elsewhere and _only_adds(snapshot):
             gone.append(snapshot)
-    return Expired(tuple(gone)) if len(gone) >= _AT_ONCE else Expired()
+    if len(gone) < _AT_ONCE:
+        return Expired()
+    return Expired(tuple(gone), _beside(line, gone) if len(line) == len(metadata.snapshots) else None)
 
 
 def remove_files(io: FileIO, found: Expired) -> None:
-    """Delete the manifest lists of expired snapshots; nothing else refers to them."""
-    for snapshot in found.gone:
+    """Delete the manifest lists of expired snapshots, and the manifests that only they list.
+
+    A manifest leaves a branch once, when it is merged, and never comes back: if neither the next older nor the next
+    newer snapshot that stays lists it, none does.
+    """
+    for manifest in _manifests_of_none(io, found):
         with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
+            io.delete(manifest)
+    for snapshot in found.gone:
+        with contextlib.suppress(Exception):
             io.delete(snapshot.manifest_list)
+
+
+def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:
+    if found.beside is None:
+        return set()
+    try:
+        kept = {manifest.manifest_path for snapshot in found.beside for manifest in snapshot.manifests(io)}
+        return {manifest.manifest_path for snapshot in found.gone for manifest in snapshot.manifests(io)} - kept
+    except Exception:  # what cannot be read tells nothing: they stay
+        return set()
+
+
+def _only_adds(snapshot: Snapshot) -> bool:
+    """An append, or a commit of a sink."""
+    summary = snapshot.summary
+    if summary is None:
+        return False
+    return summary.operation is Operation.APPEND or COMMIT_ID in summary.additional_properties
+
+
+def _beside(line: Sequence[Snapshot], gone: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    leaves = {snapshot.snapshot_id for snapshot in gone}
+    pairs = [pair for pair in pairwise(line) if len({s.snapshot_id in leaves for s in pair}) == 2]
+    return tuple(s for pair in pairs for s in pair if s.snapshot_id not in leaves)

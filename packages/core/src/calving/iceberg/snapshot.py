@@ -7,6 +7,7 @@ cannot read the table: field 135 is a list of int, summary values are strings, a
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -103,7 +104,13 @@ class SinkSnapshot(_MergeAppendFiles):
     def _manifests(self) -> list[ManifestFile]:
         data = self._write(self._added_data_files, self.new_manifest_writer)
         deletes = self._write(self._delete_files, self._new_delete_writer)
-        return self._process_manifests(data + deletes + self._existing_manifests())
+        found = self._process_manifests(data + deletes + self._existing_manifests())
+        listed = {manifest.manifest_path for manifest in found}
+        for path in [path for path in self._written_manifests if path not in listed]:  # merged at once
+            self._written_manifests.remove(path)
+            with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
+                self._io.delete(path)
+        return found
 
     def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
         return _DeleteManifestWriter(
