@@ -115,9 +115,9 @@ def broker_killed(f: Field) -> None:
 
 
 def two_leaders(f: Field) -> None:
-    """Every worker believes that it leads."""
+    """Every worker believes that it leads, for a moment or for a minute."""
     f.run.force.touch()
-    time.sleep(f.rng.uniform(2, 8))
+    time.sleep(f.rng.choice((3, 8, 60)))
     f.run.force.unlink()
 
 
