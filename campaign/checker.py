@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -116,13 +117,17 @@ class Source:
         return all(positions.get(tp.partition, -1) >= self._audit.reaches(tp.partition) for tp in self._partitions)
 
 
+Listed = tuple[str, int]
+"""A data file, and for the how manyeth time it is listed: its rows count as often."""
+
+
 @dataclass
 class Seen:
     """A table as it was looked at last."""
 
     metadata_location: str
     snapshot: int | None
-    files: dict[str, list[int]]
+    files: dict[Listed, list[int]]
     claim: Claim
 
 
@@ -152,7 +157,12 @@ class Tables:
         metadata = {name: json.loads(_path(at).read_bytes()) for name, at in changed.items()}
         lives = {name: list(self._live(found)) for name, found in metadata.items()}
         known = {name: self._seen.get(name, _NEVER) for name in changed}
-        rows = {path: _rows(path) for name, live in lives.items() for path in live if path not in known[name].files}
+        rows = {
+            listed: _rows(listed[0])
+            for name, live in lives.items()
+            for listed in live
+            if listed not in known[name].files
+        }
         news = {
             name: [(snapshot, self._additions(snapshot)) for snapshot in self._since(found, known[name].snapshot)]
             for name, found in metadata.items()
@@ -162,11 +172,10 @@ class Tables:
             for snapshot, additions in news[name]:
                 self._hear(name, snapshot, additions)
             files = dict(known[name].files)
-            live: dict[str, list[int]] = {}
-            for path in lives[name]:
-                if path in live:
-                    self._audit.added(name, path, -1)  # listed twice: whoever added it, this is another time
-                live[path] = files.pop(path) if path in files else self._audit.appeared(name, rows[path])
+            live = {
+                listed: files.pop(listed) if listed in files else self._audit.appeared(name, rows[listed])
+                for listed in lives[name]
+            }
             for numbers in files.values():
                 self._audit.vanished(numbers)
             self._seen[name] = Seen(changed[name], found.get("current-snapshot-id"), live, self._claim(found))
@@ -198,10 +207,14 @@ class Tables:
             self._audit.committed(name, self._claim_of(summary, str))
             self.commits.append((snapshot["timestamp-ms"] / 1000, summary["kafka.connect.commit-id"]))
 
-    def _live(self, metadata: dict[str, Any]) -> Iterator[str]:
+    def _live(self, metadata: dict[str, Any]) -> Iterator[Listed]:
         head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
+        times: Counter[str] = Counter()
         for manifest in _avro(head["manifest-list"]) if head else ():
-            yield from (path for status, _, path in self._entries(manifest["manifest_path"]) if status != _DELETED)
+            for status, _, path in self._entries(manifest["manifest_path"]):
+                if status != _DELETED:
+                    times[path] += 1
+                    yield path, times[path]
 
     def _entries(self, path: str) -> list[tuple[int, int | None, str]]:
         if path not in self._manifests:

@@ -297,5 +297,10 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
 """With how often each comes, relative to the others."""
 
 
+def faults_of(store: Store) -> list[str]:
+    """Those that harm a sink with this store: no clock gives Kafka its offsets."""
+    return [kind for kind in FAULTS if not (isinstance(store, KafkaServer) and kind == "clock jumped")]
+
+
 def _database(f: Field) -> Path:
     return Path(f.run.catalog_keys["warehouse"]) / "catalog.db"

@@ -29,7 +29,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from campaign.audit import INVARIANTS
 from campaign.checker import Checker
-from campaign.faults import FAULTS, Field, all_workers_killed
+from campaign.faults import FAULTS, Field, all_workers_killed, faults_of
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, settings_of
 
@@ -86,7 +86,8 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
         run.wait_until_committed(60)
         producing.start()
         end = time.monotonic() + seconds
-        kinds, weights = list(FAULTS), [weight for _, weight in FAULTS.values()]
+        kinds = faults_of(store)
+        weights = [FAULTS[kind][1] for kind in kinds]
         while time.monotonic() < end:
             (kind,) = field.rng.choices(kinds, weights)
             started = time.monotonic()

@@ -1,0 +1,76 @@
+"""The campaign's checker reads tables as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.iceberg.catalog import open_catalog
+from campaign.audit import Audit
+from campaign.checker import Tables
+
+RECORDS = 6
+
+
+class Fixture:
+    """One table, of a topic with the records 0 to 5 in one partition."""
+
+    def __init__(self, catalog: Catalog, table: Table, audit: Audit, tables: Tables) -> None:
+        self.catalog, self.table, self.audit, self.tables = catalog, table, audit, tables
+
+    def append(self, *numbers: int) -> None:
+        rows = [{"id": n, "route": "db.t", "proof": str(n)} for n in numbers]
+        self.table.append(pa.Table.from_pylist(rows))
+
+    def duplicates(self) -> int:
+        self.tables.look(self.tables.where())
+        return int(self.audit.report()["DUPLICATE"][0])
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Fixture:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("db")
+    schema = pa.schema([("id", pa.int64()), ("route", pa.string()), ("proof", pa.string())])
+    table = catalog.create_table("db.t", schema, properties={"commit.manifest-merge.enabled": "true"})
+    audit = Audit(["db.t"], 1, lambda number: ("db.t", str(number)))
+    for number in range(RECORDS):
+        audit.produced(0, number, number)
+    tables = Tables(tmp_path / "catalog.db", ["db.t"], "source", "kafka.connect.offsets.control.group", audit)
+    return Fixture(catalog, table, audit, tables)
+
+
+def test_all_rows_of_all_files_are_seen(seen: Fixture) -> None:
+    seen.append(0, 1, 2)
+    assert seen.duplicates() == 0
+    seen.append(3, 4, 5)
+    assert seen.duplicates() == 0
+    assert seen.tables.complete(RECORDS)
+
+
+def test_a_row_in_two_files_is_a_duplicate(seen: Fixture) -> None:
+    seen.append(0, 1)
+    seen.append(1, 2)
+    assert seen.duplicates() == 1
+
+
+def test_a_file_that_is_added_again_doubles_its_rows(seen: Fixture) -> None:
+    seen.append(0, 1, 2)
+    assert seen.duplicates() == 0
+    (task,) = seen.table.scan().plan_files()
+    seen.table.add_files([task.file.file_path], check_duplicate_files=False)
+    assert seen.duplicates() == 3
+    assert seen.audit.report()["I2"] == 1
+
+
+def test_a_compaction_doubles_nothing(seen: Fixture) -> None:
+    seen.append(0, 1, 2)
+    seen.append(3, 4)
+    assert seen.duplicates() == 0
+    seen.table.overwrite(seen.table.scan().to_arrow())
+    assert seen.duplicates() == 0
+    assert not seen.tables.complete(RECORDS)
