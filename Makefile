@@ -33,7 +33,7 @@ demo: $(BIN)/calving
 	@$(BIN)/calving demo
 
 test: $(BIN)/uv
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 2 --parallel-no-spinner
 
 # As a user has it: calving[kafka] and nothing else.
 USER_ENV = .cache/bench
