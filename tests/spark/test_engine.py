@@ -15,6 +15,7 @@ from tests.conftest import Topic
 from tests.data.conftest import encode
 
 RECORDS = 120_000
+CONNECT = {"spark.remote": "local[2]"}
 LOCAL = {"spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
 
 
@@ -45,6 +46,8 @@ def run(
         json.dumps(properties),
         json.dumps(table),
     ]
+    if properties == CONNECT:
+        env["SPARK_TESTING"] = "1"  # a server on a port that is free, as others may test beside
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, timeout=170, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -76,7 +79,7 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
 
 
 def test_a_batch_runs_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(filled(topic), tmp_path, {"spark.remote": "local[2]"})
+    found = run(filled(topic), tmp_path, CONNECT)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
@@ -99,7 +102,7 @@ def test_a_shuffle_makes_one_file_of_each_partition(topic: Callable[..., Topic],
 
 
 def test_a_shuffle_runs_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(filled(topic), tmp_path, {"spark.remote": "local[2]"}, HASH)
+    found = run(filled(topic), tmp_path, CONNECT, HASH)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 40}
 
 
@@ -130,7 +133,7 @@ def test_ranges_of_a_sort_order_make_files_that_do_not_overlap(topic: Callable[.
 
 
 def test_ranges_are_cut_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(interleaved(topic), tmp_path, {"spark.remote": "local[2]"}, RANGE)
+    found = run(interleaved(topic), tmp_path, CONNECT, RANGE)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 0}
 
 
