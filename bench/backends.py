@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import statistics
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +23,7 @@ from calving.services.zookeeper import ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
 from campaign.proxy import Proxy
-from campaign.run import Commits, Producing
+from campaign.run import Producing
 from tests.conformance.test_kafka import KafkaHarness
 from tests.conformance.test_redis import RedisHarness
 from tests.conformance.test_zookeeper import ZooKeeperHarness
@@ -34,6 +36,35 @@ _TIGHTER_STORE = {
     "redis": {"iceberg.control.redis.lease-ms": "2000"},
     "zookeeper": {"iceberg.control.zookeeper.session-timeout-ms": "2000"},
 }
+
+
+class Commits(threading.Thread):
+    """When tables changed, as their catalog tells."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__(daemon=True)
+        self._database = database
+        self._end = threading.Event()
+        self.times: list[float] = []
+
+    def run(self) -> None:
+        known: dict[str, str] = {}
+        while not self._end.wait(0.2):
+            try:
+                with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=0.1) as connection:
+                    now = dict(connection.execute("select table_name, metadata_location from iceberg_tables"))
+            except sqlite3.Error:
+                continue
+            if now != known:
+                self.times.append(time.monotonic())
+            known = now
+
+    def stop(self) -> None:
+        self._end.set()
+        self.join()
+
+    def after(self, moment: float) -> float | None:
+        return next((t - moment for t in self.times if t > moment), None)
 
 
 def measure(folder: Path, console: Console) -> list[dict[str, object]]:

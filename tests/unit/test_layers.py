@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,8 @@ def test_the_protocol_knows_no_library_and_no_clock(package: str) -> None:
 def test_core_imports_no_backend_package() -> None:
     for path in CORE.rglob("*.py"):
         assert not any(name.startswith("calving_") for name in imports(path)), path
+
+
+@pytest.mark.parametrize("module", ["bench.run", "campaign.run", "campaign.checker", "tests.simulation.run"])
+def test_what_make_starts_besides_tests_can_be_imported(module: str) -> None:
+    importlib.import_module(module)
