@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import statistics
 import threading
 import time
@@ -22,6 +21,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
+from campaign.checker import locations
 from campaign.proxy import Proxy
 from campaign.run import Producing
 from tests.conformance.test_kafka import KafkaHarness
@@ -50,14 +50,10 @@ class Commits(threading.Thread):
     def run(self) -> None:
         known: dict[str, str] = {}
         while not self._end.wait(0.2):
-            try:
-                with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=0.1) as connection:
-                    now = dict(connection.execute("select table_name, metadata_location from iceberg_tables"))
-            except sqlite3.Error:
-                continue
-            if now != known:
+            now = locations(self._database)
+            if now and now != known:
+                known = now
                 self.times.append(time.monotonic())
-            known = now
 
     def stop(self) -> None:
         self._end.set()

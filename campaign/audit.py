@@ -89,7 +89,10 @@ class Audit:
         return len(self._source[partition])
 
     def appeared(self, table: str, rows: Iterable[Row]) -> list[int]:
-        """A file with these rows is live in ``table``; the numbers to give to ``vanished`` when it is not any more."""
+        """A file with these rows is live in ``table``; the numbers to give to ``vanished`` when it is not any more.
+
+        Duplicates are for ``look``: a file may be told before those that it replaces are gone.
+        """
         found = []
         for row in rows:
             if row.number not in self._where:
@@ -102,7 +105,6 @@ class Audit:
                 self._break("MISMATCH", f"record {row.number} stands in {table} as {row}")
             found.append(row.number)
             self._count[row.number] += 1
-            # Looked at when all files of a moment are known: one that replaces others may be told before they go.
         return found
 
     def vanished(self, numbers: Iterable[int]) -> None:
@@ -165,7 +167,7 @@ class Audit:
             "records": [len(numbers) for numbers in self._source],
             "GAP": [gaps[p] for p in range(self.partitions)],
             "DUPLICATE": [doubled[p] for p in range(self.partitions)],
-            "MISMATCH": [self.wrong[p] for p in range(-1, self.partitions)][1:],
+            "MISMATCH": [self.wrong[p] for p in range(self.partitions)],
             "unknown": self.wrong[-1],
             **{name: self.broken[name] for name in INVARIANTS},
             "examples": self.examples,

@@ -11,10 +11,10 @@ back. Then it prints its report, one JSON object, and ends.
 from __future__ import annotations
 
 import json
+import select
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,8 @@ from tests.e2e.harness import Run, value
 
 _LOOK_SECONDS = 3.0
 _END_SECONDS = 120.0
-_EXISTING, _ADDED, _DELETED = range(3)
+_ADDED, _DELETED = 1, 2
+"""Of a manifest entry's status; others exist."""
 
 
 class Checker:
@@ -137,19 +138,13 @@ _NEVER = Seen("", None, {}, Claim("", {}, {}, {}, {}))
 class Tables:
     """The tables of the embedded catalog."""
 
-    def __init__(self, database: Path, names: list[str], topic: str, ledger: str, audit: Audit) -> None:
-        self._database, self._names, self._topic, self._ledger, self._audit = database, names, topic, ledger, audit
+    def __init__(self, names: list[str], topic: str, ledger: str, audit: Audit) -> None:
+        self._names, self._topic, self._ledger, self._audit = names, topic, ledger, audit
         self._owner = ledger.removeprefix("kafka.connect.offsets.")
         self._manifests: dict[str, list[tuple[int, int | None, str]]] = {}
         self._seen: dict[str, Seen] = {}
         self.commits: list[tuple[float, str]] = []
         """When which cycle committed something, by the clock that all processes here share."""
-
-    def where(self) -> dict[str, str]:
-        """Where the metadata of each table is, all at one moment; sqlite3.Error: the catalog does not answer."""
-        with sqlite3.connect(f"file:{self._database}?mode=ro", uri=True, timeout=0.1) as connection:
-            rows = connection.execute("select table_namespace, table_name, metadata_location from iceberg_tables")
-            return {f"{space}.{name}": location.removesuffix(".broken") for space, name, location in rows}
 
     def look(self, where: Mapping[str, str]) -> None:
         """:raises FileNotFoundError: it is too late to look at that moment, files are gone."""
@@ -247,6 +242,16 @@ class Tables:
         )
 
 
+def locations(database: Path) -> dict[str, str]:
+    """Where the metadata of each table is, all at one moment; nothing, if the catalog does not answer now."""
+    try:
+        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=0.1) as connection:
+            rows = connection.execute("select table_namespace, table_name, metadata_location from iceberg_tables")
+            return {f"{space}.{name}": location.removesuffix(".broken") for space, name, location in rows}
+    except sqlite3.Error:
+        return {}
+
+
 def _path(location: str) -> Path:
     return Path(location.removeprefix("file://"))
 
@@ -270,48 +275,43 @@ def main(settings: dict[str, Any]) -> None:
     audit = Audit(settings["tables"], settings["partitions"], partial(_expected, settings["tables"]))
     source = Source(settings["servers"], settings["topic"], settings["partitions"], settings["group"], audit)
     ledger = f"kafka.connect.offsets.{settings['control']}.{settings['group']}"
-    tables = Tables(Path(settings["database"]), settings["tables"], settings["topic"], ledger, audit)
-    told: list[int] = []
-    threading.Thread(target=lambda: told.append(int(sys.stdin.readline())), daemon=True).start()
+    tables = Tables(settings["tables"], settings["topic"], ledger, audit)
+    database = Path(settings["database"])
     changes: list[float] = []
     where: dict[str, str] = {}
     looked = 0.0
-    while not told:
-        time.sleep(0.2)
-        now = _where(tables)
+    while not select.select([sys.stdin], [], [], 0.2)[0]:
+        now = locations(database)
         if now and now != where:
             where = now
             changes.append(time.monotonic())
         if time.monotonic() - looked > _LOOK_SECONDS:
-            _look(source, tables, 5)
+            _look(source, tables, database, 5)
             looked = time.monotonic()
-    audit.end(told[0], _cycles(source, tables, audit, told[0]))
+    line = sys.stdin.readline()
+    if not line:
+        return  # the campaign has gone
+    sent = int(line)
+    audit.end(sent, _cycles(source, tables, audit, database, sent))
     print(json.dumps({"report": audit.report(), "changes": changes}))
 
 
-def _where(tables: Tables) -> dict[str, str]:
-    try:
-        return tables.where()
-    except sqlite3.Error:
-        return {}
-
-
-def _look(source: Source, tables: Tables, seconds: float) -> None:
-    if (where := _where(tables)) and source.read(seconds):
+def _look(source: Source, tables: Tables, database: Path, seconds: float) -> None:
+    if (where := locations(database)) and source.read(seconds):
         try:
             tables.look(where)
         except FileNotFoundError as error:
             print(f"not looked at: {error}", file=sys.stderr)
 
 
-def _cycles(source: Source, tables: Tables, audit: Audit, sent: int) -> int | None:
+def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: int) -> int | None:
     """How many cycles committed something after everything had been read, until it was all there; None: never."""
     deadline = time.monotonic() + _END_SECONDS
     read = None
     while time.monotonic() < deadline:
         if read is None and sum(map(audit.reaches, range(audit.partitions))) >= sent and source.was_read():
             read = time.time()
-        _look(source, tables, _END_SECONDS)
+        _look(source, tables, database, _END_SECONDS)
         if read is not None and tables.complete(sent):
             return len({cycle for moment, cycle in tables.commits if moment > read})
         time.sleep(0.05)

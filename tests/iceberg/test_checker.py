@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog
 from campaign.audit import Audit
-from campaign.checker import Tables
+from campaign.checker import Tables, locations
 
 RECORDS = 6
 
@@ -19,15 +18,15 @@ RECORDS = 6
 class Fixture:
     """One table, of a topic with the records 0 to 5 in one partition."""
 
-    def __init__(self, catalog: Catalog, table: Table, audit: Audit, tables: Tables) -> None:
-        self.catalog, self.table, self.audit, self.tables = catalog, table, audit, tables
+    def __init__(self, table: Table, audit: Audit, tables: Tables, database: Path) -> None:
+        self.table, self.audit, self.tables, self.database = table, audit, tables, database
 
     def append(self, *numbers: int) -> None:
         rows = [{"id": n, "route": "db.t", "proof": str(n)} for n in numbers]
         self.table.append(pa.Table.from_pylist(rows))
 
     def duplicates(self) -> int:
-        self.tables.look(self.tables.where())
+        self.tables.look(locations(self.database))
         return int(self.audit.report()["DUPLICATE"][0])
 
 
@@ -40,8 +39,8 @@ def seen(tmp_path: Path) -> Fixture:
     audit = Audit(["db.t"], 1, lambda number: ("db.t", str(number)))
     for number in range(RECORDS):
         audit.produced(0, number, number)
-    tables = Tables(tmp_path / "catalog.db", ["db.t"], "source", "kafka.connect.offsets.control.group", audit)
-    return Fixture(catalog, table, audit, tables)
+    tables = Tables(["db.t"], "source", "kafka.connect.offsets.control.group", audit)
+    return Fixture(table, audit, tables, tmp_path / "catalog.db")
 
 
 def test_all_rows_of_all_files_are_seen(seen: Fixture) -> None:

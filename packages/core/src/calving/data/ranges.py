@@ -60,7 +60,7 @@ class Cutter:
     def __init__(self, spec: TaskSpec, cuts: Cuts) -> None:
         self._spec = spec
         self._bounds = {place: next(unpack(bounds)) for place, bounds in cuts.bounds.items()}
-        self._sortings: dict[str, Sorting] = {}
+        self._sortings = {table: _sorting(spec.tables[table]) for table in {table for table, _ in cuts.bounds}}
 
     def cut(self, parcel: Parcel) -> Iterator[Parcel]:
         """The parcel's rows by range; as it is, if its table has none."""
@@ -71,7 +71,7 @@ class Cutter:
         elif place not in self._bounds:
             yield Parcel(*_range(place, 0), parcel.rows)
         else:
-            order = self._sortings.setdefault(parcel.table, _sorting(table))
+            order = self._sortings[parcel.table]
             for rows in unpack(parcel.rows):
                 for i, part in enumerate(_split(order, rows, self._bounds[place])):
                     if part.num_rows:
