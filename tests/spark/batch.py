@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from calving.data.spec import Range
-from calving.engine.spark import SparkEngine
+from calving.engine.registry import open_engine
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.files import DataFile
 from calving.runtime import batch
@@ -51,7 +51,7 @@ def main() -> None:
         plane.catalog.create_table("db.t", ID, sort_order=order, properties=wanted["properties"])
     if wanted["scattered"]:
         batch.cut = lambda spans, _: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
-    plane.engine = SparkEngine("test", json.loads(properties))
+    plane.engine = open_engine("spark", "test", json.loads(properties))
     try:
         outcome = plane.take(Existing(servers, topic))
         ids = plane.rows()["id"].to_pylist()

@@ -73,7 +73,7 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
     written = []
     for number in range(2):
         run(made, tmp_path / str(number), LOCAL, XDG_CACHE_HOME=str(cache))
-        written.append([(path.suffix, path.stat().st_mtime_ns) for path in (cache / "calving").iterdir()])
+        written.append([(path.suffix, path.stat().st_mtime_ns) for path in cache.rglob("*.*")])
     assert [suffix for suffix, _ in written[0]] == [".jsa"]
     assert written[1] == written[0]
 

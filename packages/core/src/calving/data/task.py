@@ -109,7 +109,7 @@ class _Task:
             written += outcome.written
             rejected += len(outcome.bad)
             filtered.update(outcome.filtered)
-            size += sum(map(len, filter(None, values)))
+            size += block.size
             yield from self._delivery.parcels()
         if not self._delivery.needs and read != written + rejected + sum(filtered.values()):
             raise RuntimeError(

@@ -1,8 +1,8 @@
 """Spark's classes, parsed and verified once: half of what a local JVM spends until its first task runs.
 
-The first JVM writes them when it ends. Java looks whether an archive is of its own version and of these jars, not
-whether it is whole, and falls over one that is torn: so it gets its name only once its JVM has ended well. It lies in
-the user's cache, about 110 MB for each Spark.
+The first JVM writes them when it ends. Java passes by an archive of another version, or of jars with other times: its
+name tells them all. It does not look whether one is whole, and falls over one that is torn: so it gets its name only
+once its JVM has ended well. It lies in the user's cache, about 110 MB for each Spark.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ class ClassArchive:
 
     def __init__(self, base: str) -> None:
         """:raises ConfigError: there is no Java."""
+        jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in _home().glob("jars/*.jar"))
         binary = Path(java()).resolve()
-        parts = (binary, binary.stat().st_mtime_ns, pyspark.__file__, pyspark.__version__, base)
-        self._path = cache_folder() / f"spark-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
+        folder = cache_folder() / f"spark-{_digest(_home())}"
+        self._path = folder / f"{_digest(binary, binary.stat().st_mtime_ns, jars, base)}.jsa"
         self._partial: Path | None = None
         self.options = base
         if SparkContext._gateway is not None or " " in str(self._path):
@@ -58,14 +59,27 @@ class ClassArchive:
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
             if jvm.wait(_WRITING_SECONDS) == 0:
                 self._partial.rename(self._path)
+                # Those of a Spark or a Java that was here before.
+                for other in self._path.parent.glob("*.jsa"):
+                    if other != self._path:
+                        other.unlink()
 
 
 def _tidy(folder: Path) -> None:
     """What JVMs have left behind that were killed while they wrote."""
-    for left in folder.glob("spark-*.*"):
+    for left in folder.iterdir():
         with contextlib.suppress(OSError):
             if left.suffix != ".jsa" and time.time() - left.stat().st_mtime > _LEFT_BEHIND_SECONDS:
                 left.unlink()
+
+
+def _home() -> Path:
+    """Of the Spark whose JVM is started."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def _writable(folder: Path) -> bool:

@@ -1,8 +1,26 @@
 """Spark's Python daemon with the data plane imported before it forks its workers (``spark.python.daemon.module``)."""
 
-from pyspark.daemon import manager
+import gc
+import sys
 
-import calving.data.task  # noqa: F401
+
+def drop_archives() -> None:
+    """Spark puts its Python sources on the path as archives, which hold no compiled code and are read again by every
+    worker. Where they lie inside the installed package, that package takes their place.
+    """
+    for folder in list(sys.path):
+        sources = f"{folder}/pyspark/python/lib/"
+        for entry in [e for e in sys.path if e.startswith(sources) and e.endswith(".zip")]:
+            sys.path.remove(entry)
+            sys.path_importer_cache.pop(entry, None)
+
 
 if __name__ == "__main__":
+    drop_archives()
+    from pyspark.daemon import manager
+
+    import calving.data.task  # noqa: F401
+
+    # What is here stays: workers share it for as long as nobody writes to it, as a collector does.
+    gc.freeze()
     manager()

@@ -17,7 +17,7 @@ from calving.data.converters.registry import converter
 from calving.data.spec import Evolution, RouteRule, Routing, Tolerance
 from calving.data.transforms.chain import Chain
 from calving.engine.interface import Engine
-from calving.engine.local import LocalEngine
+from calving.engine.registry import open_engine
 from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, ProtocolError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter
@@ -96,7 +96,7 @@ class App:
         self._backend.provision()
         if self._sink.identity.dead_letters is not None:
             dead_letters.provision(self._sink.kafka, self._sink.identity.dead_letters)
-        self._engine = self._engine or _engine(self._sink)
+        self._engine = self._engine or open_engine(self._sink.keys.engine, self._sink.keys.name, self._sink.spark)
         runner = BatchRunner(self._engine, self._tables, _batch_settings(self._sink))
         delay, batches = _RESTART_SECONDS[0], 0
         try:
@@ -359,14 +359,6 @@ def check_record_path(sink: Sink) -> None:
     for found in sink.converters.values():
         converter(found.value.name, found.value.options, is_key=False)
         converter(found.key.name, found.key.options, is_key=True)
-
-
-def _engine(sink: Sink) -> Engine:
-    if sink.keys.engine == "local":
-        return LocalEngine()
-    from calving.engine.spark import SparkEngine
-
-    return SparkEngine(sink.keys.name, sink.spark)
 
 
 def _batch_settings(sink: Sink) -> BatchSettings:

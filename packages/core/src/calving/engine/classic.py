@@ -1,0 +1,108 @@
+"""Tasks on classic Spark: plain Python rows, and no session.
+
+To plan SQL for a handful of tasks costs more than to run them, and to set it up costs a JVM a second of CPU.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from zlib import crc32
+
+from pyspark import RDD, SparkConf, SparkContext, StorageLevel
+
+from calving.data.ranges import Place
+from calving.engine import shipping
+from calving.engine.class_archive import ClassArchive
+from calving.engine.shipping import Sent
+from calving.engine.spark import SparkEngine
+from calving.errors import ConfigError
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    # The heavy imports happen once, before workers are forked.
+    "spark.python.daemon.module": "calving.engine.daemon",
+}
+_LOCAL_DEFAULTS = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "512m",
+}
+_JAVA = "spark.driver.extraJavaOptions"
+# A local JVM only schedules: to compile it well would cost more than it saves.
+_LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+
+
+class ClassicEngine(SparkEngine):
+    """Takes the context that this process already has, if it has one."""
+
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        """:raises ConfigError: Spark does not start."""
+        self._archive: ClassArchive | None = None
+        conf = SparkConf().setAppName(f"calving-{name}").setAll(list(self._settings(properties).items()))
+        try:
+            self._context = SparkContext.getOrCreate(conf)
+        except Exception as error:  # py4j and Spark each have their own
+            raise ConfigError(f"spark.*: Spark does not start: {error}") from error
+        self._context.setLogLevel("ERROR")
+
+    @property
+    def slots(self) -> int:
+        return int(self._context.defaultParallelism)
+
+    def map(self, texts: Sequence[str]) -> list[str]:
+        return list(self._context.parallelize(texts, len(texts)).map(shipping.run).collect())
+
+    def shuffle(self, texts: Sequence[str]) -> list[str]:
+        sent = self._context.parallelize(texts, len(texts)).flatMap(shipping.send)
+        if not shipping.has_ranges(texts[0]):
+            return self._received(sent, texts[0], {})
+        sent = sent.persist(StorageLevel.DISK_ONLY)
+        try:
+            samples = sent.filter(lambda each: each[0] == shipping.SAMPLES).collect()
+            how = shipping.plan(texts[0], samples, self.slots)
+            return self._received(sent.mapPartitions(partial(shipping.cut, texts[0], how)), texts[0], how.receivers)
+        finally:
+            sent.unpersist()
+
+    def _received(self, sent: RDD[Sent], text: str, receivers: Mapping[Place, int]) -> list[str]:
+        # Sorted, so that a receiver has one file open at a time; what does not fit into memory is on disk meanwhile.
+        placed = sent.map(lambda each: (each[:2], each[2]))
+        received = placed.repartitionAndSortWithinPartitions(self.slots, partial(_receiver, receivers))
+        return list(received.mapPartitions(partial(_receive, text)).collect())
+
+    def close(self) -> None:
+        self._context.stop()
+        if self._archive is not None:
+            self._archive.close()
+
+    def _settings(self, properties: Mapping[str, str]) -> dict[str, str]:
+        master = properties.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"
+        settings = {**_DEFAULTS, **properties}
+        if "spark.master" in properties or not _submitted():
+            settings["spark.master"] = master
+        if master.startswith("local"):
+            settings = {**_LOCAL_DEFAULTS, **settings}
+            if _JAVA not in settings:
+                self._archive = ClassArchive(_LOCAL_JAVA)
+                settings[_JAVA] = self._archive.options
+            # On local masters workers would use whatever `python3` is on PATH.
+            os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+        return settings
+
+
+def _submitted() -> bool:
+    """Whether spark-submit has started this driver and chosen its master."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _receiver(receivers: Mapping[Place, int], place: Place) -> int:
+    found = receivers.get(place)
+    return crc32("\0".join(place).encode()) if found is None else found
+
+
+def _receive(text: str, found: Iterable[tuple[Place, bytes]]) -> list[str]:
+    sent: Iterator[Sent] = ((*place, rows) for place, rows in found)
+    return shipping.receive(text, sent)

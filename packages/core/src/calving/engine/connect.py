@@ -1,0 +1,106 @@
+"""Tasks on Spark Connect, which knows only frames: Arrow batches of texts, mapped by functions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from calving.data.ranges import Cuts
+from calving.engine import shipping
+from calving.engine.shipping import Sent
+from calving.engine.spark import SparkEngine
+from calving.errors import ConfigError
+
+_PLACE = ("tbl", "place")
+_RESULT = "result string"
+_SENT = "tbl string, place string, content binary"
+_PARCELS = 64
+"""Parcels that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
+
+
+class ConnectEngine(SparkEngine):
+    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+        """:raises ConfigError: Spark does not start, or cannot be reached."""
+        if properties["spark.remote"].startswith("local"):
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = SparkSession.builder.appName(f"calving-{name}")
+        for key, value in properties.items():
+            builder = builder.config(key, value)
+        try:
+            self._spark = builder.getOrCreate()
+            self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_PARCELS))
+        except Exception as error:  # gRPC and Spark each have their own
+            raise ConfigError(f"spark.*: Spark does not start: {error}") from error
+
+    @property
+    def slots(self) -> int:
+        return int(self._spark.conf.get("spark.calving.slots", "2") or 2)
+
+    def map(self, texts: Sequence[str]) -> list[str]:
+        return _results(self._tasks(texts).mapInArrow(partial(_run, texts), _RESULT))
+
+    def shuffle(self, texts: Sequence[str]) -> list[str]:
+        sent = self._tasks(texts).mapInArrow(partial(_send, texts), _SENT)
+        if not shipping.has_ranges(texts[0]):
+            return self._received(sent, texts[0])
+        sent = sent.persist(StorageLevel.DISK_ONLY)
+        try:
+            samples = [(row.tbl, row.place, row.content) for row in sent.filter(sent.tbl == shipping.SAMPLES).collect()]
+            how = shipping.plan(texts[0], samples, self.slots)
+            return self._received(sent.mapInArrow(partial(_cut, texts[0], how), _SENT), texts[0])
+        finally:
+            sent.unpersist()
+
+    def close(self) -> None:
+        self._spark.stop()
+
+    def _tasks(self, texts: Sequence[str]) -> DataFrame:
+        return self._spark.range(len(texts), numPartitions=len(texts))
+
+    def _received(self, sent: DataFrame, text: str) -> list[str]:
+        # Sorted, so that a receiver has one file open at a time.
+        received = sent.repartition(self.slots, *_PLACE).sortWithinPartitions(*_PLACE)
+        return _results(received.mapInArrow(partial(_receive, text), _RESULT))
+
+
+def _results(frame: DataFrame) -> list[str]:
+    return [row.result for row in frame.collect()]
+
+
+def _run(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for number in _numbers(batches):
+        yield pa.RecordBatch.from_pydict({"result": [shipping.run(texts[number])]})
+
+
+def _send(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for number in _numbers(batches):
+        for sent in shipping.send(texts[number]):
+            yield _row(sent)
+
+
+def _cut(text: str, how: Cuts, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from map(_row, shipping.cut(text, how, _rows(batches)))
+
+
+def _receive(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"result": shipping.receive(text, _rows(batches))})
+
+
+def _row(sent: Sent) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([[value] for value in sent], names=[*_PLACE, "content"])
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Sent]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+    for batch in batches:
+        yield from batch.column("id").to_pylist()

@@ -1,0 +1,24 @@
+"""Which engine a sink's settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from calving.engine.interface import Engine
+from calving.engine.local import LocalEngine
+
+
+def open_engine(kind: str, name: str, properties: Mapping[str, str]) -> Engine:
+    """``kind``: ``local`` or ``spark``; ``properties``: Spark's, where ``spark.remote`` asks for Spark Connect.
+
+    :raises ConfigError: Spark does not start.
+    """
+    if kind == "local":
+        return LocalEngine()
+    if "spark.remote" in properties:
+        from calving.engine.connect import ConnectEngine
+
+        return ConnectEngine(name, properties)
+    from calving.engine.classic import ClassicEngine
+
+    return ClassicEngine(name, properties)
