@@ -35,16 +35,16 @@ demo: $(BIN)/calving
 test: $(BIN)/uv
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 2 --parallel-no-spinner
 
-# As a user has it: calving[kafka] and nothing else.
+# As a user has it: calving[kafka] and nothing else, installed and compiled as pip does it.
 USER_ENV = .cache/bench
-$(USER_ENV)/bin/calving: $(BIN)/calving
+$(USER_ENV)/bin/python: $(BIN)/calving
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(USER_ENV)
-	@$(BIN)/uv pip install --quiet --python $(USER_ENV)/bin/python --constraint requirements.lock 'pyspark==$(SPARK)' \
-		-e packages/core -e packages/backend-kafka
-	@touch $@
 
 RECORDS ?= 5000000
-bench: $(USER_ENV)/bin/calving
+bench: $(USER_ENV)/bin/python
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(USER_ENV)/bin/python --constraint requirements.lock \
+		--reinstall-package calving --reinstall-package calving-kafka \
+		'pyspark==$(SPARK)' packages/core packages/backend-kafka
 	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving
 
 SECONDS ?= 600

@@ -137,6 +137,13 @@ class Run:
         for worker in self.workers:
             worker.stop(5)
 
+    def close(self) -> None:
+        """``stop``; the ends of all logs are in the report of a test that has failed."""
+        self.stop()
+        for worker in self.workers:
+            lines = worker.log.read_text(errors="replace").splitlines()[-15:]
+            print(f"--- {worker.log.name}", *lines, sep="\n")
+
     def recover(self, seconds: float = 30) -> str:
         """``calving recover``, as soon as the group has forgotten the workers that were killed."""
         deadline = time.monotonic() + seconds

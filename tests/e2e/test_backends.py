@@ -20,7 +20,7 @@ from tests.e2e.harness import Run, Store, died, pause, settings_of
 def run(store: Store, servers: str, tmp_path: Path, unique: str) -> Iterator[Run]:
     made = Run(tmp_path, servers, unique, settings=settings_of(store))
     yield made
-    made.stop()
+    made.close()
 
 
 @pytest.mark.parametrize("fault", ["publish:before:2", "publish:after:2", "acknowledge:after:3", "table:after:2"])

@@ -34,7 +34,7 @@ ON_SPARK = {"iceberg.engine": "spark", "spark.master": "local[2]", "spark.ui.sho
 
 def tasks_of(worker: Process) -> list[int]:
     """The processes in which Spark runs the worker's tasks: all of one session."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,sess,args"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(["ps", "-ewwo", "pid,ppid,sess,args"], capture_output=True, text=True, check=True).stdout
     own = [line.split(None, 3) for line in listed.splitlines() if "calving.engine.daemon" in line]
     daemons = {pid for pid, _, session, _ in own if session == str(worker.pid)}
     return [int(pid) for pid, parent, _, _ in own if parent in daemons]
@@ -50,7 +50,7 @@ def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run
 
     yield make
     for one in made:
-        one.stop()
+        one.close()
 
 
 @pytest.mark.parametrize("fault", KILLED_AT)
@@ -92,6 +92,7 @@ def test_tasks_of_spark_that_are_killed_in_the_middle_of_a_batch_lose_and_double
     worker = r.start()
     r.produce(500)
     r.wait_until_committed(90)
+    assert r.committed() == r.sent, "Spark did not even begin"
     producer = threading.Thread(target=r.produce, args=(3000, 300))
     producer.start()
     killed = 0

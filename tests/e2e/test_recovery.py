@@ -34,7 +34,7 @@ def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[[dict[st
 
     yield start
     for found in made:
-        found.stop()
+        found.close()
 
 
 def until_something_is_published_and_not_committed(run: Run) -> None:

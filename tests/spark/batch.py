@@ -1,4 +1,4 @@
-"""One batch on a Spark engine, in a process of its own: ``python -m tests.spark.batch SERVERS TOPIC FOLDER SPARK TABLE``."""
+"""Batches on a Spark engine, in a process of its own: ``python -m tests.spark.batch PROPERTIES``, a job on every line."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
@@ -14,6 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from calving.data.spec import Range
+from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.files import DataFile
@@ -38,30 +40,39 @@ def overlaps(files: Sequence[DataFile]) -> int:
     return sum(high >= low for (_, high), (low, _) in pairwise(bounds))
 
 
-def main() -> None:
-    servers, topic, folder, properties, table = sys.argv[1:]
-    plane = Plane(Path(folder))
-    wanted = json.loads(table)
+def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
+    """One batch of a topic into a table of its own, committed and read back."""
+    plane, table = Plane(Path(job["folder"])), job["table"]
+    plane.engine = engine
     plane.rules = TableRules(
-        create_properties=wanted["properties"], defaults=TableSettings(tuple(wanted["partition_by"]))
+        create_properties=table["properties"], defaults=TableSettings(tuple(table["partition_by"]))
     )
-    if wanted.get("sorted"):
+    if table.get("sorted"):
         order = SortOrder(SortField(1, transform=IdentityTransform()))
         plane.catalog.create_namespace("db")
-        plane.catalog.create_table("db.t", ID, sort_order=order, properties=wanted["properties"])
-    if wanted["scattered"]:
+        plane.catalog.create_table("db.t", ID, sort_order=order, properties=table["properties"])
+    cut = batch.cut
+    if table["scattered"]:
         batch.cut = lambda spans, _: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
-    plane.engine = open_engine("spark", "test", json.loads(properties))
     try:
-        outcome = plane.take(Existing(servers, topic))
-        ids = plane.rows()["id"].to_pylist()
-        (files,) = outcome.written.values()
-        found = {"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}
-        if wanted.get("sorted"):
-            found["overlaps"] = overlaps(files.data_files)
-        print(json.dumps(found))
+        outcome = plane.take(Existing(job["servers"], job["topic"]))
     finally:
-        plane.engine.close()
+        batch.cut = cut
+    ids = plane.rows()["id"].to_pylist()
+    (files,) = outcome.written.values()
+    found = {"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}
+    if table.get("sorted"):
+        found["overlaps"] = overlaps(files.data_files)
+    return found
+
+
+def main() -> None:
+    engine = open_engine("spark", "test", json.loads(sys.argv[1]))
+    try:
+        for line in sys.stdin:
+            print(json.dumps(take(engine, json.loads(line))), flush=True)
+    finally:
+        engine.close()
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.conftest import Topic
 from tests.data.conftest import encode
@@ -33,24 +37,50 @@ RANGE: Mapping[str, Any] = {
 }
 
 
-def run(
-    topic: Topic, folder: Path, properties: Mapping[str, str], table: Mapping[str, Any] = PLAIN, **env: str
-) -> dict[str, Any]:
-    command = [
-        sys.executable,
-        "-m",
-        "tests.spark.batch",
-        topic.servers,
-        topic.name,
-        str(folder),
-        json.dumps(properties),
-        json.dumps(table),
-    ]
-    if properties == CONNECT:
-        env["SPARK_TESTING"] = "1"  # a server on a port that is free, as others may test beside
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, timeout=170, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+class Spark:
+    """A process with one engine, for one batch after the other."""
+
+    def __init__(self, folder: Path, properties: Mapping[str, str], **env: str) -> None:
+        self._log = folder / f"spark-{next(_NUMBERS)}.log"
+        if properties == CONNECT:
+            env["SPARK_TESTING"] = "1"  # a server on a port that is free, as others may test beside
+        with self._log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.batch", json.dumps(properties)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env={**os.environ, **env},
+            )
+
+    def run(self, topic: Topic, folder: Path, table: Mapping[str, Any] = PLAIN) -> dict[str, Any]:
+        job = {"servers": topic.servers, "topic": topic.name, "folder": str(folder), "table": table}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, self._log.read_text()[-3000:]
+        return dict(json.loads(answer))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=120)
+
+
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def classic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    with contextlib.closing(Spark(tmp_path_factory.mktemp("spark"), LOCAL)) as spark:
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    with contextlib.closing(Spark(tmp_path_factory.mktemp("spark"), CONNECT)) as spark:
+        yield spark
 
 
 def filled(topic: Callable[..., Topic]) -> Topic:
@@ -61,8 +91,8 @@ def filled(topic: Callable[..., Topic]) -> Topic:
     return made
 
 
-def test_a_batch_runs_as_one_job_of_several_tasks(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(filled(topic), tmp_path, LOCAL)
+def test_a_batch_runs_as_one_job_of_several_tasks(classic: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
+    found = classic.run(filled(topic), tmp_path)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
@@ -72,14 +102,15 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
     cache = tmp_path / "cache"
     written = []
     for number in range(2):
-        run(made, tmp_path / str(number), LOCAL, XDG_CACHE_HOME=str(cache))
+        with contextlib.closing(Spark(tmp_path, LOCAL, XDG_CACHE_HOME=str(cache))) as spark:
+            spark.run(made, tmp_path / str(number))
         written.append([(path.suffix, path.stat().st_mtime_ns) for path in cache.rglob("*.*")])
     assert [suffix for suffix, _ in written[0]] == [".jsa"]
     assert written[1] == written[0]
 
 
-def test_a_batch_runs_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(filled(topic), tmp_path, CONNECT)
+def test_a_batch_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
+    found = connect.run(filled(topic), tmp_path)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
@@ -88,30 +119,33 @@ def test_a_task_that_fails_after_writing_is_tried_again_without_duplicates(
 ) -> None:
     marker = tmp_path / "failed-once"
     properties = {**LOCAL, "spark.master": "local[2,3]", "spark.python.daemon.module": "tests.spark.flaky_daemon"}
-    found = run(filled(topic), tmp_path, properties, FLAKY_MARKER=str(marker))
+    with contextlib.closing(Spark(tmp_path, properties, FLAKY_MARKER=str(marker))) as spark:
+        found = spark.run(filled(topic), tmp_path)
     assert marker.exists()
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
-def test_a_shuffle_makes_one_file_of_each_partition(topic: Callable[..., Topic], tmp_path: Path) -> None:
+def test_a_shuffle_makes_one_file_of_each_partition(
+    classic: Spark, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
     filled_topic = filled(topic)
-    scattered = run(filled_topic, tmp_path / "none", LOCAL, {**HASH, "properties": {}})
-    gathered = run(filled_topic, tmp_path / "hash", LOCAL, HASH)
+    scattered = classic.run(filled_topic, tmp_path / "none", {**HASH, "properties": {}})
+    gathered = classic.run(filled_topic, tmp_path / "hash", HASH)
     assert scattered == {"rows": RECORDS, "distinct": RECORDS, "files": 80}
     assert gathered == {"rows": RECORDS, "distinct": RECORDS, "files": 40}
 
 
-def test_a_shuffle_runs_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(filled(topic), tmp_path, CONNECT, HASH)
+def test_a_shuffle_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
+    found = connect.run(filled(topic), tmp_path, HASH)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 40}
 
 
 def test_a_shuffle_whose_table_has_to_change_starts_over_without_duplicates(
-    topic: Callable[..., Topic], tmp_path: Path
+    classic: Spark, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
     made = filled(topic)
     made.send(*encode({"id": RECORDS, "late": "a new column"}), partition=1)
-    found = run(made, tmp_path, LOCAL, HASH)
+    found = classic.run(made, tmp_path, HASH)
     assert found == {"rows": RECORDS + 1, "distinct": RECORDS + 1, "files": 40}
     assert len(list((tmp_path / "warehouse").rglob("*.parquet"))) == 40
 
@@ -124,20 +158,24 @@ def interleaved(topic: Callable[..., Topic]) -> Topic:
     return made
 
 
-def test_ranges_of_a_sort_order_make_files_that_do_not_overlap(topic: Callable[..., Topic], tmp_path: Path) -> None:
+def test_ranges_of_a_sort_order_make_files_that_do_not_overlap(
+    classic: Spark, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
     made = interleaved(topic)
-    found = run(made, tmp_path / "none", LOCAL, {**RANGE, "properties": {}})
+    found = classic.run(made, tmp_path / "none", {**RANGE, "properties": {}})
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 1}
-    found = run(made, tmp_path / "range", LOCAL, RANGE)
+    found = classic.run(made, tmp_path / "range", RANGE)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 0}
 
 
-def test_ranges_are_cut_on_spark_connect(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    found = run(interleaved(topic), tmp_path, CONNECT, RANGE)
+def test_ranges_are_cut_on_spark_connect(connect: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
+    found = connect.run(interleaved(topic), tmp_path, RANGE)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2, "overlaps": 0}
 
 
-def test_48_partitions_with_500_days_each_make_500_files(topic: Callable[..., Topic], tmp_path: Path) -> None:
+def test_48_partitions_with_500_days_each_make_500_files(
+    classic: Spark, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
     made = topic(partitions=48)
     for p in range(48):
         made.send(
@@ -145,4 +183,4 @@ def test_48_partitions_with_500_days_each_make_500_files(topic: Callable[..., To
             partition=p,
         )
     table = {**HASH, "partition_by": ["ts"], "scattered": True}
-    assert run(made, tmp_path, LOCAL, table) == {"rows": 24_000, "distinct": 24_000, "files": 500}
+    assert classic.run(made, tmp_path, table) == {"rows": 24_000, "distinct": 24_000, "files": 500}
