@@ -6,13 +6,14 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LOOK_SECONDS = 0.05
+_ASK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,19 @@ class Usage:
     peak_bytes: int
 
 
-def run(command: Sequence[str], log: Path, env: Mapping[str, str]) -> Usage:
-    """Run ``command`` in a session of its own and measure everything that it starts."""
+def run(command: Sequence[str], log: Path, env: Mapping[str, str], done: Callable[[], bool] | None = None) -> Usage:
+    """Run ``command`` in a session of its own and measure everything that it starts, until it ends. With ``done`` it is
+    told to, once that is so.
+    """
     started = time.monotonic()
     with log.open("wb") as out:
         child = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, **env}, start_new_session=True)
         meter = _Meter(child.pid)
+        while done is not None and child.poll() is None:
+            if done():
+                child.terminate()
+                break
+            time.sleep(_ASK_SECONDS)
         code = child.wait()
         wall = time.monotonic() - started
         meter.stop()

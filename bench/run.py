@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import backends, commits, latency, meter, records
+from bench import backends, commits, java_sink, latency, meter, records
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -92,11 +92,37 @@ def drain(calving: Path, servers: str, topic: str, folder: Path, records: int, t
     usage = meter.run(command, log, {"CALVING_LOG_LEVEL": "INFO"})
     if usage.returncode:
         sys.exit(f"the sink failed, see {log}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
+    return {
+        **_measured("calving", usage, catalog_keys, records, ts),
+        "stages_cpu_seconds_per_million": _stages(log.read_text(), records, usage.cpu_seconds),
+        "first_batch_seconds": _first_batch(log.read_text()),
+    }
+
+
+def drain_with_java(servers: str, topic: str, folder: Path, records: int, ts: str) -> dict[str, object]:
+    warehouse = folder / f"java-{topic}"
+    catalog_keys = {"type": "embedded", "warehouse": str(warehouse)}
+    _create_table(catalog_keys)
+    catalog = open_catalog("iceberg", catalog_keys)
+
+    def done() -> bool:
+        snapshot = catalog.load_table("bench.events").current_snapshot()
+        summary = snapshot.summary if snapshot is not None else None
+        return summary is not None and summary["total-records"] == str(records)
+
+    log = Path("bench-results") / f"java-{topic}.log"
+    usage = java_sink.drain(servers, topic, folder, warehouse, done, log)
+    return _measured("Java", usage, catalog_keys, records, ts)
+
+
+def _measured(sink: str, usage: meter.Usage, catalog_keys: dict[str, str], records: int, ts: str) -> dict[str, object]:
+    """What was used, once the table is found to be whole."""
     table = open_catalog("iceberg", catalog_keys).load_table("bench.events")
     ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
     if len(ids) != records or len(ids.unique()) != records:
-        sys.exit(f"the table is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {records} expected")
+        sys.exit(f"the table of {sink} is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {records} expected")
     return {
+        "sink": sink,
         "ts": ts,
         "records": records,
         "wall_seconds": round(usage.wall_seconds, 2),
@@ -104,8 +130,6 @@ def drain(calving: Path, servers: str, topic: str, folder: Path, records: int, t
         "cpu_seconds": round(usage.cpu_seconds, 2),
         "cpu_seconds_per_million": round(usage.cpu_seconds / records * 1e6, 3),
         "peak_mib": round(usage.peak_bytes / 2**20),
-        "stages_cpu_seconds_per_million": _stages(log.read_text(), records, usage.cpu_seconds),
-        "first_batch_seconds": _first_batch(log.read_text()),
     }
 
 
@@ -118,7 +142,8 @@ def _create_table(catalog_keys: dict[str, str]) -> None:
     columns = [NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(kinds.items(), 1)]
     catalog = open_catalog("iceberg", catalog_keys)
     catalog.create_namespace_if_not_exists("bench")
-    catalog.create_table("bench.events", Schema(*columns))
+    # What tables made by Iceberg itself get; without it the Java sink writes gzip.
+    catalog.create_table("bench.events", Schema(*columns), properties={"write.parquet.compression-codec": "zstd"})
 
 
 def _stages(log: str, records: int, cpu_seconds: float) -> dict[str, float]:
@@ -140,6 +165,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--calving", type=Path, default=Path(sys.executable).parent / "calving")
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
+    parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
     parser.add_argument("--only", choices=("throughput", "latency", "commits", "records", "backends"))
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
@@ -152,7 +178,7 @@ def main() -> None:
     with interruptible(), tempfile.TemporaryDirectory(prefix="calving-bench-") as name:
         folder = Path(name)
         if args.only in (None, "throughput"):
-            report["throughput"] = _throughput(args.calving, folder, args.records, args.ts, console)
+            report["throughput"] = _throughput(args, folder, console)
         if args.only in (None, "latency"):
             report["latency"] = latency.measure(folder / "latency", console)
         if args.only in (None, "commits"):
@@ -167,23 +193,36 @@ def main() -> None:
     console.print(f"saved as {path}")
 
 
-def _throughput(calving: Path, folder: Path, count: int, ts: str, console: Console) -> list[dict[str, object]]:
+def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
     results = []
     with kafka(folder / "kafka") as servers:
         fill(servers, "bench-first", 1000, "iso")
-        drain(calving, servers, "bench-first", folder, 1000, "iso")  # leaves what every later start finds in the cache
-        for kind in ("epoch", "iso") if ts == "both" else (ts,):
-            size = fill(servers, f"bench-{kind}", count, kind)
-            console.print(f"{count:,} records of {size:.0f} bytes, ts as {kind}")
-            results.append(drain(calving, servers, f"bench-{kind}", folder, count, kind))
+        # Leaves what every later start finds in the cache.
+        drain(args.calving, servers, "bench-first", folder, 1000, "iso")
+        for kind in ("epoch", "iso") if args.ts == "both" else (args.ts,):
+            topic = f"bench-{kind}"
+            size = fill(servers, topic, args.records, kind)
+            console.print(f"{args.records:,} records of {size:.0f} bytes, ts as {kind}")
+            results.append(drain(args.calving, servers, topic, folder, args.records, kind))
+            if args.java:
+                results.append(drain_with_java(servers, topic, folder, args.records, kind))
     table = Table(title="Throughput, whole process tree, start-up included")
-    for column in ("ts", "records/s", "CPU s/M records", "wall s", "peak MiB", "stages, CPU s/M", "first batch s"):
+    for column in (
+        "sink",
+        "ts",
+        "records/s",
+        "CPU s/M records",
+        "wall s",
+        "peak MiB",
+        "stages, CPU s/M",
+        "1st batch s",
+    ):
         table.add_column(column)
     for r in results:
-        stages = r["stages_cpu_seconds_per_million"]
+        stages = r.get("stages_cpu_seconds_per_million")
         text = ", ".join(f"{k} {v}" for k, v in stages.items()) if isinstance(stages, dict) else ""
-        keys = ("ts", "records_per_second", "cpu_seconds_per_million", "wall_seconds", "peak_mib")
-        table.add_row(*(str(r[k]) for k in keys), text, str(r["first_batch_seconds"]))
+        keys = ("sink", "ts", "records_per_second", "cpu_seconds_per_million", "wall_seconds", "peak_mib")
+        table.add_row(*(str(r[k]) for k in keys), text, str(r.get("first_batch_seconds", "")))
     console.print(table)
     return results
 

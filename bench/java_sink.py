@@ -1,0 +1,80 @@
+"""The Apache Iceberg sink for Kafka Connect over the same topic, into the same kind of table: the measure of ours.
+
+One standalone worker with two tasks and the options that Kafka's own script gives it. A sink of Connect never ends by
+itself: it is stopped once all records are in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench import meter
+from calving.host import java
+from calving.services.maven import Artifact, jars
+from calving.services.process import LOOPBACK, free_port
+from calving.source.client import client_config
+
+ICEBERG, KAFKA = "1.11.0", "4.1.0"
+_TASKS = 2
+_COMMIT_MS = 10_000
+_OPTIONS = ("-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+_ARTIFACTS = (
+    Artifact("org.apache.iceberg", "iceberg-kafka-connect", ICEBERG),
+    Artifact("org.apache.iceberg", "iceberg-parquet", ICEBERG),
+    Artifact("org.apache.iceberg", "iceberg-orc", ICEBERG),
+    Artifact("org.apache.iceberg", "iceberg-data", ICEBERG),
+    Artifact("org.apache.kafka", "connect-runtime", KAFKA),
+    Artifact("org.apache.kafka", "connect-json", KAFKA),
+    Artifact("org.apache.hadoop", "hadoop-client-api", "3.4.1"),
+    Artifact("org.apache.hadoop", "hadoop-client-runtime", "3.4.1"),
+    Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0"),
+    Artifact("org.slf4j", "slf4j-simple", "2.0.16"),
+)
+
+
+def drain(servers: str, topic: str, folder: Path, warehouse: Path, done: Callable[[], bool], log: Path) -> meter.Usage:
+    """Until ``done``. The table is one of the embedded catalog's in ``warehouse``."""
+    control = f"control-java-{topic}"
+    admin = AdminClient(client_config({"bootstrap.servers": servers}))
+    admin.create_topics([NewTopic(control, 1, 1)])[control].result()  # nobody else does
+    classpath = f"{jars('java-sink', _ARTIFACTS)}/*"
+    worker = _write(
+        folder / f"{topic}-worker.properties",
+        {
+            "bootstrap.servers": servers,
+            "listeners": f"http://{LOOPBACK}:{free_port()}",
+            "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+            "offset.storage.file.filename": str(folder / f"{topic}.offsets"),
+        },
+    )
+    sink = _write(
+        folder / f"{topic}-sink.properties",
+        {
+            "name": f"java-{topic}",
+            "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
+            "tasks.max": str(_TASKS),
+            "topics": topic,
+            "iceberg.tables": "bench.events",
+            "iceberg.control.topic": control,
+            "iceberg.control.commit.interval-ms": str(_COMMIT_MS),
+            "iceberg.kafka.bootstrap.servers": servers,
+            "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
+            "iceberg.catalog.uri": f"jdbc:sqlite:{warehouse / 'catalog.db'}",
+            "iceberg.catalog.jdbc.schema-version": "V1",
+            "iceberg.catalog.warehouse": f"file://{warehouse}",
+            "iceberg.catalog.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
+        },
+    )
+    command = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath]
+    command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)]
+    return meter.run(command, log, {}, done)
+
+
+def _write(path: Path, properties: dict[str, str]) -> Path:
+    path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    return path
