@@ -9,7 +9,8 @@ BIN := .venv/bin
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
-	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000)"
+	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
+	@echo "               BENCH='--only throughput --java' takes the Java sink beside it"
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
@@ -55,7 +56,7 @@ bench: $(USER_ENV)/bin/python
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(USER_ENV)/bin/python --constraint requirements.lock \
 		--reinstall-package calving --reinstall-package calving-kafka \
 		'pyspark==$(SPARK)' packages/core packages/backend-kafka
-	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving
+	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving $(BENCH)
 
 SECONDS ?= 600
 campaign: $(BIN)/calving
