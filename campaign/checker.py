@@ -32,6 +32,7 @@ from campaign.audit import Audit, Claim, Row
 from tests.e2e.harness import Run, value
 
 _LOOK_SECONDS = 3.0
+_READ_SECONDS = 5.0
 _END_SECONDS = 120.0
 _ADDED, _DELETED = 1, 2
 """Of a manifest entry's status; others exist."""
@@ -83,28 +84,49 @@ class Source:
 
     def __init__(self, servers: str, topic: str, partitions: int, group: str, audit: Audit) -> None:
         self._audit, self._group = audit, group
-        self._partitions = [TopicPartition(topic, p, 0) for p in range(partitions)]
-        config = {"bootstrap.servers": servers, "log_level": 0}
-        self._consumer = Consumer(
-            config | {"group.id": "checker", "auto.offset.reset": "error", "enable.auto.commit": False}
-        )
-        self._consumer.assign(self._partitions)
-        self._admin = AdminClient(config)
+        self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
+        self._config = {"bootstrap.servers": servers, "log_level": 0}
+        self._consumer: Consumer | None = None
+        self._admin = AdminClient(self._config)
+        self.troubles: Counter[str] = Counter()
+        """Why a reading ended early, and how often."""
 
     def read(self, seconds: float) -> bool:
         """Read to what is now the end. False: the broker did not let it in this time."""
-        deadline = time.monotonic() + seconds
+        if self._consumer is None:
+            self._consumer = self._open()
+        trouble = self._read(self._consumer, time.monotonic() + seconds)
+        if trouble is None:
+            return True
+        # A consumer stops for ever at an error of a partition, and may hold on to a broker that was killed.
+        self.troubles[trouble] += 1
+        self._consumer.close()
+        self._consumer = None
+        return False
+
+    def _open(self) -> Consumer:
+        consumer = Consumer(
+            self._config | {"group.id": "checker", "auto.offset.reset": "error", "enable.auto.commit": False}
+        )
+        consumer.assign(
+            [TopicPartition(tp.topic, tp.partition, self._audit.reaches(tp.partition)) for tp in self._partitions]
+        )
+        return consumer
+
+    def _read(self, consumer: Consumer, deadline: float) -> str | None:
+        """What was in the way."""
         try:
-            ends = [self._consumer.get_watermark_offsets(tp, timeout=2)[1] for tp in self._partitions]
-        except KafkaException:
-            return False
+            ends = [consumer.get_watermark_offsets(tp, timeout=2)[1] for tp in self._partitions]
+        except KafkaException as error:
+            return str(error)
         while any(self._audit.reaches(p) < end for p, end in enumerate(ends)):
-            for message in self._consumer.consume(1000, 0.1):
-                if message.error() is None:
-                    self._audit.produced(message.partition(), message.offset(), json.loads(message.value())["id"])
+            for message in consumer.consume(1000, 0.1):
+                if (error := message.error()) is not None:
+                    return str(error)
+                self._audit.produced(message.partition(), message.offset(), json.loads(message.value())["id"])
             if time.monotonic() > deadline:
-                return False
-        return True
+                return "nothing came"
+        return None
 
     def was_read(self) -> bool:
         """Whether the sink's group has the end of every partition as its position."""
@@ -286,18 +308,18 @@ def main(settings: dict[str, Any]) -> None:
             where = now
             changes.append(time.monotonic())
         if time.monotonic() - looked > _LOOK_SECONDS:
-            _look(source, tables, database, 5)
+            _look(source, tables, database)
             looked = time.monotonic()
     line = sys.stdin.readline()
     if not line:
         return  # the campaign has gone
     sent = int(line)
     audit.end(sent, _cycles(source, tables, audit, database, sent))
-    print(json.dumps({"report": audit.report(), "changes": changes}))
+    print(json.dumps({"report": audit.report() | {"troubles": source.troubles}, "changes": changes}))
 
 
-def _look(source: Source, tables: Tables, database: Path, seconds: float) -> None:
-    if (where := locations(database)) and source.read(seconds):
+def _look(source: Source, tables: Tables, database: Path) -> None:
+    if (where := locations(database)) and source.read(_READ_SECONDS):
         try:
             tables.look(where)
         except FileNotFoundError as error:
@@ -311,7 +333,7 @@ def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: 
     while time.monotonic() < deadline:
         if read is None and sum(map(audit.reaches, range(audit.partitions))) >= sent and source.was_read():
             read = time.time()
-        _look(source, tables, database, _END_SECONDS)
+        _look(source, tables, database)
         if read is not None and tables.complete(sent):
             return len({cycle for moment, cycle in tables.commits if moment > read})
         time.sleep(0.05)
