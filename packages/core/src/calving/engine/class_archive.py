@@ -31,9 +31,10 @@ class ClassArchive:
 
     def __init__(self, base: str) -> None:
         """:raises ConfigError: there is no Java."""
-        jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in _home().glob("jars/*.jar"))
+        home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
+        jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in home.glob("jars/*.jar"))
         binary = Path(java()).resolve()
-        folder = cache_folder() / f"spark-{_digest(_home())}"
+        folder = cache_folder() / f"spark-{_digest(home)}"
         self._path = folder / f"{_digest(binary, binary.stat().st_mtime_ns, jars, base)}.jsa"
         self._partial: Path | None = None
         self.options = base
@@ -71,11 +72,6 @@ def _tidy(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if left.suffix != ".jsa" and time.time() - left.stat().st_mtime > _LEFT_BEHIND_SECONDS:
                 left.unlink()
-
-
-def _home() -> Path:
-    """Of the Spark whose JVM is started."""
-    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
 
 
 def _digest(*parts: object) -> str:

@@ -17,6 +17,7 @@ def drop_archives() -> None:
 
 if __name__ == "__main__":
     drop_archives()
+    import pyspark.worker  # noqa: F401 - Spark 4.3 would leave it to every worker
     from pyspark.daemon import manager
 
     import calving.data.task  # noqa: F401
