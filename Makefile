@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench campaign campaign-short simulate docs matrix lock clean
+.PHONY: help demo test bench campaign campaign-short simulate fuzz docs matrix lock clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -14,6 +14,8 @@ help:
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
+	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
+	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make docs      write the generated pages again"
 	@echo "make lock      pin the dependencies again"
 
@@ -69,6 +71,11 @@ SEEDS ?= 5000
 simulate: $(BIN)/calving
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
+fuzz: SECONDS = 3600
+fuzz: $(BIN)/calving
+	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) \
+		$(if $(ONLY),--records $(ONLY))
+
 docs: $(BIN)/calving
 	@$(BIN)/python -m tests.generate_docs
 
@@ -83,4 +90,4 @@ lock: $(BIN)/uv
 		-o requirements.lock
 
 clean:
-	rm -rf .venv .tox .cache .calving-demo bench-results campaign-results
+	rm -rf .venv .tox .cache .calving-demo bench-results campaign-results fuzz-results

@@ -1,0 +1,69 @@
+"""What a run has covered and found."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz import cases
+
+
+class Report:
+    def __init__(self, seed: int) -> None:
+        self._seed, self._started = seed, time.monotonic()
+        self._cases = self._records = self._taken = 0
+        self._covered: Counter[str] = Counter()
+        self._peak = 0
+        self._slowest = 0.0
+        self._signatures: Counter[str] = Counter()
+        self.disagreements: list[dict[str, Any]] = []
+
+    def add(self, answer: dict[str, Any], seconds: float) -> None:
+        self._cases += 1
+        self._records += len(answer["records"])
+        self._taken += answer["taken"]
+        self._covered.update(f"{name} {value}" for name, value in answer["tags"].items())
+        self._peak = max(self._peak, answer["peak"])
+        self._slowest = max(self._slowest, seconds)
+        self._signatures.update(found["signature"] for found in answer["found"])
+
+    def disagree(self, number: int, places: list[int], found: dict[str, Any]) -> str:
+        """Notes a disagreement, and says it in one line."""
+        case = cases.make(self._seed, number)
+        places_text = ",".join(map(str, places))
+        values = [repr(case.raws[place])[:300] for place in places[:4]]
+        command = f"make fuzz SEED={self._seed} CASE={number} ONLY={places_text}"
+        self.disagreements.append({"case": number, "values": values, **found, "repeat": command})
+        record = "" if found["record"] is None else f" record {found['record']}"
+        return (
+            f"[{found['check']}] seed {self._seed} case {number}{record}: expected {found['expected'][:300]} |"
+            f" got {found['got'][:400]} | {len(places)} records: {' '.join(values)[:600]} | {command}"
+        )
+
+    def figures(self) -> dict[str, Any]:
+        seconds = time.monotonic() - self._started
+        return {
+            "seed": self._seed,
+            "seconds": round(seconds, 1),
+            "cases": self._cases,
+            "records": self._records,
+            "records_taken_in_all_runs": self._taken,
+            "covered": dict(sorted(self._covered.items())),
+            "peak_bytes": self._peak,
+            "slowest_case_seconds": round(self._slowest, 1),
+            "cases_that_disagree": sum(self._signatures.values()),
+            "signatures": dict(self._signatures.most_common()),
+            "disagreements": self.disagreements,
+        }
+
+    def text(self) -> str:
+        figures = self.figures() | {"disagreements": len(self.disagreements)}
+        return json.dumps(figures, indent=1, ensure_ascii=False)
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self._seed}.json"
+        path.write_text(json.dumps(self.figures(), indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,218 @@
+"""The real sink in this process: batches of given records through the batch runner, the task and the committer, into tables
+of an embedded catalog. Only the broker is not there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+
+from calving.data.conversion.table import TableConverter
+from calving.data.converters.json import JsonConverter
+from calving.data.reader import Block
+from calving.data.spec import (
+    Evolution,
+    Limits,
+    Range,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
+from calving.engine.local import LocalEngine
+from calving.errors import BadRecordError
+from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.commit import IcebergTarget
+from calving.iceberg.tables import TableRules, Tables
+from calving.model.events import DataWritten, Envelope
+from calving.model.files import DataFile
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.commit import CommitLoop
+from calving.protocol.ledger import LedgerKey
+from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
+from tests.fuzz import plain, values
+from tests.fuzz.tables import Table, table_of
+
+TOPIC = "fuzzed"
+START = 100
+"""The first offset."""
+_KEY = LedgerKey("control", "connect-fuzz", "log")
+_RECORDS: dict[str, Sequence[bytes | None]] = {}
+
+
+class _Messages(Block):
+    def __init__(self, source: Range, raws: Sequence[bytes | None]) -> None:
+        self.source, self._raws = source, raws
+
+    def __len__(self) -> int:
+        return len(self._raws)
+
+    values = property(lambda self: list(self._raws))  # type: ignore[assignment]
+    keys = property(lambda self: [b"key"] * len(self._raws))  # type: ignore[assignment]
+    offsets = property(lambda self: list(range(self.source.start, self.source.end)))  # type: ignore[assignment]
+    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._raws))  # type: ignore[assignment]
+    headers = property(lambda self: [[] for _ in self._raws])  # type: ignore[assignment]
+    size = property(lambda self: sum(len(raw or b"") for raw in self._raws))
+    latest_ms = property(lambda self: 1_767_225_600_000)
+
+
+class _Source:
+    """In the place of the reader of a broker."""
+
+    def __init__(self, kafka: Mapping[str, str], limits: Limits) -> None:
+        self._limits = limits
+
+    def read(self, source: Range) -> Iterator[Block]:
+        raws = _RECORDS[source.topic]
+        for start in range(source.start, source.end, self._limits.block_records):
+            end = min(start + self._limits.block_records, source.end)
+            place = Range(source.topic, source.partition, start, end)
+            yield _Messages(place, raws[start - START : end - START])
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table before the batch; without a schema it is missing."""
+
+    name: str
+    schema: Schema | None
+    spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a batch is run."""
+
+    routing: Routing
+    evolution: Evolution = field(default_factory=Evolution)
+    converters: Mapping[str, TopicConverters] = field(default_factory=dict)
+    transforms: tuple[TransformSpec, ...] = ()
+    tolerance: Tolerance = field(default_factory=lambda: Tolerance("topic", at_most=10**9))
+    block_records: int = 8_000
+    exactly: bool = False
+    """Nothing goes a fast way."""
+
+
+@dataclass
+class Found:
+    """What became of a batch: rows as text by table, dead letters by place, filtered records by cause; or the error that
+    stopped it, and whether that says that a record is bad.
+    """
+
+    rows: dict[str, Counter[values.RowText]] = field(default_factory=dict)
+    dead: dict[int, str] = field(default_factory=dict)
+    filtered: Counter[str] = field(default_factory=Counter)
+    tables: dict[str, Table] = field(default_factory=dict)
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    error: str | None = None
+    error_kind: str = ""
+    files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    read: int = 0
+
+
+class Sink:
+    """One catalog, whose tables are made anew for every batch."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder)})
+        self.catalog.create_namespace("db")
+        self._numbers = itertools.count(1)
+        self.records = 0
+        """Records taken in all batches."""
+
+    def close(self) -> None:
+        """Delete everything."""
+        self.catalog.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def take(self, run: Run, targets: Sequence[Target], raws: Sequence[bytes | None]) -> Found:
+        """One batch of all records into new tables."""
+        self.records += len(raws)
+        real = {target.name: f"db.{target.name}{next(self._numbers)}" for target in targets}
+        for target in targets:
+            if target.schema is not None:
+                self.catalog.create_table(
+                    real[target.name], target.schema, partition_spec=target.spec, properties=dict(target.properties)
+                )
+        rules = tuple(RouteRule(real[rule.table], rule.regex) for rule in run.routing.rules)
+        routing = Routing(
+            rules, run.routing.field, unrouted=run.routing.unrouted, missing_table=run.routing.missing_table
+        )
+        settings = BatchSettings(
+            {},
+            routing,
+            run.evolution,
+            run.converters,
+            run.transforms,
+            run.tolerance,
+            ErrorLimits(per_batch=10**9),
+            Limits(block_records=run.block_records, inferred_records=10**6),
+        )
+        create = next((dict(t.properties) for t in targets if t.schema is None), {})
+        tables = Tables(self.catalog, "iceberg", TableRules(create_properties=create))
+        runner = BatchRunner(LocalEngine(), tables, settings)
+        _RECORDS[TOPIC] = raws
+        found = Found()
+        try:
+            with _patched(run.exactly):
+                outcome = runner.run({TopicPartition(TOPIC, 0): Span(START, START + len(raws))})
+        except Exception as error:  # whatever it is, it is what became of the batch
+            found.error, found.error_kind = f"{type(error).__name__}: {error}", type(error).__name__
+            found.error_kind = "bad record" if isinstance(error, BadRecordError) else found.error_kind
+            return found
+        finally:
+            runner.close()
+        found.dead = {letter.offset - START: letter.stage for letter in outcome.dead_letters}
+        found.reasons = {letter.offset - START: letter.reason for letter in outcome.dead_letters}
+        found.filtered = Counter(runner.totals.filtered)
+        found.read = outcome.records
+        found.files = {table.name: files.data_files for table, files in outcome.written.items()}
+        for number, (table, files) in enumerate(outcome.written.items(), 1):
+            target = IcebergTarget(self.catalog, table.identifier, "main", _KEY, {})
+            event = DataWritten(uuid.UUID(int=number), table, files.data_files)
+            CommitLoop(target, _KEY, 5).settle([Envelope(0, number, event)], {0: number + 1})
+        for name, place in real.items():
+            self._read(name, place, found)
+        return found
+
+    def _read(self, name: str, place: str, found: Found) -> None:
+        table = find_table(self.catalog, table_id(place))
+        if table is None:
+            return
+        found.schemas[name] = schema = table.schema()
+        found.tables[name] = table_of(schema)
+        rows = [
+            row
+            for task in table.scan().plan_files()
+            for row in plain.file_rows(task.file.file_path, task.file.file_format, schema)
+        ]
+        found.rows[name] = Counter(map(values.row_text, rows))
+
+
+@contextmanager
+def _patched(exactly: bool) -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch("calving.data.task.RangeReader", _Source))
+        if exactly:
+            never = property(lambda _: False, lambda _, __: None)
+            stack.enter_context(mock.patch.object(JsonConverter, "fast", never, create=True))
+            stack.enter_context(
+                mock.patch("calving.data.delivery.TableConverter", partial(TableConverter, exactly=True))
+            )
+        yield

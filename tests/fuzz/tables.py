@@ -1,0 +1,122 @@
+"""Tables as the oracle sees them: columns by name, without ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from tests.fuzz.kinds import Kind
+
+if TYPE_CHECKING:
+    from tests.fuzz.oracle import Needs
+
+_TYPES = {"long": LongType(), "double": DoubleType(), "boolean": BooleanType(), "string": StringType()}
+
+
+@dataclass(frozen=True)
+class Column:
+    """``inner``: a struct's columns, a list's element, a map's key and value. ``names`` are those it is found by."""
+
+    name: str
+    kind: IcebergType
+    required: bool
+    identifier: bool = False
+    names: tuple[str, ...] = ()
+    inner: tuple[Column, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    columns: tuple[Column, ...]
+
+    def changed(self, needs: Needs) -> Table:
+        """The table once it has what records need."""
+        columns = self.columns
+        for path in needs.optional:
+            columns = _at(columns, path, lambda c: replace(c, required=False))
+        for path, wider in needs.widen.items():
+            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_TYPES[w]))
+        for path, kind in needs.add.items():
+            columns = _add(columns, path, column_of(path[-1], kind))
+        return Table(columns)
+
+    def signature(self) -> dict[str, Any]:
+        """Names, types and what is required, to be compared."""
+        return signature(self.columns)
+
+
+def signature(columns: Sequence[Column]) -> dict[str, Any]:
+    return {
+        c.name: (
+            signature(c.inner) if c.inner else str(c.kind),
+            type(c.kind).__name__,
+            c.required,
+        )
+        for c in columns
+    }
+
+
+def table_of(schema: Schema, mapping: Mapping[int, tuple[str, ...]] | None = None) -> Table:
+    identifiers = set(schema.identifier_field_ids)
+    return Table(tuple(_column(f, identifiers, mapping or {}) for f in schema.fields))
+
+
+def _column(f: NestedField, identifiers: set[int], mapping: Mapping[int, tuple[str, ...]]) -> Column:
+    kind, inner = f.field_type, tuple[NestedField, ...]()
+    match kind:
+        case StructType():
+            inner = kind.fields
+        case ListType():
+            inner = (kind.element_field,)
+        case MapType():
+            inner = (kind.key_field, kind.value_field)
+    return Column(
+        f.name,
+        kind,
+        f.required,
+        f.field_id in identifiers,
+        mapping.get(f.field_id) or (f.name,),
+        tuple(_column(i, identifiers, mapping) for i in inner),
+    )
+
+
+def column_of(name: str, kind: Kind) -> Column:
+    """A new column, optional, as is all that is in it."""
+    if isinstance(kind, str):
+        if kind.startswith("decimal"):
+            precision, scale = kind[8:-1].split(",")
+            return Column(name, DecimalType(int(precision), int(scale)), False, names=(name,))
+        return Column(name, _TYPES[kind], False, names=(name,))
+    if "list" in kind:
+        element = column_of("element", kind["list"])
+        return Column(name, ListType(0, element.kind, False), False, names=(name,), inner=(element,))
+    inner = tuple(column_of(n, k) for n, k in kind["struct"].items())
+    return Column(name, StructType(), False, names=(name,), inner=inner)
+
+
+def _at(columns: Sequence[Column], path: tuple[str, ...], change: Any) -> tuple[Column, ...]:
+    return tuple(
+        c if c.name != path[0] else change(c) if len(path) == 1 else replace(c, inner=_at(c.inner, path[1:], change))
+        for c in columns
+    )
+
+
+def _add(columns: Sequence[Column], path: tuple[str, ...], new: Column) -> tuple[Column, ...]:
+    if len(path) == 1:
+        return tuple(columns) if any(c.name == new.name for c in columns) else (*columns, new)
+    return _at(columns, path[:-1], lambda c: replace(c, inner=_add(c.inner, path[-1:], new)))
