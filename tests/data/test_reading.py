@@ -18,7 +18,13 @@ from tests.conftest import Topic
 
 def read(topic: Topic, start: int, end: int, partition: int = 0, **limits: object) -> list[Block]:
     reader = RangeReader({"bootstrap.servers": topic.servers}, Limits(**limits))  # type: ignore[arg-type]
-    return list(reader.read(Range(topic.name, partition, start, end)))
+    return list(reader.read([Range(topic.name, partition, start, end)]))
+
+
+def read_all(topic: Topic, *ranges: tuple[int, int, int], **limits: object) -> list[Block]:
+    """Ranges by partition, start and end."""
+    reader = RangeReader({"bootstrap.servers": topic.servers}, Limits(**limits))  # type: ignore[arg-type]
+    return list(reader.read([Range(topic.name, *each) for each in ranges]))
 
 
 def values(blocks: Sequence[Block]) -> list[bytes | None]:
@@ -44,6 +50,41 @@ def test_a_range_is_read_once_and_in_order(topic: Callable[..., Topic]) -> None:
     t = topic()
     t.send(*[b"%d" % i for i in range(1000)])
     assert values(read(t, 100, 900)) == [b"%d" % i for i in range(100, 900)]
+
+
+def test_small_ranges_are_read_at_the_same_time(topic: Callable[..., Topic]) -> None:
+    t = topic(partitions=200)
+    for p in range(200):
+        t.producer.produce(t.name, b"%d" % p, partition=p)
+    t.send()
+    started = time.monotonic()
+    found = read_all(t, *((p, 0, 1) for p in range(200)))
+    assert time.monotonic() - started < 4  # one after the other: ten seconds and more
+    assert sorted(values(found)) == sorted(b"%d" % p for p in range(200))
+
+
+def test_blocks_are_of_one_partition_each_and_in_its_order(topic: Callable[..., Topic]) -> None:
+    t = topic(partitions=5)
+    for i in range(500):
+        t.producer.produce(t.name, b"%d" % i, partition=i % 5)
+    t.send()
+    found = read_all(t, (0, 0, 100), (1, 50, 100), (2, 0, 50), (4, 99, 100), block_records=70)
+    offsets: dict[int, list[int]] = {}
+    for block in found:
+        p = block.source.partition
+        assert block.values == [b"%d" % (offset * 5 + p) for offset in block.offsets]
+        offsets.setdefault(p, []).extend(block.offsets)
+    assert offsets == {0: [*range(100)], 1: [*range(50, 100)], 2: [*range(50)], 4: [99]}
+
+
+def test_ranges_too_large_to_be_read_at_once_are_read_whole(topic: Callable[..., Topic]) -> None:
+    t = topic(partitions=3)
+    for p in range(3):
+        t.send(*[b"%d" % i for i in range(30_000)], partition=p)
+    found = read_all(t, *((p, 0, 30_000) for p in range(3)))
+    for p in range(3):
+        its = [block for block in found if block.source.partition == p]
+        assert [offset for block in its for offset in block.offsets] == list(range(30_000))
 
 
 def test_an_empty_range_reads_nothing(topic: Callable[..., Topic]) -> None:
@@ -81,6 +122,24 @@ def test_a_range_that_is_nothing_but_markers_ends(topic: Callable[..., Topic], u
     assert values(read(t, 5, 6)) == []
 
 
+def test_every_range_ends_by_itself_markers_or_not(topic: Callable[..., Topic], unique: str) -> None:
+    t = topic(partitions=20)
+    producer = t.transactional(unique)
+    producer.begin_transaction()
+    for p in range(10):
+        producer.produce(t.name, b"%d" % p, partition=p)
+    producer.commit_transaction()
+    for p in range(5, 20):
+        t.producer.produce(t.name, b"late", partition=p)
+    t.send()
+    deadline = time.monotonic() + 20
+    while any(stable_end(t, p) < 2 for p in range(10)):
+        assert time.monotonic() < deadline
+    marked, followed = ((p, 0, 2) for p in range(5)), ((p, 0, 2) for p in range(5, 10))
+    found = read_all(t, *marked, *followed, *((p, 0, 1) for p in range(10, 20)))
+    assert sorted(values(found)) == sorted([b"%d" % p for p in range(10)] + [b"late"] * 10)
+
+
 def test_a_range_that_ends_in_a_commit_marker_ends(topic: Callable[..., Topic], unique: str) -> None:
     t = topic()
     producer = t.transactional(unique)
@@ -106,10 +165,27 @@ def test_an_open_transaction_holds_the_end_back(topic: Callable[..., Topic], uni
 def test_a_range_that_cannot_be_reached_gives_up_without_spinning(topic: Callable[..., Topic]) -> None:
     t = topic()
     t.send(b"a")
+    read(t, 0, 1)
     started = time.process_time()
     with pytest.raises(Unavailable, match="no progress at offset 1"):
         read(t, 0, 5, stalled_seconds=1.5)
     assert time.process_time() - started < 0.5
+
+
+def test_the_one_range_that_cannot_be_reached_is_named(topic: Callable[..., Topic]) -> None:
+    t = topic(partitions=3)
+    for p in range(3):
+        t.send(b"a", partition=p)
+    with pytest.raises(Unavailable, match=f"topic '{t.name}', partition 1: no progress at offset 1 of 2"):
+        read_all(t, (0, 0, 1), (1, 0, 2), (2, 0, 1), stalled_seconds=0.5)
+
+
+def test_after_an_error_reading_starts_afresh(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(b"a")
+    with pytest.raises(Unavailable):
+        read(t, 0, 2, stalled_seconds=0.2)
+    assert values(read(t, 0, 1)) == [b"a"]
 
 
 def test_holes_left_by_compaction_are_stepped_over(topic: Callable[..., Topic]) -> None:
@@ -172,5 +248,7 @@ def test_records_that_are_gone_are_an_error_never_a_jump(topic: Callable[..., To
     t.send(*[b"x"] * 10)
     for future in t.admin.delete_records([KafkaPartition(t.name, 0, 6)]).values():
         future.result()
-    with pytest.raises(DataLossError, match=f"topic '{t.name}', partition 0: offset 2"):
+    with pytest.raises(
+        DataLossError, match=f"topic '{t.name}', partition 0: offset 2 is wanted, but the broker has 6 to 10"
+    ):
         read(t, 2, 10)

@@ -3,23 +3,39 @@
 What ends a range is the position reached, not the records seen: transaction markers, aborted records and compacted
 holes never arrive as messages. The reader hands on blocks of columns and nothing else, so another one can take its
 place.
+
+Small ranges are read all at once: one request brings what many of them have. Large ones are read one after the other,
+which keeps blocks large, and what is fetched ahead small.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from calving.data.spec import Limits, Range
-from calving.errors import DataLossError, Unavailable
-from calving.source.client import client_config
+from calving.errors import ConfigError, DataLossError, Unavailable
+from calving.source.client import REFUSED, TIMEOUT, client_config, reaching
 
-_CONSUMERS: dict[str, Consumer] = {}
+_AHEAD_RECORDS = 40_000
+"""The next range is opened once the open ones have fewer left: twice what the client holds ready."""
+_WAIT_SECONDS = 0.05
+_WATERMARK_SECONDS = 5.0
+
+_DATA_LOSS = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
+_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+
+_CONSUMERS: dict[str, tuple[Consumer, set[str]]] = {}
+"""By configuration, with the topics that each knows."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 
 class Block:
@@ -65,78 +81,150 @@ class Block:
         return largest if largest >= 0 else None
 
 
+class _Open:
+    """A range that is being read."""
+
+    def __init__(self, source: Range, waited: float) -> None:
+        self.source = source
+        self.position = source.start
+        self.moved = waited
+        """How long the reader had waited, over all, when this range last got any further."""
+
+    @property
+    def left(self) -> int:
+        return self.source.end - self.position
+
+    def __str__(self) -> str:
+        return f"topic '{self.source.topic}', partition {self.source.partition}"
+
+
 class RangeReader:
-    """One consumer per Python process and configuration, kept between tasks."""
+    """One consumer per Python process and configuration, kept between tasks with its connections and what it knows of
+    the cluster, until an error.
+    """
 
     def __init__(self, kafka: Mapping[str, str], limits: Limits) -> None:
         self._limits = limits
-        key = json.dumps(sorted(kafka.items()))
-        if key not in _CONSUMERS:
-            _CONSUMERS[key] = Consumer(_consumer_config(kafka))
-        self._consumer = _CONSUMERS[key]
+        self._key = json.dumps(sorted(kafka.items()))
+        if self._key not in _CONSUMERS:
+            _CONSUMERS[self._key] = Consumer(_consumer_config(kafka)), set()
+        self._consumer, self._topics = _CONSUMERS[self._key]
+        self._open: dict[Place, _Open] = {}
+        self._waited = 0.0
 
-    def read(self, source: Range) -> Iterator[Block]:
-        """Every committed record of the range, once, in order.
+    def read(self, sources: Sequence[Range]) -> Generator[Block]:
+        """Every committed record of ``sources``, which are of different partitions, once. The blocks of one partition
+        come in order, those of others between them.
 
-        :raises DataLossError: the broker no longer has the start. :raises Unavailable: no progress for too long.
+        :raises DataLossError: the broker does not have what is wanted. :raises Unavailable: a range got no further for
+            too long.
         """
-        position = source.start
-        if position >= source.end:
-            return
-        self._consumer.assign([TopicPartition(source.topic, source.partition, source.start)])
+        waiting = deque(source for source in sources if source.start < source.end)
         try:
-            progress = time.monotonic()
-            while position < source.end:
-                messages, reached = self._take(source, position)
-                if reached > position:
-                    position, progress = reached, time.monotonic()
-                elif time.monotonic() - progress > self._limits.stalled_seconds:
-                    raise Unavailable(
-                        f"topic '{source.topic}', partition {source.partition}: no progress at offset {position} of"
-                        f" {source.end} for {self._limits.stalled_seconds:.0f} s"
-                    )
-                if messages:
-                    yield Block(source, messages)
-        finally:
-            self._consumer.unassign()
+            while waiting or self._open:
+                self._open_more(waiting)
+                yield from self._take()
+                self._close_ended()
+        except BaseException:
+            del _CONSUMERS[self._key]
+            self._consumer.close()
+            raise
 
-    def _take(self, source: Range, position: int) -> tuple[list[Message], int]:
-        """Some messages, and the position reached after them."""
-        wanted = min(self._limits.block_records, source.end - position)
+    def _open_more(self, waiting: deque[Range]) -> None:
+        fresh: list[TopicPartition] = []
+        left = self._left
+        while waiting and left < _AHEAD_RECORDS:
+            source = waiting.popleft()
+            self._open[source.topic, source.partition] = _Open(source, self._waited)
+            fresh.append(TopicPartition(source.topic, source.partition, source.start))
+            left += source.end - source.start
+        if fresh:
+            self._learn({place.topic for place in fresh})
+            self._consumer.incremental_assign(fresh)
+
+    def _learn(self, topics: set[str]) -> None:
+        """The client looks for the leaders of a topic that is new to it only once a second."""
+        for topic in topics - self._topics:
+            with reaching(f"topic '{topic}'"):
+                self._consumer.list_topics(topic, TIMEOUT)
+        self._topics |= topics
+
+    def _close_ended(self) -> None:
+        ended = [place for place, each in self._open.items() if each.left <= 0]
+        for place in ended:
+            del self._open[place]
+        if ended:
+            self._consumer.incremental_unassign([TopicPartition(*place) for place in ended])
+
+    @property
+    def _left(self) -> int:
+        return sum(each.left for each in self._open.values())
+
+    def _take(self) -> Iterator[Block]:
+        """What is there now: at most one block of each range."""
+        started = time.monotonic()
         try:
-            found = self._consumer.consume(wanted, 0.05)
+            found = self._consumer.consume(min(self._limits.block_records, self._left), _WAIT_SECONDS)
         except KafkaException as error:
-            raise Unavailable(f"topic '{source.topic}', partition {source.partition}: {error}") from error
-        if found and found[-1].error() is None and found[-1].offset() < source.end and not _has_errors(found):
-            return found, found[-1].offset() + 1
-        messages: list[Message] = []
+            raise Unavailable(f"reading from Kafka: {error}") from error
+        self._waited += time.monotonic() - started
+        if not found:
+            self._mind_stalled()
+        elif len(self._open) == 1 and not any(map(Message.error, found)):
+            (only,) = self._open.values()
+            yield from self._advance(only, found)
+        else:
+            yield from self._sort(found)
+
+    def _sort(self, found: Sequence[Message]) -> Iterator[Block]:
+        """Messages of several ranges, or with errors among them."""
+        messages: dict[_Open, list[Message]] = {}
+        empty_up_to: dict[_Open, int] = {}
         for message in found:
-            fault = message.error()
-            if fault is None and message.offset() < source.end:
-                messages.append(message)
-                position = message.offset() + 1
-            elif fault is None:
-                return messages, source.end
-            else:
-                position = max(position, _reached(source, message, fault))
-        return messages, position
+            fault, each = message.error(), self._open.get((message.topic(), message.partition()))
+            if fault is not None and fault.fatal():
+                raise Unavailable(f"reading from Kafka: {fault.str()}")
+            if each is None:
+                continue  # a broker that went away, of which librdkafka takes care
+            if fault is None:
+                messages.setdefault(each, []).append(message)
+            elif fault.code() == KafkaError._PARTITION_EOF:
+                empty_up_to[each] = message.offset()
+            elif fault.code() in _DATA_LOSS:
+                raise DataLossError(self._loss(each, message.offset()))
+            elif fault.code() in REFUSED:
+                raise ConfigError(f"{each}: {fault.str()}; check the kafka.* settings and the privileges")
+            elif fault.code() in _GONE:
+                raise Unavailable(f"{each}: {fault.str()}")
+        for each, its in messages.items():
+            yield from self._advance(each, its)
+        for each, offset in empty_up_to.items():
+            if offset > each.position:
+                each.position, each.moved = offset, self._waited
 
+    def _advance(self, each: _Open, messages: list[Message]) -> Iterator[Block]:
+        end = each.source.end
+        each.position, each.moved = messages[-1].offset() + 1, self._waited
+        if each.position > end:
+            messages = [message for message in messages if message.offset() < end]
+        if messages:
+            yield Block(each.source, messages)
 
-def _has_errors(messages: Sequence[Message]) -> bool:
-    return any(map(Message.error, messages))
+    def _mind_stalled(self) -> None:
+        for each in self._open.values():
+            if self._waited - each.moved > self._limits.stalled_seconds:
+                raise Unavailable(
+                    f"{each}: no progress at offset {each.position} of {each.source.end} for"
+                    f" {self._limits.stalled_seconds:.0f} s"
+                )
 
-
-def _reached(source: Range, message: Message, error: KafkaError) -> int:
-    if error.code() == KafkaError._PARTITION_EOF:
-        return int(message.offset())
-    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-        raise DataLossError(
-            f"topic '{source.topic}', partition {source.partition}: offset {source.start} is no longer available:"
-            f" {error.str()}"
-        )
-    if error.fatal() or error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
-        raise Unavailable(f"topic '{source.topic}', partition {source.partition}: {error.str()}")
-    return -1  # librdkafka goes on by itself
+    def _loss(self, each: _Open, wanted: int) -> str:
+        try:
+            at = TopicPartition(each.source.topic, each.source.partition)
+            first, end = self._consumer.get_watermark_offsets(at, _WATERMARK_SECONDS)
+        except KafkaException as error:
+            return f"{each}: offset {wanted} is wanted, but is no longer available ({error})"
+        return f"{each}: offset {wanted} is wanted, but the broker has {first} to {end}"
 
 
 def _consumer_config(kafka: Mapping[str, str]) -> dict[str, object]:
@@ -145,7 +233,7 @@ def _consumer_config(kafka: Mapping[str, str]) -> dict[str, object]:
         "queued.min.messages": "20000",
         "queued.max.messages.kbytes": "16384",
         "fetch.message.max.bytes": "2097152",
-        "fetch.wait.max.ms": "50",
+        "fetch.wait.max.ms": "10",
         # A full queue is looked at again after a whole second by default: three quarters of the time would be waiting.
         "fetch.queue.backoff.ms": "10",
         "check.crcs": "false",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from calving.data.delivery import Delivery
-from calving.data.pipeline import Pipeline
+from calving.data.pipeline import Outcome, Pipeline
 from calving.data.reader import Block, RangeReader
 from calving.data.records import Bad
 from calving.data.shuffle import Parcel, Sample, unpack
@@ -51,6 +53,39 @@ def stream(spec: TaskSpec) -> Iterator[Parcel | Sample | TaskResult]:
             gc.enable()
 
 
+@dataclass(slots=True)
+class _Book:
+    """What became of the records of one range."""
+
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    filtered: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+    latest_ms: int | None = None
+
+    def enter(self, block: Block, outcome: Outcome) -> None:
+        self.read += len(block)
+        self.written += outcome.written
+        self.rejected += len(outcome.bad)
+        self.filtered.update(outcome.filtered)
+        self.size += block.size
+        latest = block.latest_ms
+        if latest is not None:
+            self.latest_ms = latest if self.latest_ms is None else max(latest, self.latest_ms)
+
+    def result(self, source: Range) -> RangeResult:
+        """:raises RuntimeError: the book does not balance."""
+        if self.read != self.written + self.rejected + sum(self.filtered.values()):
+            raise RuntimeError(
+                f"{source}: read {self.read} records, wrote {self.written}, rejected {self.rejected}, filtered"
+                f" {dict(self.filtered)}"
+            )
+        return RangeResult(
+            source, self.read, self.written, self.rejected, dict(self.filtered), self.size, self.latest_ms
+        )
+
+
 class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
@@ -58,15 +93,15 @@ class _Task:
         self._reader = RangeReader(spec.kafka, spec.limits)
         self._delivery = Delivery(spec, self._stages)
         self._pipeline = Pipeline(spec, self._delivery, self._stages)
-        self._ranges: list[RangeResult] = []
         self._letters: list[DeadLetter] = []
         self._rejected = 0
         self._first_rejected: str | None = None
 
     def run(self) -> Iterator[Parcel | Sample | TaskResult]:
         spec = self._spec
-        for source in spec.ranges:
-            yield from self._run_range(source)
+        books = {source: _Book() for source in spec.ranges}
+        with contextlib.closing(self._reader.read(spec.ranges)) as blocks:
+            yield from self._run_blocks(blocks, books)
         needs = self._delivery.needs
         if needs:
             self.discard()
@@ -78,7 +113,7 @@ class _Task:
         yield TaskResult(
             spec.number,
             files,
-            self._ranges,
+            [book.result(source) for source, book in books.items()],
             rejected=self._letters,
             first_rejected=self._first_rejected,
             shuffled=self._delivery.sent,
@@ -88,34 +123,18 @@ class _Task:
     def discard(self) -> None:
         self._delivery.discard()
 
-    def _run_range(self, source: Range) -> Iterator[Parcel | Sample]:
-        read = written = rejected = size = 0
-        filtered: Counter[str] = Counter()
-        latest: int | None = None
-        blocks = self._reader.read(source)
+    def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[Parcel | Sample]:
         while True:
             with self._stages("fetch"):
                 block = next(blocks, None)
                 if block is None:
-                    break
+                    return
                 values = block.values
-                latest_here = block.latest_ms
-            if latest_here is not None:
-                latest = latest_here if latest is None else max(latest, latest_here)
-            self._delivery.begin(source, lambda: block.offsets)  # noqa: B023 - asked at once
+            self._delivery.begin(block.source, lambda: block.offsets)  # noqa: B023 - asked at once
             outcome = self._pipeline.run(block, values)
             self._reject(block, outcome.bad)
-            read += len(block)
-            written += outcome.written
-            rejected += len(outcome.bad)
-            filtered.update(outcome.filtered)
-            size += block.size
+            books[block.source].enter(block, outcome)
             yield from self._delivery.parcels()
-        if not self._delivery.needs and read != written + rejected + sum(filtered.values()):
-            raise RuntimeError(
-                f"{source}: read {read} records, wrote {written}, rejected {rejected}, filtered {dict(filtered)}"
-            )
-        self._ranges.append(RangeResult(source, read, written, rejected, dict(filtered), size, latest))
 
     def _reject(self, block: Block, bad: Sequence[Bad]) -> None:
         if not bad:

@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 _ROUNDS = 8
 _WORTH_A_TASK = 50_000
 """Records below which splitting a batch further costs more than it saves."""
+_RANGE_RECORDS = 200
+"""What a range costs besides its records, in records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,21 +225,24 @@ class BatchRunner:
 
 
 def cut(spans: Spans, slots: int) -> list[list[Range]]:
-    """Ranges of about equal size for at most ``slots`` tasks; a partition may be split over tasks."""
-    total = sum(span.end - span.start for span in spans.values())
+    """Ranges for at most ``slots`` tasks that have about equally much to do, so that also small backlogs of many
+    partitions are spread; a partition may be split over tasks.
+    """
+    total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
     count = max(1, min(slots, -(-total // _WORTH_A_TASK)))
-    share = -(-total // count)
+    # Where a task ends, a range is split and costs once more, or room for less than that is left over.
+    share = -(-(total + (count - 1) * _RANGE_RECORDS) // count)
     tasks: list[list[Range]] = [[]]
     room = share
     for tp, span in sorted(spans.items()):
         start = span.start
         while start < span.end:
-            if room == 0:
+            if room <= _RANGE_RECORDS:
                 tasks.append([])
                 room = share
-            end = min(span.end, start + room)
+            end = min(span.end, start + room - _RANGE_RECORDS)
             tasks[-1].append(Range(tp.topic, tp.partition, start, end))
-            room -= end - start
+            room -= end - start + _RANGE_RECORDS
             start = end
     return tasks
 

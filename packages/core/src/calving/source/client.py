@@ -21,7 +21,7 @@ TIMEOUT = 15.0
 """Seconds that one request to a broker may take."""
 
 _SETTINGS = (KafkaError._INVALID_ARG, KafkaError._UNKNOWN_PROTOCOL, KafkaError._NOT_IMPLEMENTED)
-_REFUSED = (
+REFUSED = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -29,6 +29,7 @@ _REFUSED = (
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
 )
+"""What only an operator can change."""
 
 
 def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
@@ -83,6 +84,6 @@ def reaching(what: str) -> Iterator[None]:
         text = cause.str() if isinstance(cause, KafkaError) else str(cause)
         if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (said := _said_since(start)) is not None:
             code, text = said.code(), said.str()
-        if code in _SETTINGS or code in _REFUSED:
+        if code in _SETTINGS or code in REFUSED:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
         raise Unavailable(f"{what}: {text}") from error

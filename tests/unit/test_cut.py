@@ -1,0 +1,57 @@
+"""How a batch is cut into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calving.data.spec import Range
+from calving.model.offsets import Span, TopicPartition
+from calving.runtime.batch import cut
+
+
+def records(task: Sequence[Range]) -> int:
+    return sum(each.end - each.start for each in task)
+
+
+def backlog(*sizes: int) -> dict[TopicPartition, Span]:
+    return {TopicPartition("t", p): Span(10, 10 + size) for p, size in enumerate(sizes)}
+
+
+def test_a_large_partition_is_split_over_all_slots() -> None:
+    tasks = cut(backlog(2_000_000), 4)
+    assert [len(task) for task in tasks] == [1, 1, 1, 1]
+    assert max(map(records, tasks)) - min(map(records, tasks)) < 1000
+
+
+def test_a_small_backlog_of_few_partitions_is_one_task() -> None:
+    assert len(cut(backlog(*[100] * 10), 4)) == 1
+
+
+def test_a_small_backlog_of_many_partitions_is_spread_over_the_slots() -> None:
+    tasks = cut(backlog(*[1] * 1000), 4)
+    assert [len(task) for task in tasks] == [250, 250, 250, 250]
+
+
+def test_tasks_of_a_mixed_backlog_have_about_equally_much_to_do() -> None:
+    tasks = cut(backlog(100_000, *[1] * 500), 2)
+    assert len(tasks) == 2
+    assert max(map(len, tasks)) > 400
+
+
+@given(st.lists(st.integers(0, 300_000), max_size=60), st.integers(1, 16))
+def test_every_offset_is_in_one_range_and_no_task_is_empty_or_too_many(sizes: list[int], slots: int) -> None:
+    spans = backlog(*sizes)
+    tasks = cut(spans, slots)
+    assert len(tasks) <= slots
+    assert all(tasks) or not any(sizes)
+    for tp, span in spans.items():
+        at = span.start
+        for each in sorted(
+            (each for task in tasks for each in task if each.partition == tp.partition), key=lambda r: r.start
+        ):
+            assert at == each.start < each.end
+            at = each.end
+        assert at == span.end
