@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
+from typing import Any
+
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import ListType, MapType, StructType
 
 from calving.data.spec import Evolution, RouteRule, Routing
+from calving.iceberg.tables import TableRules, TableSettings
 from tests.fuzz import schemas
+from tests.fuzz.fates import Rules, decode_json
 from tests.fuzz.sink import Run, Target
+from tests.fuzz.tables import Table, table_of
 from tests.fuzz.texts import Writer
+
+_MAPPING = "schema.name-mapping.default"
+_COUNTS = (1, 2, 5, 30, 30, 30, 150, 150, 600)
 
 
 @dataclass(frozen=True)
@@ -32,25 +44,136 @@ class Case:
         """Randomness for one use, the same each time."""
         return Random(f"{self.seed}/{self.number}/{use}")
 
+    @cached_property
+    def decoded(self) -> list[Any]:
+        """Values as the converter must decode them, or the fates of what is none."""
+        return decode_json(self.raws)
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Tables before the batch, as the oracle sees them."""
+        return {t.name: table_of(t.schema, names_by_id(t)) for t in self.targets if t.schema is not None}
+
+    @property
+    def rules(self) -> Rules:
+        evolution = self.run.evolution
+        ids = self.run.rules.defaults.id_columns
+        return Rules(self.run.routing, evolution.evolve, evolution.create, evolution.case_insensitive, ids)
+
     @property
     def tags(self) -> dict[str, str]:
         """What the case covers, for the report."""
+        properties = {**self.run.rules.create_properties, **self.targets[0].properties}
+        routing = self.run.routing
         return {
             "evolution": "on" if self.run.evolution.evolve else "off",
+            "creation": "on" if self.run.evolution.create else "off",
+            "case": "ignored" if self.run.evolution.case_insensitive else "kept",
+            "names": "mapped" if _MAPPING in properties else "plain",
             "tables": str(len(self.targets)),
+            "format": properties.get("write.format.default", "parquet"),
+            "distribution": properties.get("write.distribution-mode", "none"),
+            "partitioned by": ", ".join(str(f.transform).partition("[")[0] for f in self.targets[0].spec.fields)
+            or "none",
+            "sorted": str(bool(self.targets[0].order.fields)),
+            "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
         }
+
+
+def names_by_id(target: Target) -> dict[int, tuple[str, ...]]:
+    """The name mapping of a table."""
+    found: dict[int, tuple[str, ...]] = {}
+    pending = json.loads(target.properties.get(_MAPPING, "[]"))
+    while pending:
+        mapped = pending.pop()
+        pending += mapped.get("fields", ())
+        found[mapped["field-id"]] = tuple(mapped["names"])
+    return found
 
 
 def make(seed: int, number: int) -> Case:
     """The same case every time."""
     random = Random(f"{seed}/{number}")
-    schema = schemas.schema(random)
     writer = Writer(random, random.choice((0, 0.02, 0.1, 0.3)))
-    count = random.choice((1, 2, 5, 30, 30, 150, 600))
-    raws = tuple(_raw(random, writer, schema.as_struct(), i) for i in range(count))
-    run = Run(Routing((RouteRule("t"),)), Evolution(evolve=random.random() < 0.35))
-    return Case(seed, number, (Target("t", schema),), run, raws, tuple(range(count)))
+    count = random.choice(_COUNTS)
+    evolution = Evolution(
+        create=random.random() < 0.2, evolve=random.random() < 0.35, case_insensitive=random.random() < 0.15
+    )
+    targets = tuple(_targets(random, evolution))
+    routing = _routing(random, targets)
+    rules = TableRules(create_properties=schemas.properties(random))
+    if evolution.create and random.random() < 0.3:
+        rules = replace(rules, defaults=TableSettings(random.choice(((), ("bucket(id, 4)",))), ("id",)))
+    run = Run(routing, evolution, rules=rules, slots=random.choice((1, 1, 2, 3)))
+    shape = next((t.schema for t in targets if t.schema is not None), None) or schemas.schema(random)
+    raws = tuple(_raw(random, writer, shape, routing, i, sure=bool(rules.defaults.id_columns)) for i in range(count))
+    if evolution.create:
+        targets = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
+    return Case(seed, number, targets, run, raws, tuple(range(count)))
 
 
-def _raw(random: Random, writer: Writer, struct: object, number: int) -> bytes | None:
-    return None if random.random() < 0.01 else writer.record(struct, number)  # type: ignore[arg-type]
+def _targets(random: Random, evolution: Evolution) -> Iterator[Target]:
+    schema = schemas.schema(random)
+    names = ("db.t", "db.u") if random.random() < 0.2 else ("db.t",)
+    for name in names:
+        schema = schema if name == "db.t" else schemas.changed(random, schema)
+        fresh = assign_fresh_schema_ids(schema)
+        properties = schemas.properties(random)
+        if random.random() < 0.12 and not evolution.case_insensitive:
+            properties[_MAPPING] = json.dumps(_mapping(random, fresh.as_struct(), evolution.evolve))
+        yield Target(name, fresh, schemas.partitions(random, fresh), schemas.order(random, fresh), properties)
+
+
+def _mapping(random: Random, kind: Any, own: bool) -> list[dict[str, Any]]:
+    """Old and new names; ``own``: a column's own name is always among them."""
+    match kind:
+        case StructType():
+            inner = kind.fields
+        case ListType():
+            inner = (kind.element_field,)
+        case MapType():
+            inner = (kind.key_field, kind.value_field)
+        case _:
+            return []
+    found = []
+    for field in inner:
+        names = [field.name]
+        if isinstance(kind, StructType):
+            more = f"old_{field.name}"
+            names = random.choice(
+                ([field.name], [field.name, more], [more, field.name], [field.name] if own else [more])
+            )
+        found.append({"field-id": field.field_id, "names": names, "fields": _mapping(random, field.field_type, own)})
+    return found
+
+
+def _routing(random: Random, targets: Sequence[Target]) -> Routing:
+    unrouted, missing = random.choice(("skip", "dead-letter")), random.choice(("skip", "dead-letter"))
+    choice = random.random()
+    if choice < 0.8:
+        return Routing(tuple(RouteRule(t.name) for t in targets), unrouted=unrouted, missing_table=missing)
+    field = random.choice(("route", "meta.type"))
+    if choice < 0.9:
+        return Routing((), field, dynamic=True, unrouted=unrouted, missing_table=missing)
+    regexes = random.sample(("a.*", "b|ab", "[0-9.]+", "true|x", "1"), len(targets))
+    rules = tuple(RouteRule(t.name, regex) for t, regex in zip(targets, regexes, strict=True))
+    return Routing(rules, field, unrouted=unrouted, missing_table=missing)
+
+
+_ROUTES = ('"a"', '"ab"', '"b"', '"abc"', "1", "1.5", "1.0", "true", "null", '""', '"x"', "{}", '"1"')
+_TABLES = ('"db.t"', '"DB.T"', '"db.u"', '"db.v"', '"db.t"', '"db.t"', "null")
+_NO_TABLES = ('""', '"x"', "5", '"a..b"', '"."', '"db."', '".t"', "true", "{}", '"db.t\\u0000"', '"db.a/b"', '"db.%"')
+
+
+def _raw(random: Random, writer: Writer, schema: Schema, routing: Routing, number: int, sure: bool) -> bytes | None:
+    if random.random() < 0.01:
+        return None
+    raw = writer.record(schema.as_struct(), number)
+    if sure and raw.startswith(b'{"'):
+        raw = b'{"id":%d,' % number + raw[1:].replace(b'"id"', b'"ID"')
+    if routing.field is not None and raw.startswith(b"{") and random.random() < 0.97:
+        names = _ROUTES if not routing.dynamic else _TABLES if random.random() < 0.95 else _NO_TABLES
+        value = random.choice(names)
+        route = f'"route":{value}' if routing.field == "route" else f'"meta":{{"type":{value}}}'
+        raw = b"{" + route.encode() + (raw[1:] if raw[1:2] == b"}" else b"," + raw[1:])
+    return raw

@@ -1,15 +1,12 @@
-"""What must become of every record, one at a time: docs/types.md, docs/evolution.md and docs/converters.md in plain Python.
-
-The only thing that records do together is to ask for schema changes: the oracle asks each for what it needs, merges, and asks
-again on the changed table.
+"""One record and one table: its row, or that it does not fit, and what it needs of the table. Said once more in plain Python,
+by docs/types.md, docs/evolution.md and docs/converters.md.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -20,46 +17,21 @@ from tests.fuzz import kinds, values
 from tests.fuzz.tables import Column, Table
 from tests.fuzz.values import TooLarge, Unfit
 
-CONVERTER, CONVERSION = "VALUE_CONVERTER", "conversion"
-_ROUNDS = 8
-
-
-@dataclass(frozen=True)
-class Dead:
-    """A dead letter of this stage."""
-
-    stage: str
-
-
-@dataclass(frozen=True)
-class Filtered:
-    """Left out by a named cause."""
-
-    cause: str
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A row in each of these tables."""
-
-    rows: Mapping[str, Any]
-
-
-Fate = Dead | Filtered | Rows
-
 
 @dataclass
 class Needs:
-    """What a record needs of one table: new columns by path, wider types, optional columns."""
+    """What a record needs of one table: that it is created, new columns by path, wider types, optional columns."""
 
+    create: kinds.Kind = None
     add: dict[tuple[str, ...], kinds.Kind] = field(default_factory=dict)
     widen: dict[tuple[str, ...], str] = field(default_factory=dict)
     optional: set[tuple[str, ...]] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.add or self.widen or self.optional)
+        return bool(self.create or self.add or self.widen or self.optional)
 
     def merge(self, other: Needs) -> None:
+        self.create = kinds.merge(self.create, other.create)
         for path, kind in other.add.items():
             self.add[path] = kinds.merge(self.add.get(path), kind)
         self.widen |= other.widen
@@ -114,8 +86,8 @@ class Converter:
             column = self._find(columns, name)
             if column is not None:
                 given[column.name] = item
-            elif self._evolve and (kind := kinds.of_value(item)) is not None:
-                self.needs.merge(Needs(add={(*path, name): kind}))
+            elif self._evolve and (kind := kinds.of_value(values.folded(item) if self._fold else item)) is not None:
+                self.needs.merge(Needs(add={(*path, name.lower() if self._fold else name): kind}))
         return {c.name: self._column(given.get(c.name), c, (*path, c.name)) for c in columns}
 
     def _find(self, columns: Sequence[Column], name: str) -> Column | None:
@@ -161,68 +133,3 @@ class Converter:
             values.convert(value, wider)
             self.needs.widen[path] = str(wider)
             return None
-
-
-@dataclass
-class Expected:
-    """What must become of records, by place, and of the tables. ``first_bad`` is the one that stops a sink without
-    tolerance: the first of the first round that has any.
-    """
-
-    fates: list[Fate]
-    tables: dict[str, Table]
-    first_bad: int | None
-
-    def rows(self, table: str) -> Counter[values.RowText]:
-        """Rows as text, as often as they come."""
-        return Counter(
-            values.row_text(fate.rows[table]) for fate in self.fates if isinstance(fate, Rows) and table in fate.rows
-        )
-
-    def dead(self) -> dict[int, str]:
-        return {i: fate.stage for i, fate in enumerate(self.fates) if isinstance(fate, Dead)}
-
-    def filtered(self) -> Counter[str]:
-        return Counter(fate.cause for fate in self.fates if isinstance(fate, Filtered))
-
-
-def expect(
-    raws: Sequence[bytes | None], tables: Mapping[str, Table], *, evolve: bool, case_insensitive: bool
-) -> Expected:
-    """What must become of these values, all of which go to all tables."""
-    parsed: list[Any] = []
-    for raw in raws:
-        try:
-            value = None if raw is None else parse(raw)
-            parsed.append(Filtered("tombstone") if value is None else value)
-        except NotJson:
-            parsed.append(Dead(CONVERTER))
-    current, first_bad = dict(tables), None
-    for _ in range(_ROUNDS):
-        needs = {name: Needs() for name in current}
-        fates = [
-            value if isinstance(value, Dead | Filtered) else _fate(value, current, needs, evolve, case_insensitive)
-            for value in parsed
-        ]
-        if first_bad is None:
-            first_bad = next((i for i, fate in enumerate(fates) if isinstance(fate, Dead)), None)
-        if not any(needs.values()):
-            return Expected(fates, current, first_bad)
-        current = {name: table.changed(needs[name]) for name, table in current.items()}
-    raise RuntimeError("the oracle's tables do not settle")
-
-
-def _fate(
-    value: Any, tables: Mapping[str, Table], needs: Mapping[str, Needs], evolve: bool, case_insensitive: bool
-) -> Fate:
-    rows, found = {}, {}
-    for name, table in tables.items():
-        converter = Converter(table, evolve, case_insensitive)
-        try:
-            rows[name] = converter.row(value)
-        except Unfit:
-            return Dead(CONVERSION)
-        found[name] = converter.needs
-    for name, need in found.items():
-        needs[name].merge(need)
-    return Rows(rows)

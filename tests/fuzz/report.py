@@ -38,10 +38,11 @@ class Report:
         command = f"make fuzz SEED={self._seed} CASE={number} ONLY={places_text}"
         self.disagreements.append({"case": number, "values": values, **found, "repeat": command})
         record = "" if found["record"] is None else f" record {found['record']}"
-        return (
+        line = (
             f"[{found['check']}] seed {self._seed} case {number}{record}: expected {found['expected'][:300]} |"
             f" got {found['got'][:400]} | {len(places)} records: {' '.join(values)[:600]} | {command}"
         )
+        return " ".join(line.split())
 
     def figures(self) -> dict[str, Any]:
         seconds = time.monotonic() - self._started

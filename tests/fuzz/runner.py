@@ -19,9 +19,10 @@ _TIMEOUT = 90.0
 """Seconds for one case, on a loaded machine."""
 _GROWTH = 1_500_000_000
 """Bytes that a worker may use at most."""
-_SHRUNK = 3
+_SHRUNK = 2
 """Disagreements of one signature that are made small and printed."""
-_TRIES = 60
+_SHRINKING = 20.0
+"""Seconds for making one case small."""
 
 Answer = dict[str, Any]
 
@@ -44,8 +45,8 @@ class Worker:
             self._process.wait()
             self._process = None
 
-    def ask(self, seed: int, number: int, records: Sequence[int] | None = None) -> Answer:
-        """What the checks say; that the process died or hangs is an answer as well."""
+    def ask(self, seed: int, number: int, records: Sequence[int] | None = None, only: str | None = None) -> Answer:
+        """Check a case, with some of its records, by one check ``only``. What the checks say; that the process died or hangs is an answer as well."""
         if self._process is None:
             command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.worker"]
             self._process = subprocess.Popen(
@@ -54,7 +55,7 @@ class Worker:
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(json.dumps({"seed": seed, "case": number, "records": records}) + "\n")
+            process.stdin.write(json.dumps({"seed": seed, "case": number, "records": records, "only": only}) + "\n")
             process.stdin.flush()
             ready, _, _ = select.select([process.stdout], [], [], _TIMEOUT)
             line = process.stdout.readline() if ready else None
@@ -87,21 +88,19 @@ def _finding(check: str, expected: str, got: str) -> dict[str, Any]:
 
 def shrink(worker: Worker, seed: int, number: int, found: dict[str, Any], places: Sequence[int]) -> list[int]:
     """The fewest records, greedily, of which the same check still says the same."""
-    tries = 0
+    until = time.monotonic() + _SHRINKING
 
     def fails(some: Sequence[int]) -> bool:
-        nonlocal tries
-        tries += 1
-        answer = worker.ask(seed, number, list(some))
+        answer = worker.ask(seed, number, list(some), found["check"])
         return any(f["check"] == found["check"] for f in answer["found"])
 
     places = list(places)
     if found["record"] in places and len(places) > 1 and fails([found["record"]]):
         return [found["record"]]
     size = len(places) // 2
-    while size and tries < _TRIES:
+    while size and time.monotonic() < until:
         start = 0
-        while start < len(places) and len(places) > 1 and tries < _TRIES:
+        while start < len(places) and len(places) > 1 and time.monotonic() < until:
             rest = places[:start] + places[start + size :]
             if rest and fails(rest):
                 places = rest
@@ -143,7 +142,7 @@ class Fuzzer:
         for found in new[:2]:
             places = answer["records"] or list(cases.make(self._seed, number).places)
             small = shrink(worker, self._seed, number, found, places)
-            again = worker.ask(self._seed, number, small)["found"]
+            again = worker.ask(self._seed, number, small, found["check"])["found"]
             shown = next((f for f in again if f["check"] == found["check"]), found)
             with self._lock:
                 print(self._report.disagree(number, small, shown), flush=True)

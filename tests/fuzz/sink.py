@@ -4,7 +4,6 @@ of an embedded catalog. Only the broker is not there.
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import uuid
 from collections import Counter
@@ -14,9 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from unittest import mock
+from zlib import crc32
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from calving.data.conversion.table import TableConverter
 from calving.data.converters.json import JsonConverter
@@ -25,18 +27,18 @@ from calving.data.spec import (
     Evolution,
     Limits,
     Range,
-    RouteRule,
     Routing,
     Tolerance,
     TopicConverters,
     TransformSpec,
 )
-from calving.engine.local import LocalEngine
+from calving.engine import shipping
+from calving.engine.spark import SparkEngine
 from calving.errors import BadRecordError
-from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.catalog import open_catalog, tables_of
 from calving.iceberg.commit import IcebergTarget
 from calving.iceberg.tables import TableRules, Tables
-from calving.model.events import DataWritten, Envelope
+from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.commit import CommitLoop
@@ -82,6 +84,35 @@ class _Source:
             yield _Messages(place, raws[start - START : end - START])
 
 
+class _Engine(SparkEngine):
+    """Spark's way of running tasks and of shuffling, without Spark."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+
+    @property
+    def slots(self) -> int:
+        return self._slots
+
+    def map(self, texts: Sequence[str]) -> list[str]:
+        return [shipping.run(text) for text in texts]
+
+    def shuffle(self, texts: Sequence[str]) -> list[str]:
+        sent = [item for text in texts for item in shipping.send(text)]
+        if shipping.has_ranges(texts[0]):
+            samples = [item for item in sent if item[0] == shipping.SAMPLES]
+            sent = list(shipping.cut(texts[0], shipping.plan(texts[0], samples, self._slots), sent))
+        receivers: list[list[shipping.Sent]] = [[] for _ in range(self._slots)]
+        for item in sent:
+            receivers[crc32(f"{item[0]}/{item[1]}".encode()) % self._slots].append(item)
+        return [
+            text for place in receivers for text in shipping.receive(texts[0], sorted(place, key=lambda item: item[:2]))
+        ]
+
+    def close(self) -> None:
+        pass
+
+
 @dataclass(frozen=True)
 class Target:
     """A table before the batch; without a schema it is missing."""
@@ -89,6 +120,7 @@ class Target:
     name: str
     schema: Schema | None
     spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    order: SortOrder = UNSORTED_SORT_ORDER
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -102,6 +134,9 @@ class Run:
     transforms: tuple[TransformSpec, ...] = ()
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("topic", at_most=10**9))
     block_records: int = 8_000
+    rules: TableRules = field(default_factory=TableRules)
+    slots: int = 1
+    """Tasks at the same time; with several, rows are shuffled as the tables want it."""
     exactly: bool = False
     """Nothing goes a fast way."""
 
@@ -116,11 +151,11 @@ class Found:
     dead: dict[int, str] = field(default_factory=dict)
     filtered: Counter[str] = field(default_factory=Counter)
     tables: dict[str, Table] = field(default_factory=dict)
-    schemas: dict[str, Schema] = field(default_factory=dict)
     reasons: dict[int, str] = field(default_factory=dict)
     error: str | None = None
     error_kind: str = ""
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
+    written: Mapping[TableReference, TableFiles] = field(default_factory=dict)
     read: int = 0
 
 
@@ -132,7 +167,6 @@ class Sink:
         shutil.rmtree(folder, ignore_errors=True)
         self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder)})
         self.catalog.create_namespace("db")
-        self._numbers = itertools.count(1)
         self.records = 0
         """Records taken in all batches."""
 
@@ -141,22 +175,25 @@ class Sink:
         self.catalog.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def take(self, run: Run, targets: Sequence[Target], raws: Sequence[bytes | None]) -> Found:
-        """One batch of all records into new tables."""
+    def take(self, run: Run, targets: Sequence[Target] | None, raws: Sequence[bytes | None]) -> Found:
+        """One batch of all records into new tables, or, without ``targets``, into those of the last batch. Nothing is
+        committed yet.
+        """
         self.records += len(raws)
-        real = {target.name: f"db.{target.name}{next(self._numbers)}" for target in targets}
-        for target in targets:
+        for name in tables_of(self.catalog, ("db",)) if targets is not None else ():
+            self.catalog.drop_table(name)
+        for target in targets or ():
             if target.schema is not None:
                 self.catalog.create_table(
-                    real[target.name], target.schema, partition_spec=target.spec, properties=dict(target.properties)
+                    target.name,
+                    target.schema,
+                    partition_spec=target.spec,
+                    sort_order=target.order,
+                    properties=dict(target.properties),
                 )
-        rules = tuple(RouteRule(real[rule.table], rule.regex) for rule in run.routing.rules)
-        routing = Routing(
-            rules, run.routing.field, unrouted=run.routing.unrouted, missing_table=run.routing.missing_table
-        )
         settings = BatchSettings(
             {},
-            routing,
+            run.routing,
             run.evolution,
             run.converters,
             run.transforms,
@@ -164,9 +201,8 @@ class Sink:
             ErrorLimits(per_batch=10**9),
             Limits(block_records=run.block_records, inferred_records=10**6),
         )
-        create = next((dict(t.properties) for t in targets if t.schema is None), {})
-        tables = Tables(self.catalog, "iceberg", TableRules(create_properties=create))
-        runner = BatchRunner(LocalEngine(), tables, settings)
+        tables = Tables(self.catalog, "iceberg", run.rules)
+        runner = BatchRunner(_Engine(run.slots), tables, settings)
         _RECORDS[TOPIC] = raws
         found = Found()
         try:
@@ -182,33 +218,37 @@ class Sink:
         found.reasons = {letter.offset - START: letter.reason for letter in outcome.dead_letters}
         found.filtered = Counter(runner.totals.filtered)
         found.read = outcome.records
-        found.files = {table.name: files.data_files for table, files in outcome.written.items()}
-        for number, (table, files) in enumerate(outcome.written.items(), 1):
+        found.files = {".".join(table.identifier): files.data_files for table, files in outcome.written.items()}
+        found.written = outcome.written
+        for name in tables_of(self.catalog, ("db",)):
+            schema = self.table(name).schema()
+            found.tables[name] = table_of(schema)
+            rows = [
+                row
+                for file in found.files.get(name, ())
+                for row in plain.file_rows(file.file_path, file.file_format, schema)
+            ]
+            fold = run.evolution.case_insensitive
+            found.rows[name] = Counter(values.row_text(row, fold) for row in rows)
+        return found
+
+    def commit(self, found: Found) -> None:
+        """What the last batch has written, as the coordinator does."""
+        for number, (table, files) in enumerate(found.written.items(), 1):
             target = IcebergTarget(self.catalog, table.identifier, "main", _KEY, {})
             event = DataWritten(uuid.UUID(int=number), table, files.data_files)
             CommitLoop(target, _KEY, 5).settle([Envelope(0, number, event)], {0: number + 1})
-        for name, place in real.items():
-            self._read(name, place, found)
-        return found
 
-    def _read(self, name: str, place: str, found: Found) -> None:
-        table = find_table(self.catalog, table_id(place))
-        if table is None:
-            return
-        found.schemas[name] = schema = table.schema()
-        found.tables[name] = table_of(schema)
-        rows = [
-            row
-            for task in table.scan().plan_files()
-            for row in plain.file_rows(task.file.file_path, task.file.file_format, schema)
-        ]
-        found.rows[name] = Counter(map(values.row_text, rows))
+    def table(self, name: str) -> IcebergTable:
+        """A table as the last batch has left it."""
+        return self.catalog.load_table(name)
 
 
 @contextmanager
 def _patched(exactly: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("calving.data.task.RangeReader", _Source))
+        stack.enter_context(mock.patch("calving.runtime.batch._WORTH_A_TASK", 2))
         if exactly:
             never = property(lambda _: False, lambda _, __: None)
             stack.enter_context(mock.patch.object(JsonConverter, "fast", never, create=True))

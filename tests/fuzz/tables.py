@@ -55,15 +55,15 @@ class Table:
             columns = _add(columns, path, column_of(path[-1], kind))
         return Table(columns)
 
-    def signature(self) -> dict[str, Any]:
+    def signature(self, fold: bool = False) -> dict[str, Any]:
         """Names, types and what is required, to be compared."""
-        return signature(self.columns)
+        return signature(self.columns, fold)
 
 
-def signature(columns: Sequence[Column]) -> dict[str, Any]:
+def signature(columns: Sequence[Column], fold: bool) -> dict[str, Any]:
     return {
-        c.name: (
-            signature(c.inner) if c.inner else str(c.kind),
+        c.name.lower() if fold else c.name: (
+            signature(c.inner, fold) if c.inner else str(c.kind),
             type(c.kind).__name__,
             c.required,
         )
@@ -120,3 +120,9 @@ def _add(columns: Sequence[Column], path: tuple[str, ...], new: Column) -> tuple
     if len(path) == 1:
         return tuple(columns) if any(c.name == new.name for c in columns) else (*columns, new)
     return _at(columns, path[:-1], lambda c: replace(c, inner=_add(c.inner, path[-1:], new)))
+
+
+def created(kind: Kind, id_columns: Sequence[str]) -> Table:
+    """A table made of what records need."""
+    columns = column_of("", kind).inner
+    return Table(tuple(replace(c, required=True, identifier=True) if c.name in id_columns else c for c in columns))

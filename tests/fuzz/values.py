@@ -17,10 +17,11 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
-from pyiceberg.types import DecimalType, FixedType, IcebergType
+from pyiceberg.types import DecimalType, FixedType, IcebergType, StringType
 
 RowText = tuple[str, ...]
 DAY = 86_400_000_000
+TEXT = StringType()
 _DIGITS = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _FLOAT = re.compile(rf"(?:{_NUMBER.pattern})[dDfF]?")
@@ -317,6 +318,19 @@ def canonical(value: Any) -> str:
     return repr(value)
 
 
-def row_text(row: dict[str, Any]) -> RowText:
+def folded(value: Any) -> Any:
+    """All names in lower case; of two that become one the last counts."""
+    match value:
+        case dict():
+            return {name.lower(): folded(item) for name, item in value.items()}
+        case list():
+            return [folded(item) for item in value]
+        case tuple():
+            return (value[0], folded(value[1]))
+    return value
+
+
+def row_text(row: Any, fold: bool = False) -> RowText:
     """A row as text, column by column in the order of names."""
+    row = folded(row) if fold else row
     return tuple(f"{name}: {canonical(value)}" for name, value in sorted(row.items()))

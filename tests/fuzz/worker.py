@@ -12,6 +12,7 @@ import resource
 import sys
 import tempfile
 import traceback
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,16 @@ def main() -> None:
             answers.flush()
 
 
+_case = lru_cache(maxsize=1)(cases.make)
+
+
 def _answer(question: dict[str, Any], sink: Sink) -> dict[str, Any]:
     before = sink.records
-    case = cases.make(question["seed"], question["case"])
+    case = _case(question["seed"], question["case"])
     if question.get("records") is not None:
         case = case.only(question["records"])
     try:
-        found = check(case, sink)
+        found = check(case, sink, question.get("only"))
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         found = [

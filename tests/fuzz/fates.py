@@ -1,0 +1,179 @@
+"""What must become of every record of a batch, one at a time.
+
+The only thing that records do together is to ask for schema changes: the oracle asks each for what it needs, merges, and asks
+again on the changed tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from calving.data.spec import Routing
+from tests.fuzz import kinds, values
+from tests.fuzz.oracle import Converter, Needs, NotJson, parse
+from tests.fuzz.tables import Table, created
+from tests.fuzz.values import Unfit
+
+_ROUNDS = 8
+ANY = "any stage"
+
+
+@dataclass(frozen=True)
+class Dead:
+    """A dead letter of this stage."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """Left out by a named cause."""
+
+    cause: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A row in each of these tables."""
+
+    rows: Mapping[str, Any]
+
+
+Fate = Dead | Filtered | Rows
+TOMBSTONE = Filtered("tombstone")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings that decide of records."""
+
+    routing: Routing
+    evolve: bool = False
+    create: bool = False
+    fold: bool = False
+    """Names are compared ignoring case."""
+    id_columns: tuple[str, ...] = ()
+
+
+@dataclass
+class Expected:
+    """What must become of records, by place, and of the tables. ``first_bad`` is the one that stops a sink without
+    tolerance: the first of the first round that has any.
+    """
+
+    fates: list[Fate]
+    tables: dict[str, Table]
+    first_bad: int | None
+    fold: bool
+
+    def rows(self, table: str) -> Counter[values.RowText]:
+        """Rows as text, as often as they come."""
+        return Counter(
+            self.row(i, table) for i, fate in enumerate(self.fates) if isinstance(fate, Rows) and table in fate.rows
+        )
+
+    def row(self, place: int, table: str) -> values.RowText:
+        """The row of a record that has one."""
+        fate = self.fates[place]
+        assert isinstance(fate, Rows)
+        return values.row_text(fate.rows[table], self.fold)
+
+    def dead(self) -> dict[int, str]:
+        return {i: fate.stage for i, fate in enumerate(self.fates) if isinstance(fate, Dead)}
+
+    def filtered(self) -> Counter[str]:
+        return Counter(fate.cause for fate in self.fates if isinstance(fate, Filtered))
+
+
+def decode_json(raws: Sequence[bytes | None]) -> list[Any]:
+    """Values, or fates of what is none."""
+    found: list[Any] = []
+    for raw in raws:
+        try:
+            value = None if raw is None else parse(raw)
+            found.append(TOMBSTONE if value is None else value)
+        except NotJson:
+            found.append(Dead("VALUE_CONVERTER"))
+    return found
+
+
+def expect(decoded: Sequence[Any], tables: Mapping[str, Table], rules: Rules) -> Expected:
+    """What must become of decoded values."""
+    oracle = _Oracle(dict(tables), rules)
+    first_bad: int | None = None
+    for _ in range(_ROUNDS):
+        fates = [value if isinstance(value, Dead | Filtered) else oracle.fate(value) for value in decoded]
+        if first_bad is None:
+            first_bad = next((i for i, fate in enumerate(fates) if isinstance(fate, Dead)), None)
+        if not oracle.change():
+            return Expected(fates, oracle.tables, first_bad, rules.fold)
+    raise RuntimeError("the oracle's tables do not settle")
+
+
+@dataclass
+class _Oracle:
+    tables: dict[str, Table]
+    rules: Rules
+    needs: dict[str, Needs] = field(default_factory=dict)
+    asked: bool = False
+    """Whether missing tables were asked for already."""
+
+    def change(self) -> bool:
+        """Give the tables what was needed; whether anything was."""
+        needs, self.needs = self.needs, {}
+        again = not self.asked and self.rules.create
+        self.asked = True
+        for name, need in needs.items():
+            if need.create:
+                self.tables[name] = created(need.create, self.rules.id_columns)
+            elif name in self.tables:
+                self.tables[name] = self.tables[name].changed(need)
+        return again or any(needs.values())
+
+    def fate(self, value: Any) -> Fate:
+        names = self._targets(value)
+        if not names:
+            return Filtered("unrouted") if self.rules.routing.unrouted == "skip" else Dead("ROUTING")
+        rows: dict[str, Any] = {}
+        found: dict[str, Needs] = {}
+        missing = False
+        for name in names:
+            if name in self.tables:
+                converter = Converter(self.tables[name], self.rules.evolve, self.rules.fold)
+                try:
+                    rows[name] = converter.row(value)
+                except Unfit:
+                    return Dead("conversion")
+                found[name] = converter.needs
+            elif self.rules.create:
+                if (
+                    self.asked
+                    or not isinstance(value, dict)
+                    or any(value.get(c) is None for c in self.rules.id_columns)
+                ):
+                    return Dead(ANY)
+                found[name] = Needs(create=kinds.of_value(values.folded(value) if self.rules.fold else value))
+            elif self.rules.routing.missing_table == "skip":
+                missing = True
+            else:
+                return Dead("ROUTING")
+        for name, need in found.items():
+            self.needs.setdefault(name, Needs()).merge(need)
+        return Filtered("missing table") if missing and not rows else Rows(rows)
+
+    def _targets(self, value: Any) -> tuple[str, ...]:
+        routing = self.rules.routing
+        if routing.field is None:
+            return tuple(rule.table for rule in routing.rules)
+        for name in routing.field.split("."):
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is None:
+            return ()
+        text = values.convert(value, values.TEXT)
+        if routing.dynamic:
+            return (text.lower(),)
+        return tuple(rule.table for rule in routing.rules if rule.regex and re.fullmatch(rule.regex, text))

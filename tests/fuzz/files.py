@@ -1,0 +1,123 @@
+"""Data files of a batch against what is in them: rows, partitions, statistics; and what other engines read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import DecimalType, ListType, MapType, StructType
+
+from calving.model.files import DataFile
+from tests.fuzz import plain, spec
+from tests.fuzz.values import RowText, row_text
+
+
+def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
+    """What is wrong with the files of a table, which holds nothing else."""
+    schema, parts = table.schema(), table.spec()
+    ordered = {field.source_id for field in table.sort_order().fields}
+    for file in files:
+        rows = plain.file_rows(file.file_path, file.file_format, schema)
+        texts = Counter(map(row_text, rows))
+        if file.record_count != len(rows):
+            yield f"record_count {file.record_count} of {len(rows)} rows"
+        yield from _partition_faults(file, rows, schema, parts)
+        yield from _statistics_faults(file, rows, schema, table.properties, ordered)
+        if file.file_format == "PARQUET" and schema.fields:
+            yield from _duckdb_faults(file, texts, schema)
+    if any(file.file_format == "AVRO" for file in files):
+        return  # pyiceberg does not read them
+    try:
+        scanned = [plain.fit(row, schema.as_struct()) for row in plain.arrow_rows(table.scan().to_arrow())]
+    except ResolveError:
+        return  # nor fixed columns of ORC files
+    except Exception as error:
+        yield f"pyiceberg's scan: {type(error).__name__}: {error}"
+        return
+    found = Counter(row_text(_scanned(row, schema.as_struct())) for row in scanned)
+    wanted = Counter[RowText]()
+    for file in files:
+        rows = plain.file_rows(file.file_path, file.file_format, schema)
+        wanted += Counter(row_text(_scanned(row, schema.as_struct())) for row in rows)
+    if found != wanted:
+        yield f"pyiceberg's scan: {next(iter(found - wanted), None)} instead of {next(iter(wanted - found), None)}"
+
+
+def _scanned(value: Any, kind: Any) -> Any:
+    """As pyiceberg's scan gives a value: it takes null lists and maps of structs for empty ones."""
+    match kind:
+        case StructType():
+            return None if value is None else {f.name: _scanned(value[f.name], f.field_type) for f in kind.fields}
+        case ListType():
+            return [_scanned(item, kind.element_type) for item in value or ()]
+        case MapType():
+            return [(k, _scanned(v, kind.value_type)) for k, v in value or ()]
+    return value
+
+
+def _partition_faults(
+    file: DataFile, rows: list[dict[str, Any]], schema: Schema, parts: PartitionSpec
+) -> Iterator[str]:
+    told = tuple(
+        int.from_bytes(value, "big", signed=True)
+        if isinstance(value, bytes)
+        and isinstance(part.transform.result_type(schema.find_type(part.source_id)), DecimalType)
+        else value
+        for part, value in zip(parts.fields, file.partition.values, strict=True)
+    )
+    for row in rows:
+        wanted = spec.partition_of(row, schema, parts.fields)
+        if _comparable(wanted) != _comparable(told):
+            yield f"partition {told} of a row of {wanted} by {parts}"
+            return
+
+
+def _comparable(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """NaN is one value, and so are the zeros."""
+    return tuple("nan" if v != v else v for v in values)
+
+
+def _statistics_faults(
+    file: DataFile, rows: list[dict[str, Any]], schema: Schema, properties: Mapping[str, str], ordered: set[int]
+) -> Iterator[str]:
+    default = properties.get("write.metadata.metrics.default", "truncate(16)")
+    for i, leaf in spec.statistics(rows, schema).items():
+        # What a table is sorted by always has bounds.
+        mode = "truncate(16)" if i in ordered and default in ("none", "counts") else default
+        name = schema.find_column_name(i)
+        floats = str(leaf.kind) in ("float", "double")
+        told = (
+            (file.value_counts or {}).get(i),
+            (file.null_value_counts or {}).get(i),
+            (file.nan_value_counts or {}).get(i),
+        )
+        wanted = (None, None, None) if mode == "none" else (leaf.values, leaf.nulls, leaf.nans if floats else None)
+        if told != wanted:
+            yield f"statistics of {name} ({leaf.kind}): {told} instead of {wanted}"
+        for fault in spec.wrong_bounds(leaf, mode, (file.lower_bounds or {}).get(i), (file.upper_bounds or {}).get(i)):
+            yield f"bounds of {name} ({leaf.kind}): {fault}"
+
+
+def _duckdb_faults(file: DataFile, texts: Counter[RowText], schema: Schema) -> Iterator[str]:
+    path = file.file_path.removeprefix("file://").replace("'", "''")
+    try:
+        with duckdb.connect() as connection:
+            found = connection.execute(
+                f"SELECT * FROM read_parquet('{_unglobbed(path)}', hive_partitioning = false)"
+            ).to_arrow_table()
+        rows = Counter(row_text(plain.fit(row, schema.as_struct())) for row in plain.arrow_rows(found))
+    except Exception as error:
+        yield f"DuckDB: {type(error).__name__}: {error}"
+        return
+    if rows != texts:
+        yield f"DuckDB: {next(iter(rows - texts), None)} instead of {next(iter(texts - rows), None)}"
+
+
+def _unglobbed(path: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in path)
