@@ -127,7 +127,7 @@ def test_insert_field_adds_where_a_record_came_from() -> None:
         "static.value": "v",
     }
     assert values("InsertField$Value", options, {"a": 1}) == [
-        {"a": 1, "t": "db.orders", "p": 3, "o": 100, "at": datetime(2024, 1, 2, 12, tzinfo=UTC), "s": "v"}
+        {"a": 1, "t": "db.orders", "p": 3, "o": 100, "at": NOON, "s": "v"}
     ]
 
 
@@ -195,8 +195,8 @@ def test_timestamp_converter(options: dict[str, str], given: Any, expected: Any)
 
 
 def test_a_date_pattern_that_is_not_supported_is_named() -> None:
-    with pytest.raises(ConfigError, match="the letter 'w' is not supported"):
-        JavaDateFormat("yyyy-ww")
+    with pytest.raises(ConfigError, match="'ww' is not supported"):
+        JavaDateFormat("yyyy-ww", NOON)
 
 
 def test_regex_router_renames_the_topic_but_no_offset() -> None:
@@ -270,8 +270,13 @@ def test_debezium_events_become_rows() -> None:
         debezium("d", {"id": 1, "n": "y"}, None),
         keys=[{"id": 1}] * 3,
     )
-    rows = objects(apply("DebeziumTransform", {"cdc.target.pattern": "lake.{db}_{table}"}, found).value)
-    assert [(r["id"], r["n"], r["_cdc"]["op"]) for r in rows] == [(1, "x", "I"), (1, "y", "U"), (1, "y", "D")]
+    done = chain("DebeziumTransform", {"cdc.target.pattern": "lake.{db}_{table}"}).apply(found)
+    rows = {i: row for part in done.records for i, row in zip(part.index.to_pylist(), objects(part.value), strict=True)}
+    assert {i: (r["id"], r["n"], r["_cdc"]["op"]) for i, r in rows.items()} == {
+        0: (1, "x", "I"),
+        1: (1, "y", "U"),
+        2: (1, "y", "D"),
+    }
     assert rows[0]["_cdc"] == {
         "op": "I",
         "ts": NOON,
@@ -307,7 +312,7 @@ def test_dms_events_become_rows() -> None:
 def test_json_text_becomes_a_map_under_the_root() -> None:
     text = '{"a":1,"b":{"c":[1]},"d":"x"}'
     assert values("JsonToMapTransform", {"json.root": "true"}, text) == [
-        {"payload": [("a", "1"), ("b", '{"c": [1]}'), ("d", "x")]}
+        {"payload": [("a", "1"), ("b", '{"c":[1]}'), ("d", "x")]}
     ]
 
 
@@ -460,4 +465,5 @@ def test_a_wrong_transform_is_named(kind: str, options: dict[str, str], message:
 
 def test_nulls_pass_through_transforms_of_fields() -> None:
     assert values("ReplaceField", {"exclude": "a"}, None) == [None]
-    assert values("ReplaceField", {"exclude": "a"}, {"a": 1, "b": 2}, None) == [{"b": 2}, None]
+    done = chain("ReplaceField", {"exclude": "a"}).apply(records({"a": 1, "b": 2}, None))
+    assert [objects(part.value) for part in done.records] == [[{"b": 2}], [None]]

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.records import Records, field
-from calving.data.transforms.columns import Fields, as_text, check_options, only_nulls, required, struct_of
-from calving.data.transforms.interface import Transform
+from calving.data.records import Records
+from calving.data.transforms.columns import Fields, check_options, required, struct_of
+from calving.data.transforms.interface import Transform, UnfitTypeError
+from calving.data.transforms.text import as_text
 
 CDC = "_cdc"
 """The struct that unwrapped events get: op (I, U, D), ts, offset, source, target, key."""
@@ -28,7 +29,7 @@ class CopyValue(Transform):
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
         found = fields.require(self._source) if records.typed else fields.get(self._source)
-        fields.put(self._target, pa.nulls(len(records)) if found is None else found)
+        fields.add(self._target, pa.nulls(len(records)) if found is None else found, records.typed)
         return records.with_value(fields.column())
 
 
@@ -45,45 +46,66 @@ class DebeziumTransform(Transform):
         check_options(options, ("cdc.target.pattern",), "DebeziumTransform")
         self._pattern = options.get("cdc.target.pattern") or "{db}.{table}"
 
-    def apply(self, records: Records) -> Records:
-        event = Fields(records.value)
-        deleted = pc.fill_null(pc.equal(event.require("op"), "d"), False)
-        row = _either(deleted, event.get("before"), event.get("after"), len(records))
-        kept = row.is_valid()
-        if not pc.all(kept).as_py():
+    def apply(self, records: Records) -> list[Records]:
+        operation = _text(Fields(records.value), "op")
+        deleted = pc.equal(operation, "d")
+        count = pc.sum(deleted).as_py() or 0
+        if count == len(records):
+            return [self._rows(records, "before")]
+        if count == 0:
+            return [self._rows(records, "after")]
+        return [self._rows(records.take(deleted), "before"), self._rows(records.take(pc.invert(deleted)), "after")]
+
+    def _rows(self, records: Records, side: str) -> Records:
+        row = Fields(records.value).get(side)
+        if row is None or not pa.types.is_struct(row.type):
+            return records.slice(0, 0)
+        if row.null_count:
+            kept = row.is_valid()
             records, row = records.take(kept), row.filter(kept)
-            event = Fields(records.value)
         fields = Fields(row)
-        fields.put(CDC, self._cdc(event, records), nullable=False)
+        try:
+            cdc = self._cdc(Fields(records.value), records)
+        except UnfitTypeError as error:  # others of this type have no row, and are dropped
+            raise ValueError(str(error)) from error
+        fields.add(CDC, cdc, records.typed, nullable=False)
         return records.with_value(fields.column())
 
     def _cdc(self, event: Fields, records: Records) -> pa.Array:
-        source = event.require("source")
-        db, table = field(source, "schema"), field(source, "table")
-        if db is None or only_nulls(db):
-            db = field(source, "db")
-        if db is None or table is None:
-            raise ValueError("the event's source names no database and table")
-        op = event.require("op")
+        source = Fields(event.require("source"))
+        count = len(records)
+        databases = [as_text(found) for name in ("schema", "db") if (found := source.get(name)) is not None]
+        database = pc.coalesce(*databases) if databases else pa.nulls(count, pa.string())
+        table = _text(source, "table")
+        if database.null_count:
+            raise ValueError("the event's source names no database")
         moment = event.get("ts_ms")
         if moment is not None and records.typed:
             moment = moment.cast(pa.timestamp("ms", "UTC"))
-        count = len(records)
         cdc: dict[str, pa.Array] = {
-            "op": pc.case_when(
-                pc.make_struct(pc.equal(op, "u"), pc.equal(op, "d")),
-                pa.repeat("U", count),
-                pa.repeat("D", count),
-                pa.repeat("I", count),
-            ),
+            "op": _kind(_text(event, "op"), "u", "d"),
             "ts": pa.nulls(count) if moment is None else moment,
             "offset": records.offset,
-            "source": pc.binary_join_element_wise(db, table, "."),
-            "target": _filled(self._pattern, db, table),
+            "source": pc.binary_join_element_wise(database, table, "."),
+            "target": _filled(self._pattern, database, table),
         }
-        if pa.types.is_struct(records.key.type):
+        key = records.key.type
+        if pa.types.is_struct(key) or (records.typed and not pa.types.is_null(key)):
             cdc["key"] = records.key
         return struct_of(cdc, None, count)
+
+
+def _text(fields: Fields, name: str) -> pa.Array:
+    """A field as text. :raises ValueError: it is null."""
+    found = as_text(fields.require(name))
+    if found.null_count:
+        raise ValueError(f"the field '{name}' is null")
+    return found
+
+
+def _kind(operation: pa.Array, update: str, delete: str) -> pa.Array:
+    kind = pc.if_else(pc.equal(operation, delete), "D", "I")
+    return pc.if_else(pc.equal(operation, update), "U", kind)
 
 
 def _filled(pattern: str, db: pa.Array, table: pa.Array) -> pa.Array:
@@ -91,30 +113,12 @@ def _filled(pattern: str, db: pa.Array, table: pa.Array) -> pa.Array:
     out = []
     for d, t in zip(db.to_pylist(), table.to_pylist(), strict=True):
         if (d, t) not in made:
-            made[d, t] = pattern.replace("{db}", str(d)).replace("{table}", str(t))
+            made[d, t] = pattern.replace("{db}", d).replace("{table}", t)
         out.append(made[d, t])
     return pa.array(out, pa.string())
 
 
-def _either(chosen: pa.Array, a: pa.Array | None, b: pa.Array | None, count: int) -> pa.Array:
-    """``a`` where ``chosen``, else ``b``; structs of different fields come together field by field."""
-    a = pa.nulls(count) if a is None else a
-    b = pa.nulls(count) if b is None else b
-    if a.type == b.type and not pa.types.is_nested(a.type):
-        return pc.if_else(chosen, a, b)
-    if only_nulls(a):
-        a = pa.nulls(count, b.type)
-    if only_nulls(b):
-        b = pa.nulls(count, a.type)
-    if pa.types.is_struct(a.type) and pa.types.is_struct(b.type):
-        mine, theirs = Fields(a), Fields(b)
-        names = [*theirs, *(n for n in mine if n not in theirs)]
-        merged = {n: _either(chosen, mine.get(n), theirs.get(n), count) for n in names}
-        return struct_of(merged, pc.if_else(chosen, a.is_null(), b.is_null()), count)
-    if a.type != b.type:
-        a = a.cast(b.type)
-    places = pa.array(range(count), pa.int64())
-    return pa.concat_arrays([a, b]).take(pc.if_else(chosen, places, pc.add(places, count)))
+_DMS = ("operation", "schema-name", "table-name")
 
 
 class DmsTransform(Transform):
@@ -128,29 +132,21 @@ class DmsTransform(Transform):
     def apply(self, records: Records) -> Records:
         event = Fields(records.value)
         data, metadata = event.get("data"), event.get("metadata")
-        if data is None or metadata is None or not pa.types.is_struct(data.type):
-            return records.take(pa.array([], pa.int32()))
-        kept = pc.and_(data.is_valid(), metadata.is_valid())
-        if not pc.all(kept).as_py():
+        if data is None or metadata is None or not all(pa.types.is_struct(c.type) for c in (data, metadata)):
+            return records.slice(0, 0)
+        if not all(name in Fields(metadata) for name in _DMS):
+            raise ValueError(f"the event's metadata is without one of {', '.join(_DMS)}")
+        if data.null_count or metadata.null_count:
+            kept = pc.and_(data.is_valid(), metadata.is_valid())
             records, data, metadata = records.take(kept), data.filter(kept), metadata.filter(kept)
         about = Fields(metadata)
-        op = about.require("operation")
         count = len(records)
         fields = Fields(data)
         moment = about.get("timestamp")
         cdc = {
-            "op": pc.case_when(
-                pc.make_struct(
-                    pc.fill_null(pc.equal(op, "update"), False), pc.fill_null(pc.equal(op, "delete"), False)
-                ),
-                pa.repeat("U", count),
-                pa.repeat("D", count),
-                pa.repeat("I", count),
-            ),
+            "op": _kind(_text(about, "operation"), "update", "delete"),
             "ts": pa.nulls(count) if moment is None else moment,
-            "source": pc.binary_join_element_wise(
-                as_text(about.require("schema-name")), as_text(about.require("table-name")), "."
-            ),
+            "source": pc.binary_join_element_wise(_text(about, "schema-name"), _text(about, "table-name"), "."),
         }
-        fields.put(CDC, struct_of(cdc, None, count))
+        fields.add(CDC, struct_of(cdc, None, count), records.typed)
         return records.with_value(fields.column())

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.data.records import Bad, Records
 from calving.data.spec import TransformSpec
-from calving.data.transforms.interface import Column, Predicate, Transform
+from calving.data.transforms.interface import Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.data.transforms.registry import predicate, transform
 from calving.errors import CalvingError
 
 STAGE = "TRANSFORMATION"
+_ONE_BY_ONE = 16
+"""Records among which a refused one is looked for one by one: halving them would take as many attempts."""
 
 
 @dataclass(slots=True)
@@ -32,6 +35,17 @@ class _Step:
     transform: Transform
     predicate: Predicate | None
     negate: bool
+
+    def chosen(self, records: Records) -> pa.Array | None:
+        """A mask of the records that the transform is for; None: all of them."""
+        chosen = None
+        if self.predicate is not None:
+            chosen = self.predicate.test(records)
+            chosen = pc.invert(chosen) if self.negate else chosen
+        if not self.transform.tombstones and records.value.null_count:
+            present = records.value.is_valid()
+            chosen = present if chosen is None else pc.and_(chosen, present)
+        return None if chosen is None or pc.all(chosen).as_py() else chosen
 
 
 class Chain:
@@ -54,43 +68,66 @@ class Chain:
         return bool(self._steps)
 
     def apply(self, records: Records) -> Transformed:
-        """All steps, in order."""
+        """All steps, in order. :raises CalvingError: something that no record is the reason of."""
         result = Transformed([records])
         for step in self._steps:
             parts, result.records = result.records, []
             for part in parts:
-                result.records += self._apply(step, part, result)
+                chosen = step.chosen(part)
+                if chosen is None:
+                    _run(step, part, result)
+                else:
+                    _run(step, part.take(chosen), result)
+                    result.records.append(part.take(pc.invert(chosen)))
         return result
 
-    def _apply(self, step: _Step, records: Records, result: Transformed) -> list[Records]:
-        if not len(records):
-            return []
-        chosen = None
-        if step.predicate is not None:
-            chosen = step.predicate.test(records)
-            chosen = pc.invert(chosen) if step.negate else chosen
-        if not step.transform.tombstones and records.value.null_count:
-            present = records.value.is_valid()
-            chosen = present if chosen is None else pc.and_(chosen, present)
-        if chosen is None or pc.all(chosen).as_py():
-            return self._run(step, records, result)
-        if not pc.any(chosen).as_py():
-            return [records]
-        return [*self._run(step, records.take(chosen), result), records.take(pc.invert(chosen))]
 
-    def _run(self, step: _Step, records: Records, result: Transformed) -> list[Records]:
-        try:
-            after = step.transform.apply(records)
-        except CalvingError:
-            raise
-        except Exception as error:  # whatever a transform raises, some record is the reason
-            if len(records) == 1:
-                reason = f"transform '{step.name}': {error or type(error).__name__}"
-                result.bad.append(Bad(records.index[0].as_py(), STAGE, type(error).__name__, reason))
-                return []
-            middle = len(records) // 2
-            halves = (records.slice(0, middle), records.slice(middle, len(records)))
-            return [part for half in halves for part in self._run(step, half, result)]
-        if len(after) < len(records):
-            result.dropped[f"transform {step.name}"] += len(records) - len(after)
-        return [after] if len(after) else []
+def _run(step: _Step, records: Records, result: Transformed) -> None:
+    if not len(records):
+        return
+    try:
+        after = step.transform.apply(records)
+    except CalvingError:
+        raise
+    except UnfitTypeError as error:
+        _refuse(step, records, error, result)
+        return
+    except Exception as error:  # whatever a transform raises, some record is the reason
+        if isinstance(error, RefusedError) and error.reasons:
+            _without(step, records, error.reasons, result)
+        elif len(records) == 1:
+            _refuse(step, records, error, result)
+        else:
+            _search(step, records, result)
+        return
+    parts = after if isinstance(after, list) else [after]
+    kept = sum(map(len, parts))
+    if kept < len(records):
+        result.dropped[f"transform {step.name}"] += len(records) - kept
+    result.records += [part for part in parts if len(part)]
+
+
+def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed) -> None:
+    """The transform has said which records it cannot take."""
+    taken = [True] * len(records)
+    for place, reason in reasons.items():
+        taken[place] = False
+        result.bad.append(_bad(step, records.index[place].as_py(), "ValueError", reason))
+    _run(step, records.take(pa.array(taken, pa.bool_())), result)
+
+
+def _search(step: _Step, records: Records, result: Transformed) -> None:
+    """Find the records that are the reason."""
+    count = len(records)
+    size = 1 if count <= _ONE_BY_ONE else (count + 1) // 2
+    for start in range(0, count, size):
+        _run(step, records.slice(start, min(start + size, count)), result)
+
+
+def _refuse(step: _Step, records: Records, error: Exception, result: Transformed) -> None:
+    reason = str(error) or type(error).__name__
+    result.bad += [_bad(step, place, type(error).__name__, reason) for place in records.index.to_pylist()]
+
+
+def _bad(step: _Step, place: int, error: str, reason: str) -> Bad:
+    return Bad(place, STAGE, error, f"transform '{step.name}': {reason}")

@@ -1,16 +1,15 @@
-"""What transforms share: keys and values as named fields."""
+"""What transforms share: keys and values as named fields, values one by one, options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from calving.data.conversion.exact import java_double, plain_text
 from calving.data.records import Records, objects
+from calving.data.transforms.interface import RefusedError, UnfitTypeError
 from calving.errors import ConfigError
 
 Side = Literal["key", "value"]
@@ -20,9 +19,9 @@ class Fields:
     """The fields of a struct column, by name. Nulls of the column are nulls of every field."""
 
     def __init__(self, column: pa.Array) -> None:
-        """:raises ValueError: the column holds no objects."""
+        """:raises UnfitTypeError: the column holds no objects."""
         if not pa.types.is_struct(column.type):
-            raise ValueError(f"an object is wanted, not {column.type}")
+            raise UnfitTypeError(f"an object is wanted, not {column.type}")
         self._column = column
         children = column.flatten() if column.null_count else [column.field(i) for i in range(column.type.num_fields)]
         self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}
@@ -41,21 +40,32 @@ class Fields:
         return None if found is None else found[0]
 
     def require(self, name: str) -> pa.Array:
-        """:raises ValueError: no record of this shape has the field."""
+        """:raises UnfitTypeError: no record of this type has the field."""
         found = self.get(name)
         if found is None:
-            raise ValueError(f"there is no field '{name}'")
+            raise UnfitTypeError(f"there is no field '{name}'")
         return found
 
     def put(self, name: str, column: pa.Array, *, nullable: bool = True) -> None:
         """Replace a field in its place, or append it."""
         self._fields[name] = (column, nullable)
 
+    def add(self, name: str, column: pa.Array, typed: bool, *, nullable: bool = True) -> None:
+        """Append a field; without a schema it may replace one. :raises UnfitTypeError: the schema has it already."""
+        if typed and name in self._fields:
+            raise UnfitTypeError(f"the schema has a field '{name}' already")
+        self.put(name, column, nullable=nullable)
+
     def drop(self, name: str) -> None:
         self._fields.pop(name, None)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        self._fields = {names.get(n, n): found for n, found in self._fields.items()}
+        """:raises UnfitTypeError: two fields would have one name."""
+        renamed = {names.get(n, n): found for n, found in self._fields.items()}
+        if len(renamed) < len(self._fields):
+            taken = [new for old, new in names.items() if old in self._fields and old != new]
+            raise UnfitTypeError(f"after renaming, two fields have one name: {', '.join(taken)}")
+        self._fields = renamed
 
     def keep(self, names: Sequence[str]) -> None:
         self._fields = {n: found for n, found in self._fields.items() if n in names}
@@ -93,19 +103,18 @@ def only_nulls(column: pa.Array) -> bool:
     return bool(pa.types.is_null(column.type) or column.null_count == len(column))
 
 
-def as_text(column: pa.Array) -> pa.Array:
-    """Values as Java writes them; structs, lists and maps as JSON."""
-    kind = column.type
-    if pa.types.is_string(kind):
-        return column
-    if pa.types.is_boolean(kind):
-        return pc.if_else(column, "true", "false")
-    if pa.types.is_integer(kind) or pa.types.is_null(kind):
-        return column.cast(pa.string())
-    values = objects(column)
-    if pa.types.is_floating(kind):
-        return pa.array([None if v is None else java_double(v) for v in values], pa.string())
-    return pa.array([None if v is None else plain_text(v) for v in values], pa.string())
+def each(column: pa.Array, change: Callable[[Any], Any], what: str = "") -> list[Any]:
+    """Every value changed, nulls left alone. :raises RefusedError: with the places of values that cannot be."""
+    made: list[Any] = []
+    reasons: dict[int, str] = {}
+    for place, value in enumerate(objects(column)):
+        try:
+            made.append(None if value is None else change(value))
+        except (ValueError, ArithmeticError) as error:
+            reasons[place] = f"{what}{error}"
+    if reasons:
+        raise RefusedError(reasons)
+    return made
 
 
 def names(options: Mapping[str, str], key: str) -> list[str]:
@@ -129,6 +138,10 @@ def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
     return text == "true"
 
 
+_NO_EFFECT = "replace.null.with.default"
+"""A boolean option of many transforms of Connect: defaults are put in by the converter here."""
+
+
 def check_options(options: Mapping[str, str], known: Sequence[str], transform: str) -> None:
     """:raises ConfigError: an option does not belong to the transform."""
     for name in options:
@@ -136,3 +149,4 @@ def check_options(options: Mapping[str, str], known: Sequence[str], transform: s
             raise ConfigError(
                 f"transform {transform}: unknown option '{name}'; there are: {', '.join(known) or 'none'}"
             )
+    flag(options, _NO_EFFECT, transform)

@@ -2,113 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from calving.data.records import Records, field, objects
+from calving.data.records import Records
 from calving.data.transforms.columns import (
     Fields,
-    Side,
-    as_text,
     check_options,
     names,
-    only_nulls,
     required,
     side_of,
     struct_of,
     with_side,
 )
-from calving.data.transforms.interface import Transform
+from calving.data.transforms.interface import Transform, UnfitTypeError
+from calving.data.transforms.sided import Sided, path_of
 from calving.errors import ConfigError
-
-
-class Sided(Transform):
-    """A transform with a ``$Key`` and a ``$Value`` form. Nulls are left alone."""
-
-    side: Side = "value"
-
-    def apply(self, records: Records) -> Records:
-        column = side_of(records, self.side)
-        return records if only_nulls(column) else with_side(records, self.side, self.change(column))
-
-    def change(self, column: pa.Array) -> pa.Array:
-        """The column after this step."""
-        raise NotImplementedError
-
-
-class Cast(Sided):
-    """``spec``: ``field:type`` pairs, or one type for the whole. A number that does not fit is an error."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        check_options(options, ("spec", "replace.null.with.default"), "Cast")
-        self._whole: str | None = None
-        self._fields: dict[str, str] = {}
-        for part in required(options, "spec", "Cast").split(","):
-            name, separator, kind = part.strip().rpartition(":")
-            if kind.strip() not in _CASTS:
-                raise ConfigError(f"transform Cast: there is no type '{kind}'; there are: {', '.join(_CASTS)}")
-            if separator:
-                self._fields[name.strip()] = kind.strip()
-            else:
-                self._whole = kind.strip()
-
-    def change(self, column: pa.Array) -> pa.Array:
-        if self._whole is not None:
-            return _cast(column, self._whole)
-        fields = Fields(column)
-        for name, kind in self._fields.items():
-            found = fields.get(name)
-            if found is not None:
-                fields.put(name, _cast(found, kind))
-        return fields.column()
-
-
-_CASTS: Mapping[str, pa.DataType] = {
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-}
-
-
-def _cast(column: pa.Array, name: str) -> pa.Array:
-    kind = _CASTS[name]
-    if only_nulls(column):
-        return pa.nulls(len(column), kind)
-    if name == "string":
-        return as_text(column)
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-    elif pa.types.is_date(column.type) or pa.types.is_time32(column.type):
-        column = column.cast(pa.int32())
-    if name == "boolean":
-        if pa.types.is_string(column.type):
-            return pc.equal(pc.utf8_lower(column), "true")
-        return column if pa.types.is_boolean(column.type) else pc.not_equal(column, 0)
-    if pa.types.is_boolean(column.type) or pa.types.is_integer(column.type):
-        return column.cast(kind)
-    if pa.types.is_floating(column.type):
-        return column.cast(kind) if pa.types.is_floating(kind) else pc.trunc(column).cast(kind)
-    as_number = float if pa.types.is_floating(kind) else _whole
-    return pa.array([None if v is None else as_number(v) for v in objects(column)], kind)
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, str):
-        return int(value)
-    if isinstance(value, Decimal | float | int):
-        return math.trunc(value)
-    raise ValueError(f"{value!r} is not a number")
 
 
 class Drop(Sided):
@@ -117,21 +28,29 @@ class Drop(Sided):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("schema.behavior",), "Drop")
 
-    def change(self, column: pa.Array) -> pa.Array:
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         return pa.nulls(len(column))
 
 
 class ExtractField(Sided):
-    """``field`` takes the place of the whole; dotted with ``field.syntax.version`` = V2."""
+    """``field`` takes the place of the whole; a path with ``field.syntax.version`` = V2.
+
+    Without a schema a missing field is null; a schema must have it.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("field", "field.syntax.version", "replace.null.with.default"), "ExtractField")
-        self._field = required(options, "field", "ExtractField")
-        self._dotted = options.get("field.syntax.version", "V1").upper() == "V2"
+        required(options, "field", "ExtractField")
+        self._path = path_of(options, "field", "ExtractField")
 
-    def change(self, column: pa.Array) -> pa.Array:
-        found = field(column, self._field) if self._dotted else Fields(column).get(self._field)
-        return pa.nulls(len(column)) if found is None else found
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        for step in self._path:
+            if pa.types.is_null(column.type) and not typed:
+                return column
+            fields = Fields(column)
+            found = fields.require(step) if typed else fields.get(step)
+            column = pa.nulls(len(column)) if found is None else found
+        return column
 
 
 class Filter(Transform):
@@ -145,29 +64,40 @@ class Filter(Transform):
 
 
 class Flatten(Sided):
-    """Nested structs become fields whose names are joined by ``delimiter`` (a dot)."""
+    """Nested structs become fields whose names are joined by ``delimiter`` (a dot). Lists and maps stay as they are."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("delimiter",), "Flatten")
         self._delimiter = options.get("delimiter", ".")
 
-    def change(self, column: pa.Array) -> pa.Array:
-        flat: dict[str, pa.Array] = {}
-        self._collect(column, "", flat)
-        return struct_of(flat, column.is_null() if column.null_count else None, len(column))
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        flat: dict[str, tuple[pa.Array, bool]] = {}
+        self._collect(column, "", True, flat)
+        return struct_of(
+            {name: child for name, (child, _) in flat.items()},
+            column.is_null() if column.null_count else None,
+            len(column),
+            {name for name, (_, always) in flat.items() if always},
+        )
 
-    def _collect(self, column: pa.Array, prefix: str, flat: dict[str, pa.Array]) -> None:
+    def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
+        """``always``: whatever the column lies in is never null."""
         fields = Fields(column)
-        for name in fields:
-            child, path = fields.require(name), prefix + name
+        for inner in column.type:
+            child, name = fields.require(inner.name), f"{prefix}{self._delimiter}{inner.name}" if prefix else inner.name
+            there = always and not inner.nullable
             if pa.types.is_struct(child.type):
-                self._collect(child, path + self._delimiter, flat)
+                self._collect(child, name, there, flat)
+            elif name in flat:
+                raise UnfitTypeError(f"two fields are named '{name}' when they are flat")
             else:
-                flat[path] = child
+                flat[name] = child, there
 
 
 class HoistField(Sided):
     """The whole becomes the single ``field`` of a new struct; a null too."""
+
+    tombstones = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("field",), "HoistField")
@@ -179,7 +109,10 @@ class HoistField(Sided):
 
 
 class InsertField(Sided):
-    """Adds where a record came from, or a constant. A name may end in ``!`` (required) or ``?`` (optional)."""
+    """Adds where a record came from, or a constant. A name may end in ``!`` (required) or ``?`` (optional).
+
+    The timestamp is one where there is a schema, else a number of milliseconds.
+    """
 
     needs = frozenset({"offset", "timestamp"})
 
@@ -195,7 +128,7 @@ class InsertField(Sided):
 
     def apply(self, records: Records) -> Records:
         column = side_of(records, self.side)
-        if only_nulls(column):
+        if column.null_count == len(column):
             return records
         fields = Fields(column)
         count = len(records)
@@ -203,54 +136,13 @@ class InsertField(Sided):
             "topic": lambda: records.topic,
             "partition": lambda: pa.repeat(pa.scalar(records.partition, pa.int32()), count),
             "offset": lambda: records.offset,
-            "timestamp": lambda: records.timestamp,
+            "timestamp": lambda: records.timestamp if records.typed else records.timestamp.cast(pa.int64()),
             "static": lambda: pa.repeat(pa.scalar(self._static, pa.string()), count),
         }
         for kind, name in self._names.items():
-            fields.put(name.rstrip("!?"), found[kind](), nullable=not name.endswith("!"))
+            plain = name[:-1] if name[-1] in "!?" else name
+            fields.add(plain, found[kind](), records.typed, nullable=not name.endswith("!"))
         return with_side(records, self.side, fields.column())
-
-
-class MaskField(Sided):
-    """``fields`` get a value of their type that says nothing, or ``replacement`` where they are text or numbers."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        check_options(options, ("fields", "replacement", "replace.null.with.default"), "MaskField")
-        self._fields = names(options, "fields")
-        self._replacement = options.get("replacement")
-        if not self._fields:
-            raise ConfigError("transform MaskField: the option 'fields' is missing")
-
-    def change(self, column: pa.Array) -> pa.Array:
-        fields = Fields(column)
-        for name in self._fields:
-            found = fields.get(name)
-            if found is not None and not only_nulls(found):
-                fields.put(name, _masked(found, self._replacement))
-        return fields.column()
-
-
-def _masked(column: pa.Array, replacement: str | None) -> pa.Array:
-    kind = column.type
-    t = pa.types
-    if replacement is not None:
-        if not (t.is_string(kind) or t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
-            raise ValueError(f"a field of type {kind} cannot be replaced by '{replacement}'")
-        said = pa.array([replacement]).cast(kind)[0]
-        return pc.if_else(column.is_valid(), said, pa.scalar(None, kind))
-    if t.is_nested(kind) and not t.is_struct(kind):
-        return pa.array([None if null else [] for null in column.is_null().to_pylist()], kind)
-    if t.is_string(kind) or t.is_binary(kind):
-        nothing = pa.array([""]).cast(kind)[0]
-    elif t.is_boolean(kind):
-        nothing = pa.scalar(False)
-    elif t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
-        nothing = pa.array([0]).cast(kind)[0]
-    elif t.is_timestamp(kind) or t.is_date(kind) or t.is_time(kind):
-        nothing = pa.array([0], pa.int32() if t.is_date32(kind) or t.is_time32(kind) else pa.int64()).cast(kind)[0]
-    else:
-        raise ValueError(f"a field of type {kind} cannot be masked")
-    return pc.if_else(column.is_valid(), nothing, pa.scalar(None, kind))
 
 
 class ReplaceField(Sided):
@@ -263,12 +155,12 @@ class ReplaceField(Sided):
         self._include = [*names(options, "include"), *names(options, "whitelist")]
         self._renames: dict[str, str] = {}
         for pair in names(options, "renames"):
-            old, separator, new = pair.partition(":")
-            if not separator or not new:
+            parts = pair.split(":")
+            if len(parts) != 2 or not parts[1]:
                 raise ConfigError(f"transform ReplaceField: renames are pairs old:new, not '{pair}'")
-            self._renames[old] = new
+            self._renames[parts[0]] = parts[1]
 
-    def change(self, column: pa.Array) -> pa.Array:
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         fields = Fields(column)
         for name in self._exclude:
             fields.drop(name)
@@ -283,13 +175,18 @@ class SetSchemaMetadata(Sided):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("schema.name", "schema.version", "replace.null.with.default"), "SetSchemaMetadata")
+        if not ("schema.name" in options or "schema.version" in options):
+            raise ConfigError("transform SetSchemaMetadata: set schema.name or schema.version")
 
-    def change(self, column: pa.Array) -> pa.Array:
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         return column
 
 
 class ValueToKey(Transform):
-    """The key becomes a struct of these ``fields`` of the value."""
+    """The key becomes a struct of these ``fields`` of the value.
+
+    Without a schema a missing field is null; a schema must have it.
+    """
 
     tombstones = False
 
@@ -301,4 +198,9 @@ class ValueToKey(Transform):
 
     def apply(self, records: Records) -> Records:
         fields = Fields(records.value)
-        return replace(records, key=struct_of({n: fields.require(n) for n in self._fields}, None, len(records)))
+        count = len(records)
+        found: dict[str, pa.Array] = {}
+        for name in self._fields:
+            column = fields.require(name) if records.typed else fields.get(name)
+            found[name] = pa.nulls(count) if column is None else column
+        return replace(records, key=struct_of(found, None, count))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
-from calving.data.records import Records, load_json
-from calving.data.transforms.columns import check_options, flag, struct_of
-from calving.data.transforms.interface import Transform
+from calving.data.conversion.exact import java_double
+from calving.data.records import Records, arrow, load_json
+from calving.data.transforms.columns import check_options, each, flag, struct_of
+from calving.data.transforms.interface import Transform, UnfitTypeError
+from calving.data.transforms.shapes import by_type
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -19,7 +22,8 @@ _TEXTS = pa.map_(pa.string(), pa.string())
 class JsonToMapTransform(Transform):
     """With ``json.root``: one field ``payload``, a map of text to text. Else a field for each of the object's.
 
-    Objects below become maps of text to text, arrays of one kind stay arrays, mixed ones become arrays of text.
+    Objects below become maps of text to text, arrays of one kind stay arrays, mixed ones become arrays of text. Every
+    record gets the types of its own text, so records of several types come out.
     """
 
     tombstones = False
@@ -28,20 +32,20 @@ class JsonToMapTransform(Transform):
         check_options(options, ("json.root",), "JsonToMapTransform")
         self._root = flag(options, "json.root", "JsonToMapTransform")
 
-    def apply(self, records: Records) -> Records:
+    def apply(self, records: Records) -> list[Records]:
         if not pa.types.is_string(records.value.type):
-            raise ValueError(f"text is wanted, not {records.value.type}")
-        values = [_object(text) for text in records.value.to_pylist()]
+            raise UnfitTypeError(f"text is wanted, not {records.value.type}")
+        values = each(records.value, _object)
+        records = replace(records, typed=True)
         if self._root:
             maps = pa.array([_texts(v) for v in values], _TEXTS)
-            return records.with_value(struct_of({"payload": maps}, None, len(records)))
-        names = dict.fromkeys(name for value in values for name in value)
-        columns = {}
-        for name in names:
-            column = _column([v.get(name) for v in values])
-            if column is not None:
-                columns[name] = column
-        return records.with_value(struct_of(columns, None, len(records)))
+            return [records.with_value(struct_of({"payload": maps}, None, len(records)))]
+        parts = []
+        for kind, places in by_type([_struct(v) for v in values]):
+            rows = [{f.name: _fit(values[i][f.name], f.type) for f in kind} for i in places]
+            part = records if len(places) == len(records) else records.take(pa.array(places, pa.int32()))
+            parts.append(part.with_value(arrow(rows, kind)))
+        return parts
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -51,38 +55,38 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _texts(value: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+def _texts(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(name, _text(item)) for name, item in value.items()]
 
 
-def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value, default=float, ensure_ascii=False)
-
-
-def _column(values: Sequence[Any]) -> pa.Array | None:
-    """None where the values say nothing: nulls, empty objects, empty arrays."""
-    present = [v for v in values if not _says_nothing(v)]
-    if not present:
-        return None
-    kind = _kind(present)
-    return pa.array([None if _says_nothing(v) else _fit(v, kind) for v in values], kind)
-
-
-def _says_nothing(value: Any) -> bool:
+def _text(value: Any) -> str:
+    """Text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Decimal):
+        number = float(value)
+        return java_double(number) if Decimal(repr(number)) == value else str(value)
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_quoted(name)}:{_inner(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
-        return all(isinstance(item, list) and _says_nothing(item) for item in value)
-    return value is None or value == {}
+        return "[" + ",".join(map(_inner, value)) + "]"
+    return json.dumps(value)
 
 
-def _kind(values: Sequence[Any]) -> pa.DataType:
-    """The type of values of one field; of several kinds it is text."""
-    kinds = {_kind_of(v) for v in values}
-    if kinds == {pa.int32(), pa.int64()}:
-        return pa.int64()
-    return kinds.pop() if len(kinds) == 1 else pa.string()
+def _inner(value: Any) -> str:
+    return _quoted(value) if isinstance(value, str) else _text(value)
 
 
-def _kind_of(value: Any) -> pa.DataType:
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _struct(value: Mapping[str, Any]) -> pa.DataType:
+    """The type of an object; what says nothing (null, empty objects and arrays) is no field."""
+    return pa.struct([(name, kind) for name, item in value.items() if (kind := _kind(item)) is not None])
+
+
+def _kind(value: Any) -> pa.DataType | None:
     match value:
         case bool():
             return pa.bool_()
@@ -92,34 +96,38 @@ def _kind_of(value: Any) -> pa.DataType:
             return pa.int64()
         case int():
             return pa.decimal128(38, 0)
-        case float() | Decimal():
+        case Decimal():
             return pa.float64()
         case dict():
-            return _TEXTS
+            return _TEXTS if value else None
         case list():
-            return pa.list_(_element_kind(value))
-    return pa.string()
+            return _list(value)
+        case str():
+            return pa.string()
+    return None
 
 
-def _element_kind(items: Sequence[Any]) -> pa.DataType:
-    kinds = {pa.string() if item is None else _kind_of(item) for item in items if item != [] and item != {}}
-    if any(isinstance(item, dict) for item in items):
-        kinds.add(_TEXTS)
-    if len(kinds) == 1 and not any(item is None for item in items):
-        return kinds.pop()
-    if kinds and all(pa.types.is_list(k) for k in kinds):
-        return pa.list_(pa.string())
-    return pa.string()
+def _list(items: Sequence[Any]) -> pa.DataType | None:
+    if not items:
+        return None
+    if all(isinstance(item, dict) for item in items):
+        return pa.list_(_TEXTS)
+    if all(isinstance(item, list) for item in items):
+        kinds = {_kind(item) for item in items}
+        if len(kinds) > 1:
+            return pa.list_(pa.list_(pa.string()))
+        (kind,) = kinds
+        return None if kind is None else pa.list_(kind)
+    kinds = {_kind(item) for item in items}
+    kind = kinds.pop()
+    same = not kinds and kind is not None and not any(isinstance(item, list | dict) for item in items)
+    return pa.list_(kind if same else pa.string())
 
 
 def _fit(value: Any, kind: pa.DataType) -> Any:
-    if value is None:
-        return None
     if kind == _TEXTS:
         return _texts(value)
     if pa.types.is_list(kind):
-        if pa.types.is_string(kind.value_type):
-            return [item if isinstance(item, str) else json.dumps(item, default=float) for item in value]
         return [_fit(item, kind.value_type) for item in value]
     if pa.types.is_string(kind):
         return _text(value)

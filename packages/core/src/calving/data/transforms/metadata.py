@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from calving.data.records import Records
-from calving.data.transforms.columns import Fields, check_options, flag, only_nulls, struct_of
+from calving.data.transforms.columns import Fields, check_options, flag, struct_of
 from calving.data.transforms.interface import Transform
 from calving.errors import ConfigError
 
@@ -37,14 +37,13 @@ class KafkaMetadataTransform(Transform):
             "topic": records.topic,
             "partition": pa.repeat(pa.scalar(records.partition, pa.int32()), count),
             "offset": records.offset,
+            "timestamp": records.timestamp.cast(pa.int64()),
         }
-        if not only_nulls(records.timestamp):
-            found["timestamp"] = records.timestamp.cast(pa.int64())
         if self._external is not None:
             found[self._external[0]] = pa.repeat(self._external[1], count)
         if self._nested:
-            fields.put(self._name, struct_of(found, None, count))
+            fields.add(self._name, struct_of(found, None, count), records.typed)
         else:
             for name, column in found.items():
-                fields.put(f"{self._name}_{name}", column)
+                fields.add(f"{self._name}_{name}", column, records.typed)
         return records.with_value(fields.column())

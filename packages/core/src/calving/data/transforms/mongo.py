@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from calving.data.records import Records, objects
-from calving.data.transforms.columns import Fields, check_options, struct_of
-from calving.data.transforms.interface import Transform
+from calving.data.records import Records, arrow, objects
+from calving.data.transforms import bson
+from calving.data.transforms.bson import Typed
+from calving.data.transforms.columns import Fields, check_options
+from calving.data.transforms.interface import RefusedError, Transform, UnfitTypeError
+from calving.data.transforms.shapes import by_type
 from calving.errors import ConfigError
 
-_SKIPPED = object()
 _BEFORE, _AFTER, _CHANGES, _ID = "before", "after", "updateDescription", "_id"
+_NULL = Typed(pa.null(), None)
 
 
 class MongoDebeziumTransform(Transform):
     """``before`` and ``after`` become structs; an ``after`` that is missing is made of before and the changes.
 
     ``array_handling_mode``: array (elements of one kind), or document (a struct ``_0``, ``_1``, ...). What is not an
-    event of this kind is an error (the Java transform turns it into a tombstone).
+    event of this kind is an error (the Java transform turns it into a tombstone). Every record gets the types of its
+    own documents, so records of several types come out.
     """
 
     needs = frozenset({"key"})
@@ -32,142 +33,60 @@ class MongoDebeziumTransform(Transform):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("array_handling_mode",), "MongoDebeziumTransform")
-        mode = options.get("array_handling_mode", "array").lower()
+        mode = options.get("array_handling_mode", "array").strip().lower()
         if mode not in ("array", "document"):
             raise ConfigError("transform MongoDebeziumTransform: array_handling_mode is array or document")
         self._as_documents = mode == "document"
 
-    def apply(self, records: Records) -> Records:
+    def apply(self, records: Records) -> list[Records]:
         event = Fields(records.value)
         if all(name not in event for name in (_BEFORE, _AFTER, _CHANGES)):
-            raise ValueError("not a MongoDB event: neither before, after nor updateDescription")
-        ids = self._ids(records)
-        befores = _documents(event.get(_BEFORE), len(records))
-        afters = _documents(event.get(_AFTER), len(records))
-        changes = _values(event.get(_CHANGES), len(records))
-        ops = _values(event.get("op"), len(records))
-        made = [
-            _after(before, after, change, identity, op)
-            for before, after, change, identity, op in zip(befores, afters, changes, ids, ops, strict=True)
-        ]
-        for name, documents in ((_BEFORE, befores), (_AFTER, made)):
-            column = self._column(documents)
-            if column is None:
+            raise UnfitTypeError("not a MongoDB event: neither before, after nor updateDescription")
+        if not pa.types.is_struct(records.key.type) or "id" not in Fields(records.key):
+            raise UnfitTypeError("not a MongoDB event: its key has no id")
+        count = len(records)
+        columns = [Fields(records.key).get("id"), *(event.get(name) for name in (_BEFORE, _AFTER, _CHANGES))]
+        given = [[None] * count if c is None else objects(c) for c in columns]
+        made: list[tuple[Typed, Typed, Typed]] = []
+        reasons: dict[int, str] = {}
+        for place, (identity, before, after, changes) in enumerate(zip(*given, strict=True)):
+            try:
+                made.append(self._documents(identity, before, after, changes))
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                reasons[place] = f"{type(error).__name__}: {error}"
+        if reasons:
+            raise RefusedError(reasons)
+        kinds = [pa.struct([("k", key.type), ("b", before.type), ("a", after.type)]) for key, before, after in made]
+        return [self._part(records, places, [made[i] for i in places]) for _, places in by_type(kinds)]
+
+    def _documents(self, identity: Any, before: Any, after: Any, changes: Any) -> tuple[Typed, Typed, Typed]:
+        """The key, before and after of a record."""
+        key = bson.parse(f'{{"id": {identity}}}')
+        old = None if before is None else bson.parse(before)
+        new = None if after is None else bson.parse(after)
+        if before is None and after is None and changes is None:
+            raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
+        if new is None and changes is not None:
+            updated = changes.get("updatedFields")
+            new = {**(old or {}), **(bson.parse(updated) if updated else {})}
+            for name in changes.get("removedFields") or ():
+                new.pop(name, None)
+            new.setdefault(_ID, key["id"])
+        return self._typed(key), self._typed(old), self._typed(new)
+
+    def _typed(self, fields: Mapping[str, Any] | None) -> Typed:
+        return _NULL if fields is None else bson.document(fields, self._as_documents)
+
+    def _part(self, records: Records, places: list[int], made: list[tuple[Typed, Typed, Typed]]) -> Records:
+        """Records of one type."""
+        if len(places) < len(records):
+            records = records.take(pa.array(places, pa.int32()))
+        event = Fields(records.value)
+        for number, name in ((1, _BEFORE), (2, _AFTER)):
+            kind = made[0][number].type
+            if pa.types.is_null(kind):
                 event.drop(name)
             else:
-                event.put(name, column)
-        key = struct_of({"id": _plain_column(ids)}, None, len(records))
-        return replace(records, key=key, value=event.column())
-
-    def _ids(self, records: Records) -> list[Any]:
-        if not pa.types.is_struct(records.key.type) or "id" not in Fields(records.key):
-            raise ValueError("not a MongoDB event: its key has no id")
-        return [None if text is None else json.loads(text) for text in Fields(records.key).require("id").to_pylist()]
-
-    def _column(self, documents: Sequence[Any]) -> pa.Array | None:
-        if all(d is None for d in documents):
-            return None
-        values = [None if d is None else self._document(d) for d in documents]
-        return _column(values)
-
-    def _document(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        found = {name: self._value(value) for name, value in document.items()}
-        return {name: value for name, value in found.items() if value is not _SKIPPED}
-
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, list):
-            items = [self._value(item) for item in value]
-            if self._as_documents:
-                return {f"_{i}": item for i, item in enumerate(items) if item is not _SKIPPED}
-            return [item for item in items if item is not _SKIPPED]
-        if isinstance(value, dict):
-            return _bson(value, self._document)
-        return value
-
-
-def _after(before: Any, after: Any, change: Any, identity: Any, op: str | None) -> Any:
-    if after is not None or op == "d":
-        return after
-    if change is None:
-        if before is None:
-            raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
-        return None
-    updated = change.get("updatedFields")
-    made = {**(before or {}), **(json.loads(updated) if updated else {})}
-    for name in change.get("removedFields") or ():
-        made.pop(name, None)
-    made.setdefault(_ID, identity)
-    return made
-
-
-def _bson(value: dict[str, Any], document: Any) -> Any:  # noqa: C901 - a case per BSON type
-    """Extended JSON, canonical or relaxed, as Python values."""
-    match value:
-        case {"$oid": text} | {"$numberDecimal": text} | {"$symbol": text}:
-            return text if "$symbol" not in value else _SKIPPED
-        case {"$numberInt": text} | {"$numberLong": text}:
-            return int(text)
-        case {"$numberDouble": text}:
-            return float(text)
-        case {"$date": {"$numberLong": text}}:
-            return datetime.fromtimestamp(int(text) / 1000, UTC)
-        case {"$date": int(millis)}:
-            return datetime.fromtimestamp(millis / 1000, UTC)
-        case {"$date": str(text)}:
-            return datetime.fromisoformat(text)
-        case {"$timestamp": {"t": seconds}}:
-            return datetime.fromtimestamp(int(seconds), UTC)
-        case {"$binary": {"base64": text}} | {"$binary": str(text)}:
-            return base64.b64decode(text)
-        case {"$regularExpression": {"pattern": pattern, "options": options}}:
-            return {"regex": pattern, "options": options}
-        case {"$code": code, "$scope": scope}:
-            return {"code": code, "scope": document(scope)}
-        case {"$code": code}:
-            return code
-        case {"$undefined": _} | {"$minKey": _} | {"$maxKey": _} | {"$dbPointer": _}:
-            return _SKIPPED
-    return document(value)
-
-
-def _documents(column: pa.Array | None, count: int) -> list[Any]:
-    found = [None if text is None else json.loads(text) for text in _values(column, count)]
-    if any(d is not None and not isinstance(d, dict) for d in found):
-        raise ValueError("before or after is not a document")
-    return found
-
-
-def _values(column: pa.Array | None, count: int) -> list[Any]:
-    return [None] * count if column is None else objects(column)
-
-
-def _column(values: Sequence[Any]) -> pa.Array:
-    """Python values as a column; documents of one batch are merged to the union of their fields."""
-    present = [v for v in values if v is not None]
-    if present and all(isinstance(v, dict) for v in present):
-        names = dict.fromkeys(name for v in present for name in v)
-        children = {n: _column([None if v is None else v.get(n) for v in values]) for n in names}
-        return struct_of(children, pa.array([v is None for v in values], pa.bool_()), len(values))
-    if present and all(isinstance(v, list) for v in present):
-        items = [item for v in present for item in v]
-        element = _column(items) if items else pa.array([], pa.string())
-        offsets = [0]
-        for v in values:
-            offsets.append(offsets[-1] + len(v or ()))
-        mask = pa.array([v is None for v in values], pa.bool_())
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), element, mask=mask)
-    return _plain_column(values)
-
-
-def _plain_column(values: Sequence[Any]) -> pa.Array:
-    values = [v["$oid"] if isinstance(v, dict) and "$oid" in v else v for v in values]
-    kinds = {type(v) for v in values if v is not None}
-    if kinds == {int, float}:
-        return pa.array([None if v is None else float(v) for v in values], pa.float64())
-    if len(kinds) > 1:
-        raise ValueError(
-            "an array or field holds values of several kinds; for arrays set array_handling_mode = document"
-        )
-    if kinds == {datetime}:
-        return pa.array(values, pa.timestamp("ms", "UTC"))
-    return pa.array(values)
+                event.put(name, arrow([documents[number].value for documents in made], kind))
+        key = arrow([documents[0].value for documents in made], made[0][0].type)
+        return replace(records, key=key, value=event.column(), typed=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 from calving.data.records import Records
 from calving.data.spec import PredicateSpec
-from calving.data.transforms import cdc, fields, json, metadata, mongo, sql, times, topics
+from calving.data.transforms import cast, cdc, fields, json, mask, metadata, mongo, sql, times, topics
 from calving.data.transforms.interface import Predicate, Transform
+from calving.data.transforms.sided import Sided
 from calving.errors import ConfigError
 
 GROUP = "calving.transforms"
@@ -24,16 +25,16 @@ _PACKAGES = (
     "io.confluent.connect.transforms.",
 )
 
-_SIDED: Mapping[str, type[fields.Sided]] = {
+_SIDED: Mapping[str, type[Sided]] = {
     kind.__name__: kind
     for kind in (
-        fields.Cast,
+        cast.Cast,
         fields.Drop,
         fields.ExtractField,
         fields.Flatten,
         fields.HoistField,
         fields.InsertField,
-        fields.MaskField,
+        mask.MaskField,
         fields.ReplaceField,
         fields.SetSchemaMetadata,
         times.TimestampConverter,
@@ -94,10 +95,10 @@ def _short(kind: str) -> str:
     return kind.removeprefix(package)
 
 
-def _on_side(kind: type[fields.Sided], side: str) -> type[fields.Sided]:
+def _on_side(kind: type[Sided], side: str) -> type[Sided]:
     if side != "Key":
         return kind
-    return type(f"{kind.__name__}Key", (kind,), {"side": "key", "needs": kind.needs | {"key"}})
+    return type(f"{kind.__name__}Key", (kind,), {"side": "key", "needs": kind.needs | {"key"}, "tombstones": True})
 
 
 class _Function(Transform):

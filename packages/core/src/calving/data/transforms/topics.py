@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,36 +14,54 @@ import pyarrow.compute as pc
 from calving.data.records import HEADERS, Records, objects
 from calving.data.transforms.columns import (
     Fields,
-    as_text,
     check_options,
     names,
-    only_nulls,
     required,
     side_of,
     with_side,
 )
 from calving.data.transforms.dates import JavaDateFormat
-from calving.data.transforms.fields import Sided
 from calving.data.transforms.interface import Predicate, Transform
+from calving.data.transforms.sided import Sided
+from calving.data.transforms.text import as_text
 from calving.errors import ConfigError
 
 
 def java_regex(pattern: str, where: str) -> re.Pattern[str]:
-    """:raises ConfigError: it is not understood."""
+    """:raises ConfigError: it is none, or Python would understand it otherwise than Java."""
     try:
-        return re.compile(re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern))
-    except re.error as error:
-        raise ConfigError(f"{where}: '{pattern}' is not a regular expression: {error}") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # sets in sets, which Java has and Python not
+            return re.compile(re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern), re.ASCII)
+    except (re.error, FutureWarning) as error:
+        raise ConfigError(f"{where}: '{pattern}' is not a regular expression that is supported: {error}") from error
+
+
+_REFERENCE = re.compile(
+    r"\\(?P<escaped>.)|\$(?:(?P<number>[0-9]+)|\{(?P<name>[A-Za-z][A-Za-z0-9]*)\})|(?P<wrong>[\\$])", re.S
+)
 
 
 class RegexRouter(Transform):
-    """A topic that ``regex`` matches in full becomes ``replacement`` (``$1`` stands for a group)."""
+    """A topic that ``regex`` matches in full becomes ``replacement`` (``$1`` or ``${name}`` stands for a group)."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("regex", "replacement"), "RegexRouter")
         self._regex = java_regex(required(options, "regex", "RegexRouter"), "transform RegexRouter")
-        text = required(options, "replacement", "RegexRouter").replace("\\", "\\\\")
-        self._replacement = re.sub(r"\$(?:(\d+)|\{(\w+)\})", lambda m: rf"\g<{m.group(1) or m.group(2)}>", text)
+        self._replacement = _REFERENCE.sub(self._reference, required(options, "replacement", "RegexRouter"))
+
+    def _reference(self, match: re.Match[str]) -> str:
+        """A reference to a group as Python writes it."""
+        number, name = match.group("number"), match.group("name")
+        if match.group("escaped"):
+            return re.sub(r"\\", r"\\\\", match.group("escaped"))
+        if number is not None:  # as many digits as make the number of a group
+            digits = next((n for n in range(len(number), 0, -1) if int(number[:n]) <= self._regex.groups), 0)
+            if digits:
+                return rf"\g<{number[:digits]}>{number[digits:]}"
+        elif name in self._regex.groupindex:
+            return rf"\g<{name}>"
+        raise ConfigError(f"transform RegexRouter: the regex has no group for '{match.group()}' in the replacement")
 
     def apply(self, records: Records) -> Records:
         topics = {t: self._changed(t) for t in records.topic.unique().to_pylist()}
@@ -50,8 +70,7 @@ class RegexRouter(Transform):
         return replace(records, topic=pa.array([topics[t] for t in records.topic.to_pylist()], pa.string()))
 
     def _changed(self, topic: str) -> str:
-        match = self._regex.fullmatch(topic)
-        return topic if match is None else match.expand(self._replacement)
+        return self._regex.sub(self._replacement, topic, count=1) if self._regex.fullmatch(topic) else topic
 
 
 class TimestampRouter(Transform):
@@ -62,19 +81,18 @@ class TimestampRouter(Transform):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("topic.format", "timestamp.format"), "TimestampRouter")
         self._topic = options.get("topic.format", "${topic}-${timestamp}")
-        self._format = JavaDateFormat(options.get("timestamp.format", "yyyyMMdd"))
+        self._format = JavaDateFormat(options.get("timestamp.format", "yyyyMMdd"), time.time_ns() // 1_000_000)
 
     def apply(self, records: Records) -> Records:
         if records.timestamp.null_count:
             raise ValueError("the record has no timestamp")
         written: dict[int, str] = {}
         topics = []
-        moments = records.timestamp.cast(pa.int64()).to_pylist()
-        for topic, millis, instant in zip(
-            records.topic.to_pylist(), moments, records.timestamp.to_pylist(), strict=True
+        for topic, millis in zip(
+            records.topic.to_pylist(), records.timestamp.cast(pa.int64()).to_pylist(), strict=True
         ):
             if millis not in written:
-                written[millis] = self._format.format(instant)
+                written[millis] = self._format.format(millis)
             topics.append(self._topic.replace("${topic}", topic).replace("${timestamp}", written[millis]))
         return replace(records, topic=pa.array(topics, pa.string()))
 
@@ -95,17 +113,17 @@ class HeaderFrom(Sided):
 
     def apply(self, records: Records) -> Records:
         column = side_of(records, self.side)
-        if only_nulls(column):
+        if column.null_count == len(column):
             return records
         fields = Fields(column)
         rows = _header_rows(records)
         for name, header in zip(self._fields, self._headers, strict=True):
-            found = fields.get(name)
-            if found is None:
-                continue
-            for row, text in zip(rows, as_text(found).to_pylist(), strict=True):
+            found = fields.require(name) if records.typed else fields.get(name)
+            texts = [None] * len(records) if found is None else as_text(found).to_pylist()
+            for row, text in zip(rows, texts, strict=True):
                 row.append({"key": header, "value": None if text is None else text.encode()})
-            if self._move:
+        if self._move:
+            for name in self._fields:
                 fields.drop(name)
         return replace(with_side(records, self.side, fields.column()), headers=pa.array(rows, HEADERS))
 

@@ -1,0 +1,183 @@
+"""MongoDB's extended JSON, canonical or relaxed: documents with the types of BSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT = pa.timestamp("ms", "UTC")
+_REGEX = pa.struct([("regex", pa.string()), ("options", pa.string())])
+
+
+class Typed(NamedTuple):
+    """A value, as ``pyarrow.array`` takes it for its type. Null has the null type."""
+
+    type: pa.DataType
+    value: Any
+
+
+def parse(text: str) -> dict[str, Any]:
+    """The fields of a document. :raises ValueError: the text is none."""
+    found = json.loads(text, parse_constant=_no_constant)
+    if not isinstance(found, dict):
+        raise ValueError("not a document")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def document(fields: Mapping[str, Any], as_documents: bool) -> Typed:
+    """A struct of the fields that have a type; null is text, as in Connect.
+
+    ``as_documents``: arrays become structs ``_0``, ``_1``, ...; else their elements must be of one kind.
+
+    :raises ValueError: an array has elements of several kinds, or a value is none of extended JSON.
+    """
+    found = {name: _typed(value, as_documents) for name, value in fields.items()}
+    there = {name: typed for name, typed in found.items() if typed is not None}
+    kind = pa.struct([(name, _or_text(typed.type)) for name, typed in there.items()])
+    return Typed(kind, {name: typed.value for name, typed in there.items()})
+
+
+def _or_text(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if pa.types.is_null(kind) else kind
+
+
+def _typed(value: Any, as_documents: bool) -> Typed | None:
+    """None: of a type that Connect has nothing for (undefined, the least and the greatest key, symbols)."""
+    match value:
+        case None:
+            return Typed(pa.null(), None)
+        case bool():
+            return Typed(pa.bool_(), value)
+        case int() if -(2**31) <= value < 2**31:
+            return Typed(pa.int32(), value)
+        case int():
+            return _long(value)
+        case float():
+            return Typed(pa.float64(), value)
+        case str():
+            return Typed(pa.string(), value)
+        case list() if as_documents:
+            return document({f"_{i}": item for i, item in enumerate(value)}, as_documents)
+        case list():
+            return _array([_typed(item, as_documents) for item in value])
+    for name, change in _SPECIAL.items():
+        if name in value:
+            return change(value)
+    if "$code" in value:
+        return _code(value, as_documents)
+    return document(value, as_documents)
+
+
+def _array(items: Sequence[Typed | None]) -> Typed:
+    there = [item for item in items if item is not None]
+    kind: pa.DataType = pa.null()
+    for item in there:
+        kind = _merged(kind, item.type)
+    return Typed(pa.list_(_filled(kind)), [item.value for item in there])
+
+
+def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The type of both; documents have the fields of both."""
+    if a == b or pa.types.is_null(b):
+        return a
+    if pa.types.is_null(a):
+        return b
+    if {a, b} == {pa.int32(), pa.int64()}:
+        return pa.int64()
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        fields = {f.name: f.type for f in a}
+        for field in b:
+            fields[field.name] = _merged(fields.get(field.name, pa.null()), field.type)
+        return pa.struct(list(fields.items()))
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        return pa.list_(_merged(a.value_type, b.value_type))
+    raise ValueError("an array holds values of several kinds; set array_handling_mode = document")
+
+
+def _filled(kind: pa.DataType) -> pa.DataType:
+    """With text where nothing is known."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _filled(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_filled(kind.value_type))
+    return _or_text(kind)
+
+
+def _long(value: Any) -> Typed:
+    number = int(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"{number} does not fit 64 bits")
+    return Typed(pa.int64(), number)
+
+
+def _int(value: Any) -> Typed:
+    number = int(value)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError(f"{number} does not fit 32 bits")
+    return Typed(pa.int32(), number)
+
+
+def _date(value: Any) -> Typed:
+    match value:
+        case {"$numberLong": text}:
+            return Typed(_INSTANT, int(text))
+        case bool():
+            raise ValueError("a boolean is not a date")
+        case int():
+            return Typed(_INSTANT, value)
+        case str():
+            moment = datetime.fromisoformat(value)
+            return Typed(_INSTANT, (moment - _EPOCH) // timedelta(milliseconds=1))
+    raise ValueError(f"{value!r} is not a date")
+
+
+def _binary(value: Any) -> Typed:
+    text = value["base64"] if isinstance(value, Mapping) else value
+    return Typed(pa.binary(), base64.b64decode(text, validate=True))
+
+
+def _regex(pattern: Any, options: Any) -> Typed:
+    return Typed(_REGEX, {"regex": pattern, "options": "".join(sorted(options))})
+
+
+def _text(value: Any) -> Typed:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return Typed(pa.string(), value)
+
+
+def _code(value: Mapping[str, Any], as_documents: bool) -> Typed:
+    code = _text(value["$code"])
+    if "$scope" not in value:
+        return code
+    scope = document(value["$scope"], as_documents)
+    kind = pa.struct([("code", pa.string()), ("scope", scope.type)])
+    return Typed(kind, {"code": code.value, "scope": scope.value})
+
+
+_SPECIAL: Mapping[str, Callable[[Mapping[str, Any]], Typed | None]] = {
+    "$oid": lambda v: _text(v["$oid"]),
+    "$numberDecimal": lambda v: _text(v["$numberDecimal"]),
+    "$numberInt": lambda v: _int(v["$numberInt"]),
+    "$numberLong": lambda v: _long(v["$numberLong"]),
+    "$numberDouble": lambda v: Typed(pa.float64(), float(v["$numberDouble"])),
+    "$date": lambda v: _date(v["$date"]),
+    "$timestamp": lambda v: Typed(_INSTANT, int(v["$timestamp"]["t"]) * 1000),
+    "$binary": lambda v: _binary(v["$binary"]),
+    "$regularExpression": lambda v: _regex(v["$regularExpression"]["pattern"], v["$regularExpression"]["options"]),
+    "$symbol": lambda _: None,
+    "$undefined": lambda _: None,
+    "$minKey": lambda _: None,
+    "$maxKey": lambda _: None,
+    "$dbPointer": lambda _: None,
+}

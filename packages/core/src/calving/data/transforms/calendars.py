@@ -1,0 +1,77 @@
+"""Java's calendar: Gregorian from 15 October 1582 on, Julian before, as ``GregorianCalendar`` reckons."""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import lru_cache
+from typing import NamedTuple
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_CUTOVER = date(1582, 10, 15).toordinal() - _EPOCH
+_LAST = date.max.toordinal() - _EPOCH
+_CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
+_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+"""Days of a common year before each month."""
+
+
+class Day(NamedTuple):
+    """``year`` is 0 for 1 BC, -1 for 2 BC. ``of_year`` counts from 1."""
+
+    year: int
+    month: int
+    day: int
+    of_year: int
+
+
+@lru_cache(maxsize=4096)
+def day_of(days: int) -> Day:
+    """The date of a number of days since 1970."""
+    if _CUTOVER <= days <= _LAST:
+        found = date.fromordinal(days + _EPOCH)
+        first = _julian(found.year, 1) if found.year == 1582 else date(found.year, 1, 1).toordinal() - _EPOCH
+        return Day(found.year, found.month, found.day, days - first + 1)
+    if days > _LAST:
+        cycles = -(-(days - _LAST) // _CYCLE_DAYS)
+        inner = day_of(days - cycles * _CYCLE_DAYS)
+        return inner._replace(year=inner.year + cycles * _CYCLE_YEARS)
+    return _julian_day(days)
+
+
+def days_of(year: int, month: int, day: int) -> int:
+    """Days since 1970 of a date; months and days beyond their range count on, as a lenient calendar does."""
+    years, month = divmod(month - 1, 12)
+    julian = _julian(year + years, month + 1) + day - 1
+    if year < 1582:
+        return julian
+    gregorian = _gregorian(year + years, month + 1) + day - 1
+    return gregorian if gregorian >= _CUTOVER else julian
+
+
+def weekday(days: int) -> int:
+    """1 for Monday to 7 for Sunday."""
+    return (days + 3) % 7 + 1
+
+
+def _gregorian(year: int, month: int) -> int:
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    before = year - 1
+    return 365 * before + before // 4 - before // 100 + before // 400 + _in_year(month, leap) - _EPOCH + 1
+
+
+def _julian(year: int, month: int) -> int:
+    before = year - 1
+    return 365 * before + before // 4 + _in_year(month, year % 4 == 0) - _EPOCH - 1
+
+
+def _in_year(month: int, leap: bool) -> int:
+    return _BEFORE[month - 1] + (1 if leap and month > 2 else 0)
+
+
+def _julian_day(days: int) -> Day:
+    count = days - _julian(1, 1)
+    cycles, rest = divmod(count, 1461)
+    year = min(rest // 365, 3)
+    in_year = rest - 365 * year
+    leap = year == 3
+    month = max(m for m in range(1, 13) if _in_year(m, leap) <= in_year)
+    return Day(4 * cycles + year + 1, month, in_year - _in_year(month, leap) + 1, in_year + 1)
