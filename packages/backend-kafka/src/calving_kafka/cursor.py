@@ -18,6 +18,7 @@ from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
+from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import SPANS_HEADER, records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
@@ -86,7 +87,11 @@ class KafkaCursor(Cursor):
             self._writer().write(
                 (),
                 GroupOffsets(self._offsets(ends), self._consumer.consumer_group_metadata()),
-                GroupOffsets(positions, sources.consumer_group_metadata()),
+                GroupOffsets(
+                    positions,
+                    sources.consumer_group_metadata(),
+                    dict.fromkeys(positions, str(Note(log_id=self.log.identity))),
+                ),
             )
         finally:
             sources.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -16,12 +16,10 @@ from calving.source import dead_letters
 from calving.source.claims import has_member
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.cursor import KafkaCursor
+from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
-
-_NOTE = "calving"
-"""What a position's note begins with that was stored here; the identity of its topic follows, if it is known."""
 
 
 class KafkaSession(Session):
@@ -42,8 +40,14 @@ class KafkaSession(Session):
         return {TopicPartition(p.topic, p.partition): p.offset for p in self._stored(partitions)}
 
     def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        found = {TopicPartition(p.topic, p.partition): _identity(p) for p in self._stored(partitions)}
-        return {tp: identity for tp, identity in found.items() if identity is not None}
+        return {tp: note.topic_id for tp, note in self._notes(partitions) if note.topic_id is not None}
+
+    def log_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+        return {tp: note.log_id for tp, note in self._notes(partitions)}
+
+    def _notes(self, partitions: Collection[TopicPartition]) -> Iterator[tuple[TopicPartition, Note]]:
+        for p in self._stored(partitions):
+            yield TopicPartition(p.topic, p.partition), read_note(p.metadata)
 
     @patiently  # a broker that has just come back does not know yet which groups it coordinates
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
@@ -74,7 +78,7 @@ class KafkaSession(Session):
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}
-        notes = {tp: f"{_NOTE} {identity}" for tp, identity in publication.identities.items()}
+        notes = {tp: str(Note(identity, self._topic_id)) for tp, identity in publication.identities.items()}
         self._transactions.write(records, GroupOffsets(positions, claim.token, notes))
 
     def follow(self, *, replay: bool) -> Cursor:
@@ -86,9 +90,3 @@ class KafkaSession(Session):
             if self._transactions is not None:
                 self._transactions.close()
             self._positions.close()
-
-
-def _identity(stored: KafkaPartition) -> str | None:
-    """Of the topic that a position is in, empty if it is not known; None for a position that others have stored."""
-    name, _, identity = (stored.metadata or "").partition(" ")
-    return identity if name == _NOTE else None

@@ -120,6 +120,14 @@ class Session(ABC):
         :raises Unavailable: try again.
         """
 
+    def log_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
+        """Which control log each stored position belongs to: its identity, empty where none was noted (B10). A backend
+        that keeps positions and log as one has nothing to say: there they cannot come apart.
+
+        :raises Unavailable: try again.
+        """
+        return {}
+
     @abstractmethod
     def publish(self, publication: Publication, claim: Claim) -> None:
         """Append the events, move the source positions and note their topics' identities: all, or nothing (B1, B10);

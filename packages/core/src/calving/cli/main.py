@@ -90,16 +90,18 @@ def recover(
     file: File,
     table: Annotated[
         list[str] | None,
-        typer.Option(
-            help="A table that records are routed to freely; without any, the whole catalog is looked through."
-        ),
+        typer.Option(help="A table that was rolled back: it gets again what it no longer holds."),
+    ] = None,
+    former: Annotated[
+        str | None,
+        typer.Option("--from", help="The name that the sink had before it was renamed: <control topic>.<group>."),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
 ) -> None:
     """Go on from what the tables hold, after the control log or the positions were lost. Nothing is lost or doubled."""
     from calving.cli.recover import recover as go_back
 
-    for line in go_back(load(file), table or [], dry_run=dry_run):
+    for line in go_back(load(file), table or [], former, dry_run=dry_run):
         out.print(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
@@ -14,21 +15,35 @@ from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.recovery import Recovery, recovery
-from calving.runtime.guards import held, ledger_key, own_tables, refuse_reused_offsets, routed_tables, routes_freely
+from calving.runtime.guards import (
+    Held,
+    former_names,
+    held,
+    ledger_key,
+    ledger_of,
+    own_tables,
+    owner_of,
+    refuse_reused_offsets,
+    routed_tables,
+    routes_freely,
+)
 from calving.settings.load import Sink
 from calving.source.kafka import Topics, members
 
 
-def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Iterator[str]:
+def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
     """Rewind to where every record below is in its table, and have each table leave out what it holds beyond.
 
-    May be run again, also after it was cut off in the middle.
+    Tables in ``rolled_back`` get everything again that they do not hold now. ``former`` is the name,
+    ``<control topic>.<group>``, that the sink had before: what the tables say under it counts, too. May be run again,
+    also after it was cut off in the middle.
 
     :raises CalvingError: workers are running, or no table knows anything of this sink.
     """
     keys = sink.keys
-    if running := members(sink.kafka, sink.group):
-        raise CalvingError(f"group {sink.group} has {running} members: stop all workers of the sink first")
+    for group in (sink.group, *_groups(former)):
+        if running := members(sink.kafka, group):
+            raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
     catalog = open_catalog(keys.catalog_name, sink.catalog)
     topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
     every = topics.partitions()
@@ -42,15 +57,20 @@ def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Itera
     try:
         cursor = session.follow(replay=True)  # whoever still coordinates is fenced
         identities = topics.identities({tp.topic for tp in every})
-        ledgers = _ledgers(catalog, sink, cursor.log.identity, more_tables)
-        found = {name: ledger.present(identities) for name, ledger in ledgers}
+        stored = session.committed(every)
+        said = dict(_said(catalog, sink, cursor.log.identity, {tp.topic for tp in every}))
+        found = _ledgers(catalog, sink, said, former, identities)
         if not any(ledger.source for ledger in found.values()):
-            raise ConfigError(
-                f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
-            )
-        plan = recovery(found, complete=not routes_freely(sink))
+            _mind_other_names(sink, {owner for _, owner, _, _ in former_names(said, every, identities)})
+            if not stored:
+                raise ConfigError(
+                    f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
+                )
+        if unknown := sorted(set(rolled_back) - found.keys()):
+            raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
+        plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
-        yield from _lines(plan, positions, session.committed(every))
+        yield from _lines(plan, positions, stored)
         if dry_run:
             return
         _leave_out(catalog, sink, plan, identities)
@@ -69,11 +89,46 @@ def recover(sink: Sink, more_tables: Collection[str], *, dry_run: bool) -> Itera
     yield "done: the next run reads on from there"
 
 
-def _ledgers(catalog: Catalog, sink: Sink, log_id: str, more: Collection[str]) -> Iterator[tuple[str, Ledger]]:
+def _groups(former: str | None) -> list[str]:
+    """All that the group of ``<control topic>.<group>`` may be: both may have dots in them."""
+    if former is None:
+        return []
+    parts = former.split(".")
+    if len(parts) < 2:
+        raise ConfigError(f"--from {former}: it is <control topic>.<group>, as the refusal names it")
+    return [".".join(parts[i:]) for i in range(1, len(parts))]
+
+
+def _said(catalog: Catalog, sink: Sink, log_id: str, topics: Collection[str]) -> Iterator[tuple[str, Held]]:
     own = own_tables(sink)
-    for name, found in held(catalog, sink, log_id, (*own, *(more or routed_tables(catalog, sink)))):
-        if found.ledger.source or name in own:
-            yield name, found.ledger
+    for name, found in held(catalog, sink, log_id, (*own, *routed_tables(catalog, sink, topics))):
+        if found.ledger.source or found.others or name in own:
+            yield name, found
+
+
+def _ledgers(
+    catalog: Catalog, sink: Sink, said: Mapping[str, Held], former: str | None, identities: Mapping[str, str]
+) -> dict[str, Ledger]:
+    ledgers = {name: found.ledger for name, found in said.items() if found.ledger.source or name in own_tables(sink)}
+    if former is not None:
+        control_topic, _, group = former.partition(".")
+        written = [name for name, found in said.items() if former in found.others]
+        if not written:
+            raise ConfigError(f"--from {former}: no table holds anything that a sink of this name has written")
+        for name in written:
+            key = replace(ledger_key(sink, "", name), control_topic=control_topic, group=group)
+            before = ledger_of(key, catalog.load_table(table_id(name)))
+            ledgers[name] = before.joined(said[name].ledger)
+    return {name: ledger.present(identities) for name, ledger in ledgers.items()}
+
+
+def _mind_other_names(sink: Sink, others: Collection[str]) -> None:
+    if others:
+        raise ConfigError(
+            f"no table holds anything of {owner_of(sink)}, but the records of its topics stand under"
+            f" {', '.join(sorted(others))}: if that is a former name of this sink, run"
+            f" `calving recover FILE --from {min(others)}`"
+        )
 
 
 def _lines(

@@ -64,6 +64,17 @@ class Ledger:
         """What of a source partition the table holds, as far as it belongs here."""
         return without((Span(0, self.source.get(tp, 0)),), self.missing.get(tp, ()))
 
+    def joined(self, other: Ledger) -> Ledger:
+        """What the two say together of the source: two names of one sink in one table."""
+        source, settled, missing = {}, {}, {}
+        for tp in sorted({*self.source, *other.source}):
+            settled[tp] = max(self.settled.get(tp, 0), other.settled.get(tp, 0))
+            source[tp] = max(self.source.get(tp, 0), other.source.get(tp, 0))
+            held = merged((*self.held(tp), *other.held(tp)))
+            if holes := without((Span(settled[tp], source[tp]),), held):
+                missing[tp] = holes
+        return Ledger(self.control, source, settled, missing)
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:

@@ -7,7 +7,7 @@ for each table what it holds, brings back what was lost and doubles nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from calving.model.coverage import Coverage, beyond, lowest_uncovered, merged, without
@@ -23,27 +23,37 @@ class Recovery:
     held: Mapping[str, Coverage]
 
 
-def recovery(ledgers: Mapping[str, Ledger], *, complete: bool) -> Recovery:
+def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
     """What the tables of a sink say together. A partition that none of them knows is absent.
 
     A ledger's ``settled`` is a statement about all tables, so the furthest one counts. ``complete``: no record goes to
-    any other table; then what all of these hold need not be read again either.
+    any other table; then what all of these hold need not be read again either. Tables in ``rolled_back`` no longer hold
+    what others say is settled: they speak for themselves, and get all again that they miss.
     """
+    others = [ledger for name, ledger in ledgers.items() if name not in rolled_back]
     positions: dict[TopicPartition, int] = {}
+    settled: dict[TopicPartition, int] = {}
     for tp in {tp for ledger in ledgers.values() for tp in ledger.source}:
-        settled = max(ledger.settled.get(tp, 0) for ledger in ledgers.values())
-        reached = [lowest_uncovered(merged((Span(0, settled), *ledger.held(tp)))) for ledger in ledgers.values()]
-        positions[tp] = min(reached) if complete else settled
-    return Recovery(positions, {name: ahead(ledger, positions) for name, ledger in ledgers.items()})
+        settled[tp] = max((ledger.settled.get(tp, 0) for ledger in others or ledgers.values()), default=0)
+        reached = [lowest_uncovered(merged((Span(0, settled[tp]), *ledger.held(tp)))) for ledger in others]
+        again = [lowest_uncovered(ledgers[name].held(tp)) for name in rolled_back]
+        positions[tp] = min([*(reached if complete else [settled[tp]]), *again])
+    return Recovery(
+        positions,
+        {name: ahead(ledger, positions, {} if name in rolled_back else settled) for name, ledger in ledgers.items()},
+    )
 
 
-def ahead(ledger: Ledger, positions: SourceOffsets) -> Coverage:
-    """What a table holds at or above these positions."""
-    found = {tp: beyond(ledger.held(tp), positions.get(tp, 0)) for tp in ledger.source}
+def ahead(ledger: Ledger, positions: SourceOffsets, settled: SourceOffsets) -> Coverage:
+    """What a table holds at or above these positions; below ``settled`` it holds all that belongs to it."""
+    found = {
+        tp: beyond(merged((Span(0, settled.get(tp, 0)), *ledger.held(tp))), positions.get(tp, 0))
+        for tp in {*ledger.source, *settled}
+    }
     return {tp: spans for tp, spans in found.items() if spans}
 
 
 def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Coverage:
     """What a table would get a second time if reading went on from here."""
-    found = {tp: without(spans, left_out.get(tp, ())) for tp, spans in ahead(ledger, positions).items()}
+    found = {tp: without(spans, left_out.get(tp, ())) for tp, spans in ahead(ledger, positions, {}).items()}
     return {tp: spans for tp, spans in found.items() if spans}

@@ -131,7 +131,8 @@ class App:
         and known to this process from then on.
         """
         if self._routed is None:
-            self._routed = routed_tables(self._catalog, self._sink)
+            topics = Topics(self._sink.kafka, self._sink.keys.topics, self._sink.keys.topics_regex).partitions()
+            self._routed = routed_tables(self._catalog, self._sink, {tp.topic for tp in topics})
         return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
 
     def _check(self, session: Session, log: ControlLog) -> None:

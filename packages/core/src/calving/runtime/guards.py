@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from calving.errors import DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
 from calving.model.coverage import Coverage, present
-from calving.model.offsets import TopicPartition, named
-from calving.protocol.ledger import LOG_ID, Ledger, LedgerKey
+from calving.model.offsets import SourceOffsets, TopicPartition, named
+from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey, decode_source
 from calving.protocol.recovery import doubled
 from calving.runtime.worker import SKIP, made_anew_text
 from calving.settings.load import Sink
@@ -30,11 +30,15 @@ _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
 class Held(NamedTuple):
-    """What a table says of the sink: its ledger, the control log it last belonged to, and what is left out for it."""
+    """What a table says of the sink: its ledger, the control log it last belonged to, and what is left out for it.
+
+    ``others``: next source offsets that sinks of other names have left in it, by ``<control topic>.<group>``.
+    """
 
     ledger: Ledger
     log_id: str | None
     left_out: Coverage
+    others: Mapping[str, SourceOffsets]
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -56,6 +60,23 @@ def ledger_key(sink: Sink, log_id: str, name: str) -> LedgerKey:
     return commit_style(sink, log_id).key(table_id(name))
 
 
+def owner_of(sink: Sink) -> str:
+    """What a sink's entries in snapshots and table properties are called by."""
+    return f"{sink.keys.control_topic}.{sink.group}"
+
+
+def _others(sink: Sink, table: Table) -> dict[str, SourceOffsets]:
+    found: dict[str, SourceOffsets] = {}
+    for name, value in table.metadata.properties.items():
+        if name.startswith(f"{SOURCE_OFFSETS}."):
+            owner = name.removeprefix(f"{SOURCE_OFFSETS}.")
+            before, _, branch = owner.rpartition("@")
+            owner = before if branch in table.metadata.refs else owner
+            if owner not in (owner_of(sink), *sink.keys.other_sinks):
+                found[owner] = decode_source(value)
+    return found
+
+
 def own_tables(sink: Sink) -> tuple[str, ...]:
     """The tables that the settings name."""
     letters = sink.keys.dead_letter_table
@@ -67,8 +88,8 @@ def routes_freely(sink: Sink) -> bool:
     return sink.keys.dynamic or sink.keys.topic_pattern is not None
 
 
-def routed_tables(catalog: Catalog, sink: Sink) -> list[str]:
-    """Tables that the settings do not name and that hold something of the sink.
+def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list[str]:
+    """Tables that the settings do not name and that hold something of the sink, or of its ``topics``.
 
     Every table is looked at that records could have been routed to. With a pattern these are the tables of its
     namespace, else those of the whole catalog.
@@ -80,7 +101,11 @@ def routed_tables(catalog: Catalog, sink: Sink) -> list[str]:
 
     def ours(name: str) -> bool:
         table = find_table(catalog, table_id(name))
-        return table is not None and any(p.startswith(key.offsets) for p in table.metadata.properties)
+        if table is None:
+            return False
+        if any(p.startswith(key.offsets) for p in table.metadata.properties):
+            return True
+        return any(named(tp).topic in topics for source in _others(sink, table).values() for tp in source)
 
     names = tables_of(catalog, table_id(fixed) if fixed else ())
     with ThreadPoolExecutor(_LOOKING) as pool:
@@ -96,7 +121,15 @@ def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Ite
         if table is not None:
             key = ledger_key(sink, log_id, name)
             properties = table.metadata.properties
-            yield name, Held(ledger_of(key, table), properties.get(key.of_table(LOG_ID)), key.left_out(properties))
+            yield (
+                name,
+                Held(
+                    ledger_of(key, table),
+                    properties.get(key.of_table(LOG_ID)),
+                    key.left_out(properties),
+                    _others(sink, table),
+                ),
+            )
 
 
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
@@ -132,6 +165,7 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: Contr
     # The tables first: others may publish and commit meanwhile, and positions only move on.
     found = dict(held(catalog, sink, control.identity, tables))
     stored = session.committed(every)
+    logs = session.log_ids(every)
     identities = topics.identities({tp.topic for tp in every})
     ledgers = {name: table.ledger.present(identities) for name, table in found.items()}
     _mind_topics(sink, {name: table.ledger for name, table in found.items()}, ledgers, every - stored.keys())
@@ -152,6 +186,48 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: Contr
                     f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
                     f" store of positions has gone back, and going on would double them; {_REMEDY}"
                 )
+    logs = session.log_ids(every)
+    # Version 0.1.0 noted no log: after a change of the control topic its positions are there, and no ledger is.
+    unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in found.values())
+    _mind_names(sink, former_names(found, every, identities), stored, unknown)
+    for tp, log_id in logs.items():
+        if log_id not in ("", control.identity):
+            raise DataLossError(
+                f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
+                f" '{sink.keys.control_topic}' is now: the key iceberg.control.topic was changed, or the topic was made"
+                " anew, and what was published there and not committed is in no table; change the key back, or"
+                f" {_REMEDY}, after a change with --from <former control topic>.{sink.group}"
+            )
+
+
+def former_names(
+    found: Mapping[str, Held], every: Collection[TopicPartition], identities: Mapping[str, str]
+) -> Iterator[tuple[str, str, TopicPartition, int]]:
+    """Table, name, partition and next offset, where a sink of another name has written records of these very topics."""
+    for table, said in found.items():
+        for owner, source in said.others.items():
+            for tp, offset in present(source, identities).items():
+                if tp in every and offset:
+                    yield table, owner, tp, offset
+
+
+def _mind_names(
+    sink: Sink, former: Iterable[tuple[str, str, TopicPartition, int]], stored: SourceOffsets, unknown: bool
+) -> None:
+    """W1: a sink that was given another name, group or control topic has no positions, and is no first start.
+
+    ``unknown``: nothing tells which control log the positions belong to.
+    """
+    begun = {tp.topic for tp in stored}
+    for table, owner, tp, offset in former:
+        if tp.topic not in begun or (unknown and owner.endswith(f".{sink.group}")):
+            raise DataLossError(
+                f"table {table} holds records of {tp} up to offset {offset} that a sink of the name {owner} has"
+                f" written, and {owner_of(sink)} begins: if this is the same sink (name, iceberg.connect.group-id or"
+                " iceberg.control.topic was changed), change the key back, or stop all workers and run"
+                f" `calving recover FILE --from {owner}`; if it is another sink, and both are to write there, set"
+                f" iceberg.control.other-sinks = {owner}"
+            )
 
 
 def _mind_topics(

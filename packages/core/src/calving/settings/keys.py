@@ -110,6 +110,12 @@ class SinkKeys(BaseModel):
     group: str | None = Field(
         None, alias="iceberg.connect.group-id", description="The consumer group; default `connect-<name>`."
     )
+    other_sinks: Names = Field(
+        (),
+        alias="iceberg.control.other-sinks",
+        description="Sinks, each `<control topic>.<group>`, that write records of the same topics into the same tables"
+        " on purpose. Any other is taken for a former name of this one, and a first start is refused.",
+    )
     commit_interval_ms: int = Field(
         300_000,
         ge=100,
