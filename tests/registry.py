@@ -22,6 +22,8 @@ class SchemaRegistry:
     def __init__(self) -> None:
         self.url = ""
         self.requests: list[str] = []
+        self.logins: list[str | None] = []
+        """The header Authorization of each request."""
         self.broken = False
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
@@ -58,6 +60,7 @@ def serving() -> Iterator[SchemaRegistry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            registry.logins.append(self.headers["Authorization"])
             status, body = registry.answer(self.path)
             text = json.dumps(body).encode()
             self.send_response(status)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import struct
+import time as time_
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -175,3 +177,128 @@ def test_a_fixed_schema_needs_no_registry() -> None:
 def test_a_missing_registry_is_named() -> None:
     with pytest.raises(ConfigError, match=r"value.converter.schema.registry.url is missing"):
         AvroConverter({}, is_key=False)
+
+
+def one(kind: Any, *values: Any, **options: str) -> Any:
+    """Values of a field of this type, written and read."""
+    schema = record(v=kind)
+    made = AvroConverter({"schema": json.dumps(schema), **options}, is_key=False)
+    return decode(made, [avro(1, schema, {"v": value})[5:] for value in values])
+
+
+CREATED, DELETED = (
+    {"type": "record", "name": f"bank.{name}", "fields": [{"name": "id", "type": "long"}]}
+    for name in ("Created", "Deleted")
+)
+ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+UUID_TEXT = {"type": "string", "logicalType": "uuid"}
+SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+
+@pytest.mark.parametrize(
+    ("union", "raw", "expected"),
+    [
+        ([CREATED, DELETED], b"\x02\x0e", {"Created": None, "Deleted": {"id": 7}}),
+        (["null", CREATED, DELETED], b"\x02\x0e", {"Created": {"id": 7}, "Deleted": None}),
+        (["int", "long"], b"\x02\x0e", {"int": None, "long": 7}),
+        (["int", "long"], b"\x00\x0e", {"int": 7, "long": None}),
+        (["float", "double"], b"\x02" + struct.pack("<d", 1.5), {"float": None, "double": 1.5}),
+        (["string", ENUM], b"\x02\x02", {"string": None, "E": "B"}),
+        (
+            [{"type": "array", "items": ["int", "long"]}, "int"],
+            b"\x00\x02\x02\x0e\x00",
+            {"array": [{"int": None, "long": 7}], "int": None},
+        ),
+    ],
+)
+def test_a_value_of_a_union_lands_in_the_branch_that_was_written(union: Any, raw: bytes, expected: Any) -> None:
+    made = AvroConverter({"schema": json.dumps(record(v=union))}, is_key=False)
+    assert decode(made, [raw]).values == {0: {"v": expected}}
+
+
+def test_branches_of_one_name_are_told_apart_by_their_full_names() -> None:
+    other = {**CREATED, "name": "shop.Created"}
+    with pytest.raises(ConfigError, match="two branches of one name"):
+        one([CREATED, other])
+    found = one([CREATED, other], ("shop.Created", {"id": 1}), **{"enhanced.avro.schema.support": "true"})
+    assert found.values == {0: {"v": {"bank.Created": None, "shop.Created": {"id": 1}}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ({"type": "map", "values": UUID_TEXT}, {"a": SOME}, [("a", SOME)]),
+        (["null", {"type": "map", "values": UUID_TEXT}], {"a": SOME}, [("a", SOME)]),
+        ({"type": "map", "values": {"type": "map", "values": UUID_TEXT}}, {"a": {"b": SOME}}, [("a", [("b", SOME)])]),
+        ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, SOME.bytes, SOME),
+        (["null", CREATED], None, None),
+    ],
+)
+def test_nested_and_optional_types_are_decoded(kind: Any, value: Any, expected: Any) -> None:
+    assert one(kind, value).values == {0: {"v": expected}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        ({"type": "long", "logicalType": "time-micros"}, b"\x80\xe0\x86\xff\xc3\x05"),
+        ({"type": "int", "logicalType": "time-millis"}, b"\x01"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, b"\x06\x01\x86\xa0"),
+        ("int", b"\x80\x80\x80\x80\x20"),
+        ("string", b"\x80\x80\x80\x80\x80\x80\x80\x80\x01a"),
+        ({"type": "array", "items": "int"}, b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"),
+        (UUID_TEXT, b"\x02x"),
+        (ENUM, b"\x08"),
+    ],
+)
+def test_what_a_type_cannot_hold_is_bad(kind: Any, raw: bytes) -> None:
+    made = AvroConverter({"schema": json.dumps(record(v=kind))}, is_key=False)
+    assert list(decode(made, [raw]).bad) == [0]
+
+
+def test_a_length_that_is_damaged_takes_no_memory() -> None:
+    """Two to the 40 elements without a byte each would be read for days."""
+    with pytest.raises(ConfigError, match="an array of elements that take no bytes"):
+        AvroConverter({"schema": json.dumps(record(v={"type": "array", "items": "null"}))}, is_key=False)
+
+
+def test_a_map_that_connect_wrote_as_an_array_is_a_map() -> None:
+    entry = {
+        "type": "record",
+        "name": "io.confluent.connect.avro.MapEntry",
+        "connect.internal.type": "MapEntry",
+        "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": "string"}],
+    }
+    assert one({"type": "array", "items": entry}, [{"key": 1, "value": "x"}]).values == {0: {"v": [(1, "x")]}}
+
+
+@pytest.mark.parametrize("kind", ["long", {"type": "array", "items": "long"}, ["null", "long", "string"]])
+def test_a_value_need_not_be_a_record(registry: SchemaRegistry, kind: Any) -> None:
+    number = registry.register("t-value", json.dumps(kind))
+    value = [3] if isinstance(kind, dict) else 3
+    found = decode(with_registry(registry), [avro(number, kind, value)])
+    assert found.values == {0: {"long": 3, "string": None} if isinstance(kind, list) else value}
+
+
+def test_a_union_of_types_that_other_subjects_define_is_read(registry: SchemaRegistry) -> None:
+    registry.register("created", json.dumps(CREATED))
+    registry.register("deleted", json.dumps(DELETED))
+    outer = json.dumps(["bank.Created", "bank.Deleted"])
+    references = [{"name": f"bank.{name}", "subject": name.lower(), "version": 1} for name in ("Created", "Deleted")]
+    number = registry.register("t-value", outer, references=references)
+    found = decode(with_registry(registry), [framed(number, b"\x02\x0e")])
+    assert found.values == {0: {"Created": None, "Deleted": {"id": 7}}}
+
+
+def test_a_schema_whose_types_are_unknown_makes_bad_records(registry: SchemaRegistry) -> None:
+    number = registry.register("t-value", json.dumps(record(v="bank.Lost")))
+    assert f"Avro schema {number}: " in decode(with_registry(registry), [framed(number, b"\x02")]).bad[0]
+
+
+def test_8_000_bad_values_are_found_in_a_second() -> None:
+    made = AvroConverter({"schema": json.dumps(record(v="int"))}, is_key=False)
+    started = time_.thread_time()
+    found = decode(made, [b"\x80\x80\x80\x80\x20", b"\x02"] * 4_000 + [b"\x80\x80\x80\x80\x20"] * 4_000)
+    assert time_.thread_time() - started < 2
+    assert list(found.values) == list(range(1, 8_000, 2))
+    assert len(found.types) == 1

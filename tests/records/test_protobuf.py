@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2, wrappers_pb2
 
 from calving.data.converters.protobuf import ProtobufConverter
+from calving.data.converters.protobuf_files import known_file
 from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, framed, serialized
 
@@ -154,3 +156,127 @@ def test_a_message_that_contains_itself_is_bad(registry: SchemaRegistry) -> None
 
     number = registry.register("t-value", serialized(file_of(node)), "PROTOBUF")
     assert "contains itself" in decode(converter(registry), [framed(number, b"\x00")]).bad[0]
+
+
+def payment(file: Any) -> None:
+    message = file.message_type.add(name="Payment")
+    for number, (name, kind) in enumerate(
+        (
+            ("amount", ".confluent.type.Decimal"),
+            ("fee", ".confluent.type.Decimal"),
+            ("day", ".google.type.Date"),
+            ("at", ".google.type.TimeOfDay"),
+            ("price", ".google.type.Money"),
+            ("place", ".google.type.LatLng"),
+            ("span", ".google.type.Interval"),
+        ),
+        1,
+    ):
+        message.field.add(name=name, number=number, type=F.TYPE_MESSAGE, type_name=kind, label=F.LABEL_OPTIONAL)
+    # The option (confluent.field_meta) = {params: [{key: "precision", value: "10"}, {key: "scale", value: "2"}]}.
+    entries = b"".join(b"\x12" + bytes([len(e)]) + e for e in (b"\n\tprecision\x12\x0210", b"\n\x05scale\x12\x012"))
+    message.field[0].options.MergeFromString(b"\x82\x44" + bytes([len(entries)]) + entries)
+
+
+BUILT_IN = [
+    f"{name}.proto"
+    for name in (
+        "confluent/meta",
+        "confluent/type/decimal",
+        "google/type/date",
+        "google/type/timeofday",
+        "google/type/money",
+        "google/type/latlng",
+        "google/type/interval",
+    )
+]
+
+
+def payments(registry: SchemaRegistry, *messages: dict[str, Any]) -> Any:
+    file = file_of(payment, *BUILT_IN)
+    number = registry.register("t-value", serialized(file), "PROTOBUF")
+    pool = descriptor_pool.DescriptorPool()
+    done: set[str] = set()
+
+    def add(name: str) -> None:
+        if name not in done:
+            done.add(name)
+            known = known_file(name)
+            for inner in known.dependency:
+                add(inner)
+            pool.Add(known)
+
+    for name in BUILT_IN:
+        add(name)
+    pool.Add(file)
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName("t.Payment"))
+    return decode(converter(registry), [framed(number, b"\x00" + made(**m).SerializeToString()) for m in messages])
+
+
+def unscaled(number: int, scale: int) -> dict[str, Any]:
+    return {"value": number.to_bytes(8, "big", signed=True), "scale": scale}
+
+
+def test_files_that_the_serializer_has_built_in_need_no_reference(registry: SchemaRegistry) -> None:
+    found = payments(registry, {"price": {"currency_code": "EUR", "units": 5}, "place": {"latitude": 1.5}})
+    assert found.values[0]["price"] == {"currency_code": "EUR", "units": 5, "nanos": 0}
+    assert found.values[0]["place"] == {"latitude": 1.5, "longitude": 0.0}
+
+
+def test_a_decimal_has_the_precision_and_scale_of_its_field(registry: SchemaRegistry) -> None:
+    found = payments(registry, {"amount": unscaled(-1234, 2)}, {"amount": unscaled(15, 1)})
+    assert [found.values[i]["amount"] for i in (0, 1)] == [Decimal("-12.34"), Decimal("1.50")]
+    assert "amount: decimal128(10, 2)" in found.types[0]
+
+
+@pytest.mark.parametrize("value", [unscaled(12345, 3), unscaled(10**10, 0), unscaled(1, 2**31 - 1)])
+def test_a_decimal_beyond_its_field_is_bad(registry: SchemaRegistry, value: dict[str, Any]) -> None:
+    assert list(payments(registry, {"amount": value}).bad) == [0]
+
+
+def test_a_decimal_whose_field_gives_no_scale_is_its_digits(registry: SchemaRegistry) -> None:
+    found = payments(registry, {"fee": unscaled(-123456, 4)}, {"fee": unscaled(5, -3)})
+    assert [found.values[i]["fee"] for i in (0, 1)] == ["-12.3456", "5000"]
+
+
+def test_dates_and_times_of_day_are_dates_and_times(registry: SchemaRegistry) -> None:
+    found = payments(
+        registry,
+        {
+            "day": {"year": 2024, "month": 2, "day": 29},
+            "at": {"hours": 23, "minutes": 59, "seconds": 58, "nanos": 123456789},
+        },
+    )
+    assert (found.values[0]["day"], found.values[0]["at"]) == (date(2024, 2, 29), time(23, 59, 58, 123456))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"day": {"year": 2023, "month": 2, "day": 29}},
+        {"day": {"year": 2024, "month": 2}},
+        {"at": {"hours": 24}},
+        {"at": {"nanos": -1}},
+        {"span": {"start_time": {"seconds": 253_402_300_800}}},
+    ],
+)
+def test_what_is_no_day_and_no_time_is_bad(registry: SchemaRegistry, message: dict[str, Any]) -> None:
+    assert list(payments(registry, message, {}).bad) == [0]
+
+
+def test_enums_may_be_numbers(registry: SchemaRegistry) -> None:
+    file = file_of(rich, *IMPORTS)
+    number = registry.register("t-value", serialized(file), "PROTOBUF")
+    made = ProtobufConverter({"schema.registry.url": registry.url, "int.for.enums": "true"}, is_key=False)
+    found = decode(made, [framed(number, b"\x00" + class_of(file, "t.E")(color=1).SerializeToString())])
+    assert found.values[0]["color"] == 1
+
+
+def test_a_negative_message_index_is_bad(registry: SchemaRegistry) -> None:
+    number = registry.register("t-value", serialized(file_of(rich, *IMPORTS)), "PROTOBUF")
+    assert "message index -1" in decode(converter(registry), [framed(number, b"\x02\x01")]).bad[0]
+
+
+def test_an_import_that_nobody_has_makes_bad_records(registry: SchemaRegistry) -> None:
+    number = registry.register("t-value", serialized(file_of(rich, *IMPORTS, "lost.proto")), "PROTOBUF")
+    assert "lost.proto" in decode(converter(registry), [framed(number, b"\x00")]).bad[0]

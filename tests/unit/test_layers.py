@@ -26,7 +26,7 @@ ALLOWED = {
     "model": {"model"},
     "protocol": {"model", "protocol", "errors"},
     "wire": {"model", "wire"},
-    "data": {"model", "data", "errors", "source"},
+    "data": {"model", "data", "errors", "secrets", "source"},
 }
 
 

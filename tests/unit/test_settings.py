@@ -14,6 +14,7 @@ from calving.backend.hooks import GROUP, find
 from calving.backend.memory import MemoryBackend
 from calving.errors import ConfigError
 from calving.settings.load import load, parse
+from calving.settings.properties import read_properties
 
 BASE = {
     "name": "orders",
@@ -157,3 +158,34 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("name = ")
     with pytest.raises(ConfigError, match=r"x\.toml"):
         load(tmp_path / "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("a=\\\\d+", "a", "\\d+"),
+        ("a=\\d+", "a", "d+"),
+        ("a = b ", "a", "b "),
+        ("a:b", "a", "b"),
+        ("a b=c", "a", "b=c"),
+        ("a\\ b\\==c", "a b=", "c"),
+        ("a=\\u00e9\\ud83d\\ude00", "a", "é😀"),
+        ("a=1\\t2\\n3", "a", "1\t2\n3"),
+        ("a=1,\\\n   2", "a", "1,2"),
+        ("a=1\\\r\n\t2", "a", "12"),
+        ("a=1\\\n#2", "a", "1#2"),
+        ("a=1\\\\\n# a comment", "a", "1\\"),
+        ("! a comment\n  # another\n\n\ta", "a", ""),
+        ("a=1\na=2", "a", "2"),
+        ("a=1\u2028b=2", "a", "1\u2028b=2"),
+        ("a=1\\", "a", "1"),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(line: str, key: str, value: str) -> None:
+    assert read_properties(line) == {key: value}
+
+
+@pytest.mark.parametrize("line", ["a=\\u12", "a=\\ud83d"])
+def test_a_broken_unicode_escape_is_refused(line: str) -> None:
+    with pytest.raises(ConfigError, match="properties file has"):
+        read_properties(line)

@@ -19,7 +19,9 @@ from calving.backend import hooks
 from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
 from calving.data.spec import ConverterSpec, TopicConverters, TransformSpec
 from calving.errors import ConfigError
+from calving.secrets import shown
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
+from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
 
 log = logging.getLogger(__name__)
@@ -101,7 +103,7 @@ def load(path: Path) -> Sink:
         if path.suffix == ".json":
             raw = _flat_json(json.loads(text))
         elif path.suffix == ".properties":
-            raw = _properties(text)
+            raw = read_properties(text)
         else:
             raw = _flat(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
@@ -174,7 +176,7 @@ def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:
             raise ConfigError(f"{key} is missing") from error
         if first["type"] == "extra_forbidden":
             raise ConfigError(f"unknown key '{key}'") from error
-        given = f" (given: {first['input']!r})" if first["loc"] else ""
+        given = f" (given: {shown(key, first['input'])})" if first["loc"] else ""
         raise ConfigError(f"{key}: {message}{given}" if first["loc"] else message) from error
 
 
@@ -187,7 +189,7 @@ def _resolve(key: str, value: str) -> str:
             return os.environ[rest]
         path, _, name = rest.rpartition(":")
         try:
-            found = _properties(Path(path).read_text())
+            found = read_properties(Path(path).read_text())
         except OSError as error:
             raise ConfigError(f"{key}: {path}: {error.strerror}") from error
         if name not in found:
@@ -219,15 +221,3 @@ def _flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _properties(text: str) -> dict[str, str]:
-    out: dict[str, str] = {}
-    for line in re.sub(r"\\\r?\n\s*", "", text).splitlines():
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        key, separator, value = re.match(r"((?:\\.|[^\\=:\s])*)\s*([=:]?)\s*(.*)", line).groups()  # type: ignore[union-attr]
-        del separator
-        out[re.sub(r"\\(.)", r"\1", key)] = value
-    return out

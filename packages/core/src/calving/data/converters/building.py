@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -13,6 +14,10 @@ from calving.data.records import Bad, Values, arrow
 
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
+
+DAY_MS = 86_400_000
+_ONE_BY_ONE = 32
+_EXACT = Context(prec=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +34,6 @@ class Reading:
     def field(self, name: str) -> pa.Field:
         return pa.field(name, self.type, self.nullable)
 
-    def column(self, values: Sequence[Any]) -> pa.Array:
-        """:raises Exception: one of the values does not fit."""
-        if self.convert is not None:
-            values = [None if v is None else self.convert(v) for v in values]
-        return arrow(values, self.type)
-
 
 def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Reading:
     """A struct out of mappings; missing fields are null."""
@@ -44,7 +43,7 @@ def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Read
         return Reading(kind, None, nullable)
 
     def convert(value: Any) -> Any:
-        changed = {n: c(item) for n, c in converted if c is not None and (item := value.get(n)) is not None}
+        changed = {n: c(item) for n, c in converted if (item := value.get(n)) is not None}
         return {**value, **changed}
 
     return Reading(kind, convert, nullable)
@@ -58,52 +57,92 @@ def array(element: Reading, nullable: bool = True) -> Reading:
     return Reading(kind, lambda items: [None if item is None else inner(item) for item in items], nullable)
 
 
-def mapping(key: Reading, value: Reading, nullable: bool = True) -> Reading:
-    """A map out of a mapping or of pairs."""
-    kind = pa.map_(pa.field("key", key.type, nullable=False), value.field("value"))
+def map_type(key: pa.DataType, value: pa.Field) -> pa.DataType:
+    return pa.map_(pa.field("key", key, nullable=False), value)
+
+
+def mapping(
+    key: Reading, value: Reading, nullable: bool = True, pairs: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None
+) -> Reading:
+    """A map out of a mapping, or out of what ``pairs`` makes pairs of."""
+    split = pairs if pairs is not None else dict.items
 
     def convert(items: Any) -> Any:
-        pairs = items.items() if hasattr(items, "items") else items
-        return [(_converted(key, k), _converted(value, v)) for k, v in pairs]
+        return [(_converted(key, k), _converted(value, v)) for k, v in split(items)]
 
-    return Reading(kind, convert, nullable)
+    return Reading(map_type(key.type, value.field("value")), convert, nullable)
 
 
 def _converted(reading: Reading, value: Any) -> Any:
     return value if value is None or reading.convert is None else reading.convert(value)
 
 
+def unscaled_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
+    """The decimal of a big-endian unscaled number. :raises ValueError: it has more digits than ``precision``."""
+    number = int.from_bytes(raw, "big", signed=True)
+    if abs(number) >= 10**precision:
+        raise ValueError(f"a decimal of {len(raw)} bytes has more than {precision} digits")
+    return Decimal(number).scaleb(-scale, _EXACT)
+
+
+def time_of_day(a_day: int) -> Callable[[int], int]:
+    """Passes times that lie within a day of ``a_day`` units. :raises ValueError: the time does not."""
+
+    def check(value: int) -> int:
+        if not 0 <= value < a_day:
+            raise ValueError(f"{value} is not a time of day: it is not from 0 to {a_day - 1}")
+        return value
+
+    return check
+
+
 def collect(
     decoded: Decoded,
-    reading: Reading,
+    kind: pa.DataType,
     values: Sequence[T],
     places: Sequence[int],
     stage: str,
-    load: Callable[[T], Any] | None = None,
+    load: Callable[[T], Any],
 ) -> None:
-    """Add the values, loaded by ``load``, as one column; those that fail become bad."""
+    """Add the values, loaded by ``load``, as one column of type ``kind``; those that fail become bad."""
     loaded: list[Any] = []
     kept: list[int] = []
     for place, value in zip(places, values, strict=True):
         try:
-            loaded.append(value if load is None else load(value))
-            kept.append(place)
+            loaded.append(load(value))
         except Exception as error:  # whatever a decoder raises, this value is the reason
-            decoded.bad.append(Bad(place, stage, type(error).__name__, str(error) or type(error).__name__))
-    _add(decoded, reading, loaded, kept, stage)
-
-
-def _add(decoded: Decoded, reading: Reading, values: Sequence[Any], places: Sequence[int], stage: str) -> None:
-    if not values:
+            decoded.bad.append(bad(place, stage, error))
+        else:
+            kept.append(place)
+    if not kept:
         return
     try:
-        column = reading.column(values)
-    except Exception as error:  # of any of the values
-        if len(values) == 1:
-            decoded.bad.append(Bad(places[0], stage, type(error).__name__, str(error).split("\n")[0]))
+        column = arrow(loaded, kind)
+    except Exception:  # of any of the values
+        unfit: dict[int, Exception] = {}
+        _find_unfit(loaded, kind, 0, len(loaded), unfit)
+        decoded.bad += [bad(kept[i], stage, error) for i, error in unfit.items()]
+        kept = [place for i, place in enumerate(kept) if i not in unfit]
+        if not kept:
             return
-        middle = len(values) // 2
-        _add(decoded, reading, values[:middle], places[:middle], stage)
-        _add(decoded, reading, values[middle:], places[middle:], stage)
-    else:
-        decoded.values.append(Values(column, True, places))
+        column = arrow([value for i, value in enumerate(loaded) if i not in unfit], kind)
+    decoded.values.append(Values(column, True, kept))
+
+
+def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, unfit: dict[int, Exception]) -> None:
+    """The values that cannot be in a column of this type, each judged alone in the end."""
+    try:
+        arrow(values[start:end], kind)
+    except Exception as error:
+        if end - start == 1:
+            unfit[start] = error
+            return
+        step = 1 if end - start <= _ONE_BY_ONE else (end - start + 1) // 2
+        for at in range(start, end, step):
+            _find_unfit(values, kind, at, min(at + step, end), unfit)
+
+
+def bad(place: int, stage: str, error: Exception, what: str = "") -> Bad:
+    """The record at ``place`` as its decoder's error makes it."""
+    name = type(error).__name__
+    return Bad(place, stage, name, what + (str(error).split("\n")[0] or name))

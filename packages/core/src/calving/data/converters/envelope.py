@@ -1,178 +1,217 @@
 """JSON with Kafka Connect's envelope: ``{"schema": ..., "payload": ...}`` (Connect's JsonConverter, schemas.enable).
 
-Producers write the same schema in front of every payload, byte for byte, so it is parsed once for each way it is
-written.
+Producers write the same schema around every payload, byte for byte, so what stands before and after a payload is read
+once for each way it is written.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from calving.data.conversion.kinds import JSON
-from calving.data.converters import building
-from calving.data.converters.building import Reading, collect
+from calving.data.converters import typed_json
+from calving.data.converters.building import bad, collect
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
-from calving.data.records import Bad, load_json
+from calving.data.converters.options import flag
+from calving.data.converters.typed_json import DECODER, Declared, Read, json_value
+from calving.data.records import Values, load_json
+from calving.errors import ConfigError
 
-_LOGICAL = "org.apache.kafka.connect.data."
-_SCHEMAS_AT_MOST = 1_000
+_AT_MOST = 1_000
+_BLANKS = " \t\n\r"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Schema:
+    """``declared`` is None for payloads without a schema."""
+
+    declared: Declared | None
+    parse: Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """What stands around the payload, byte for byte."""
+
+    head: bytes
+    tail: bytes
+    schema: _Schema
+
+
+_SCHEMALESS = _Schema(None, load_json)
 
 
 class EnvelopeConverter(Converter):
-    """All types and logical types of Connect. A schema of null is schemaless: its payloads are JSON text."""
+    """All types and logical types of Connect. A schema of null is schemaless, its payload what JSON says it is.
+
+    A null where the schema has a default becomes the default (``replace.null.with.default``, as in Connect). A value
+    that is not of its declared type, or beyond it, makes a bad record.
+    """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         self._stage = stage(is_key)
-        self._readings: dict[bytes, Reading] = {}
+        self._defaults = flag(options, "replace.null.with.default", True, is_key=is_key)
+        self._schemas: dict[str, _Schema] = {}
+        self._spellings: list[_Spelling] = []
+        self._last: _Spelling | None = None
+        self._fixed: _Schema | None = None
+        if content := options.get("schema.content"):
+            try:
+                self._fixed = self._schema(content)
+            except Exception as error:
+                which = "key.converter" if is_key else "value.converter"
+                raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
         decoded = Decoded()
-        groups: dict[bytes, list[int]] = {}
-        rest: list[int] = []
-        last = next(iter(self._readings), b"")
+        groups: dict[_Schema, tuple[list[int], list[Any]]] = {}
         for i, value in enumerate(values):
-            if last and value.startswith(last):
-                groups.setdefault(last, []).append(i)
+            try:
+                schema, payload = self._open(value)
+            except Exception as error:  # whatever it is, this value is the reason
+                decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
                 continue
-            prefix = next((p for p in self._readings if value.startswith(p)), None) or self._learn(value)
-            if prefix is None:
-                rest.append(i)
+            found = groups.get(schema)
+            if found is None:
+                found = groups[schema] = [], []
+            found[0].append(i)
+            found[1].append(payload)
+        for schema, (places, payloads) in groups.items():
+            if schema.declared is None:
+                decoded.values.append(Values(payloads, False, places))
             else:
-                last = prefix
-                groups.setdefault(prefix, []).append(i)
-        for prefix, places in groups.items():
-            size = len(prefix)
-            payloads = [values[i][size:] for i in places]
-            collect(decoded, self._readings[prefix], payloads, places, self._stage, _payload)
-        for i in rest:
-            self._whole(values[i], i, decoded)
+                collect(decoded, schema.declared.type, payloads, places, self._stage, schema.declared.read)
         return decoded
 
-    def _learn(self, value: bytes) -> bytes | None:
-        """The bytes up to the payload, if the schema comes first and can be read."""
-        if not value.startswith(b'{"schema":') or len(self._readings) >= _SCHEMAS_AT_MOST:
-            return None
-        try:
-            text = value.decode()
-            schema, end = json.JSONDecoder().raw_decode(text, len('{"schema":'))
-            joint = ',"payload":'
-            if not text.startswith(joint, end):
-                return None
-            reading = reading_of(schema)
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            return None
-        prefix = text[: end + len(joint)].encode()
-        self._readings[prefix] = reading
-        return prefix
+    def _open(self, value: bytes) -> tuple[_Schema, Any]:
+        """A value's schema, and its payload as JSON. :raises Exception: it is no envelope."""
+        if self._fixed is not None:
+            return self._fixed, self._fixed.parse(value.decode())
+        spelling = self._last
+        if spelling is None or not (value.startswith(spelling.head) and value.endswith(spelling.tail)):
+            spelling = next((s for s in self._spellings if value.startswith(s.head) and value.endswith(s.tail)), None)
+            self._last = spelling
+        if spelling is not None:
+            payload = value[len(spelling.head) : len(value) - len(spelling.tail)]
+            try:
+                return spelling.schema, spelling.schema.parse(payload.decode())
+            except Exception:  # noqa: S110 - the payload ends elsewhere, or the value is bad: it is read as a whole
+                pass
+        return self._read(value.decode())
 
-    def _whole(self, value: bytes, place: int, decoded: Decoded) -> None:
-        try:
-            envelope = load_json(value.decode(), _Fraction)
-            if envelope is None:
-                collect(decoded, Reading(pa.null()), [None], [place], self._stage)
-                return
-            if not isinstance(envelope, dict) or set(envelope) != {"schema", "payload"}:
-                raise ValueError("not an envelope of schema and payload; is value.converter.schemas.enable = false?")
-            reading = reading_of(envelope["schema"])
-        except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            decoded.bad.append(Bad(place, self._stage, type(error).__name__, f"not a Connect envelope: {error}"))
-            return
-        collect(decoded, reading, [envelope["payload"]], [place], self._stage)
+    def _read(self, text: str) -> tuple[_Schema, Any]:
+        if text.strip(_BLANKS) == "null":
+            return _SCHEMALESS, None
+        members = _members(text)
+        if members.keys() != {"schema", "payload"}:
+            raise ValueError("it is not an object of schema and payload; is schemas.enable = false meant?")
+        schema = self._schema(text[slice(*members["schema"])])
+        start, end = members["payload"]
+        payload = schema.parse(text[start:end])
+        if len(self._spellings) >= _AT_MOST:
+            self._spellings.clear()
+        self._spellings.append(_Spelling(text[:start].encode(), text[end:].encode(), schema))
+        return schema, payload
 
-
-class _Fraction(float):
-    """A fraction that still knows its text, for decimals that come as numbers."""
-
-    text: str
-
-    def __new__(cls, text: str) -> _Fraction:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+    def _schema(self, text: str) -> _Schema:
+        found = self._schemas.get(text)
+        if found is None:
+            schema = json_value(text)
+            made = _SCHEMALESS if schema is None else _Schema(declared(schema, self._defaults), json_value)
+            if len(self._schemas) >= _AT_MOST:
+                self._schemas.clear()
+            found = self._schemas[text] = made
+        return found
 
 
-def _payload(raw: bytes) -> Any:
-    if not raw.endswith(b"}"):
-        raw = raw.rstrip()
-        if not raw.endswith(b"}"):
-            raise ValueError("not a Connect envelope: it does not end after its payload")
-    return load_json(raw[:-1].decode(), _Fraction)
+def _members(text: str) -> dict[str, tuple[int, int]]:
+    """Where the values of an object's fields stand; the last of several of one name counts.
+
+    :raises ValueError, RecursionError: it is not a JSON object.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    at = _after(text, _skip(text, 0), "{")
+    while True:
+        name, at = DECODER.raw_decode(text, at)
+        if not isinstance(name, str):
+            raise ValueError("it is not a JSON object")
+        start = _after(text, _skip(text, at), ":")
+        _, end = DECODER.raw_decode(text, start)
+        found[name] = start, end
+        at = _skip(text, end)
+        if text[at : at + 1] == "}":
+            break
+        at = _after(text, at, ",")
+    if _skip(text, at + 1) != len(text):
+        raise ValueError("there is more behind the object")
+    return found
 
 
-def reading_of(schema: Any) -> Reading:
-    """How payloads of a Connect schema are read. :raises ValueError: it is none."""
-    if schema is None:
-        return Reading(JSON, lambda value: json.dumps(value))
-    kind, nullable = schema["type"], bool(schema.get("optional", False))
-    if "default" in schema:
-        nullable = True  # a default stands for what is missing; a null is taken as one
-    logical = str(schema.get("name") or "").removeprefix(_LOGICAL)
+def _after(text: str, at: int, mark: str) -> int:
+    """Where the next token starts behind ``mark``."""
+    if text[at : at + 1] != mark:
+        raise ValueError(f"it is not a JSON object: '{mark}' is missing at character {at}")
+    return _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    return at
+
+
+def declared(schema: Any, defaults: bool = True) -> Declared:
+    """What payloads of a Connect schema are. ``defaults``: they stand for nulls.
+
+    :raises ValueError: it is no Connect schema.
+    """
+    if not isinstance(schema, dict) or "type" not in schema:
+        raise ValueError("a schema without a type")
+    try:
+        kind, read = _type(schema, defaults)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"'{schema['type']}' is not described as Connect does: {error}") from error
+    default = schema.get("default") if defaults else None
+    return typed_json.declare(kind, read, schema.get("optional") is True, default)
+
+
+def _type(schema: Mapping[str, Any], defaults: bool) -> tuple[pa.DataType, Read]:
+    kind, name = schema["type"], str(schema.get("name"))
     match kind:
         case "struct":
-            return building.struct([(f["field"], reading_of(f)) for f in schema["fields"]], nullable)
+            return typed_json.struct([(f["field"], declared(f, defaults)) for f in schema["fields"]])
         case "array":
-            return building.array(reading_of(schema["items"]), nullable)
+            return typed_json.array(declared(schema["items"], defaults))
         case "map":
-            return building.mapping(reading_of(schema["keys"]), reading_of(schema["values"]), nullable)
-        case "bytes" if logical == "Decimal":
-            parameters = schema.get("parameters") or {}
-            precision = int(parameters.get("connect.decimal.precision", 38))
-            scale = int(parameters.get("scale", 0))
-            return Reading(pa.decimal128(precision, scale), lambda value: _decimal(value, scale), nullable)
-        case "bytes":
-            return Reading(pa.binary(), lambda value: base64.b64decode(value, validate=True), nullable)
-        case "string" if schema.get("name") == "uuid":
-            return Reading(pa.string(), _text, nullable)
-    found = _LOGICALS.get((kind, logical)) or _PRIMITIVES.get(kind)
+            key, value = declared(schema["keys"], defaults), declared(schema["values"], defaults)
+            if schema["keys"]["type"] == "string":
+                return typed_json.mapping(value)
+            return typed_json.pairs(key, value, _pair)
+        case "bytes" if name == typed_json.DECIMAL:
+            return typed_json.connect_decimal(schema.get("parameters") or {})
+    found = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
     if found is None:
         raise ValueError(f"'{kind}' is not a Connect type")
-    return Reading(found.type, found.convert, nullable)
+    return found
 
 
-def _decimal(value: Any, scale: int) -> Decimal:
-    if isinstance(value, str):
-        unscaled = int.from_bytes(base64.b64decode(value, validate=True), "big", signed=True)
-        return Decimal(unscaled).scaleb(-scale)
-    return Decimal(value.text if isinstance(value, _Fraction) else value)
+def _pair(entry: Any) -> tuple[Any, Any]:
+    if type(entry) is not list or len(entry) != 2:
+        raise ValueError(f"{typed_json.shown(entry)} is not a pair of key and value")
+    return entry[0], entry[1]
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text")
-    return value
-
-
-def _double(value: Any) -> float:
-    """Connect writes what JSON has no number for as text."""
-    if isinstance(value, bool):
-        raise ValueError("a boolean is not a number")
-    return float(value)
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a boolean")
-    return value
-
-
-_PRIMITIVES: Mapping[str, Reading] = {
-    "boolean": Reading(pa.bool_(), _boolean),
-    "int8": Reading(pa.int8()),
-    "int16": Reading(pa.int16()),
-    "int32": Reading(pa.int32()),
-    "int64": Reading(pa.int64()),
-    "float": Reading(pa.float32(), _double),
-    "double": Reading(pa.float64(), _double),
-    "string": Reading(pa.string()),
-}
-_LOGICALS: Mapping[tuple[str, str], Reading] = {
-    ("int32", "Date"): Reading(pa.date32()),
-    ("int32", "Time"): Reading(pa.time32("ms")),
-    ("int64", "Timestamp"): Reading(pa.timestamp("ms", "UTC")),
+_PRIMITIVES: Mapping[str, tuple[pa.DataType, Read]] = {
+    "boolean": (pa.bool_(), typed_json.boolean),
+    "int8": (pa.int8(), typed_json.whole(8)),
+    "int16": (pa.int16(), typed_json.whole(16)),
+    "int32": (pa.int32(), typed_json.whole(32)),
+    "int64": (pa.int64(), typed_json.whole(64)),
+    "float": (pa.float32(), typed_json.float32),
+    "double": (pa.float64(), typed_json.double),
+    "string": (pa.string(), typed_json.text),
+    "bytes": (pa.binary(), typed_json.binary),
 }

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
 from calving.data.conversion.kinds import JSON
-from calving.data.converters.building import Reading, collect
+from calving.data.converters.building import bad, collect, unscaled_decimal
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
-from calving.data.converters.schemas import BODY, Registry, UnknownSchemaError, schema_id
-from calving.data.records import Bad
+from calving.data.converters.options import flag
+from calving.data.converters.protobuf_files import field_parameters, known_file
+from calving.data.converters.schemas import BODY, Registry, schema_id
+from calving.data.converters.typed_json import decimal
+from calving.errors import Unavailable
 
 _GOOGLE = "google.protobuf."
+_FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 
 
@@ -27,6 +34,7 @@ class ProtobufConverter(Converter):
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         self._stage = stage(is_key)
+        self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
         self._registry = Registry(options, is_key=is_key)
         self._pools: dict[int, tuple[Any, str]] = {}
         self._messages: dict[tuple[int, tuple[int, ...]], _Message] = {}
@@ -39,7 +47,7 @@ class ProtobufConverter(Converter):
                 number = schema_id(value)
                 path, body = _message_path(value, BODY)
             except ValueError as error:
-                decoded.bad.append(Bad(i, self._stage, "ValueError", str(error)))
+                decoded.bad.append(bad(i, self._stage, error))
                 continue
             places, bodies = groups.setdefault((number, path), ([], []))
             places.append(i)
@@ -47,11 +55,13 @@ class ProtobufConverter(Converter):
         for key, (places, bodies) in groups.items():
             try:
                 message = self._message(*key)
-            except (UnknownSchemaError, ValueError, TypeError, KeyError, IndexError) as error:
-                reason = f"Protobuf schema {key[0]}, message {list(key[1])}: {error}"
-                decoded.bad += [Bad(i, self._stage, type(error).__name__, reason) for i in places]
+            except Unavailable:
+                raise
+            except Exception as error:  # whatever is wrong with a schema, its values cannot be read
+                reason = f"Protobuf schema {key[0]}, message {list(key[1])}: "
+                decoded.bad += [bad(i, self._stage, error, reason) for i in places]
                 continue
-            collect(decoded, message.reading, bodies, places, self._stage, message.load)
+            collect(decoded, message.type, bodies, places, self._stage, message.load)
         return decoded
 
     def _message(self, number: int, path: tuple[int, ...]) -> _Message:
@@ -62,45 +72,44 @@ class ProtobufConverter(Converter):
             descriptor = list(file.message_types_by_name.values())[path[0]]
             for inner in path[1:]:
                 descriptor = descriptor.nested_types[inner]
-            found = self._messages[number, path] = _Message(descriptor)
+            found = self._messages[number, path] = _Message(descriptor, self._enums_as_int)
         return found
 
     def _pool(self, number: int) -> tuple[Any, str]:
         if number not in self._pools:
-            from google.protobuf import descriptor_pb2, descriptor_pool
+            from google.protobuf import descriptor_pool
 
             pool = descriptor_pool.DescriptorPool()
             schema = self._registry.schema(number, "serialized")
             name = f"calving/{number}.proto"
-            self._add(pool, schema, name, descriptor_pb2.FileDescriptorProto, set())
+            self._add(pool, schema, name, set())
             self._pools[number] = pool, name
         return self._pools[number]
 
-    def _add(self, pool: Any, schema: Any, name: str, make: Callable[[], Any], done: set[str]) -> None:
+    def _add(self, pool: Any, schema: Any, name: str, done: set[str]) -> None:
         """The file of a schema, after those that it imports."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
         if name in done:
             return
         done.add(name)
-        file = make()
-        file.MergeFromString(base64.b64decode(schema.schema_str))
+        file = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
         file.name = name
         for reference in schema.references or ():
             found = self._registry.referenced(reference.subject, reference.version, "serialized")
-            self._add(pool, found, reference.name, make, done)
-        for dependency in file.dependency:
-            if dependency.startswith("google/protobuf/") and dependency not in done:
-                done.add(dependency)
-                pool.Add(_well_known(dependency, make))
+            self._add(pool, found, reference.name, done)
+        _add_known(pool, file, done)
         pool.Add(file)
 
 
-def _well_known(name: str, make: Callable[[], Any]) -> Any:
-    import importlib
-
-    module = importlib.import_module(name.replace("/", ".").removesuffix(".proto") + "_pb2")
-    file = make()
-    module.DESCRIPTOR.CopyToProto(file)
-    return file
+def _add_known(pool: Any, file: Any, done: set[str]) -> None:
+    """The files that a file imports without a reference, and what they import."""
+    for dependency in file.dependency:
+        known = None if dependency in done else known_file(dependency)
+        if known is not None:
+            done.add(dependency)
+            _add_known(pool, known, done)
+            pool.Add(known)
 
 
 def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
@@ -113,6 +122,8 @@ def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
         raise ValueError(f"not in the schema registry's Protobuf format: {count} message indexes")
     for _ in range(count):
         index, at = _zigzag(value, at)
+        if index < 0:
+            raise ValueError(f"not in the schema registry's Protobuf format: message index {index}")
         path.append(index)
     return tuple(path), at
 
@@ -133,12 +144,12 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
 class _Message:
     """Reads messages of one type."""
 
-    def __init__(self, descriptor: Any) -> None:
+    def __init__(self, descriptor: Any, enums_as_int: bool) -> None:
         from google.protobuf import message_factory
 
         parse = message_factory.GetMessageClass(descriptor).FromString
-        fields = [_Field(f, (descriptor.full_name,)) for f in descriptor.fields]
-        self.reading = Reading(pa.struct([f.reading.field(f.name) for f in fields]))
+        fields = [_Field(f, (descriptor.full_name,), enums_as_int) for f in descriptor.fields]
+        self.type = pa.struct([(f.name, f.type) for f in fields])
         self.load: Callable[[bytes], Any] = lambda body: _values(parse(body), fields)
 
 
@@ -147,30 +158,29 @@ def _values(message: Any, fields: Sequence[_Field]) -> dict[str, Any]:
 
 
 class _Field:
-    """One field: its column, and how a message gives its value."""
+    """One field: its column's type, and how a message gives its value."""
 
-    def __init__(self, descriptor: Any, above: tuple[str, ...]) -> None:
+    def __init__(self, descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> None:
         self.name: str = descriptor.name
-        name, presence = self.name, descriptor.has_presence
-        kind, value = _single(descriptor, above)
+        name = self.name
         self.get: Callable[[Any], Any]
         if _is_map(descriptor):
             entry = descriptor.message_type.fields_by_name
-            key_type, key = _single(entry["key"], above)
-            item_type, item = _single(entry["value"], above)
-            self.reading = Reading(pa.map_(key_type, item_type))
+            key_type, key = _single(entry["key"], above, enums_as_int)
+            item_type, item = _single(entry["value"], above, enums_as_int)
+            self.type = pa.map_(key_type, item_type)
             self.get = lambda m: [(key(k), item(v)) for k, v in getattr(m, name).items()]
-        elif descriptor.is_repeated:
-            self.reading = Reading(pa.list_(kind))
+            return
+        kind, value = _single(descriptor, above, enums_as_int)
+        self.type = kind
+        if descriptor.is_repeated:
+            self.type = pa.list_(kind)
             self.get = lambda m: [value(item) for item in getattr(m, name)]
-        elif presence:
-            self.reading = Reading(kind)
+        elif descriptor.has_presence:
             self.get = lambda m: value(getattr(m, name)) if m.HasField(name) else None
         elif value is _same:
-            self.reading = Reading(kind)
-            self.get = lambda m: getattr(m, name)
+            self.get = attrgetter(name)
         else:
-            self.reading = Reading(kind)
             self.get = lambda m: value(getattr(m, name))
 
 
@@ -182,40 +192,78 @@ def _is_map(descriptor: Any) -> bool:
     return bool(descriptor.message_type is not None and descriptor.message_type.GetOptions().map_entry)
 
 
-def _single(descriptor: Any, above: tuple[str, ...]) -> tuple[pa.DataType, Callable[[Any], Any]]:
+def _single(descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> tuple[pa.DataType, Callable[[Any], Any]]:
     """The type of one value of a field, and what makes it of what Protobuf gives."""
     if descriptor.enum_type is not None:
+        if enums_as_int:
+            return pa.int32(), _same
         names = {v.number: v.name for v in descriptor.enum_type.values}
         return pa.string(), lambda number: names.get(number, str(number))
     message = descriptor.message_type
     if message is None:
         return _scalar(descriptor), _same
-    if _is_map(descriptor):
-        return pa.null(), _same
-    if message.full_name.startswith(_GOOGLE):
-        found = _google(message)
-        if found is not None:
-            return found
+    found = _known(descriptor)
+    if found is not None:
+        return found
     if message.full_name in above:
         raise ValueError(f"message {message.full_name} contains itself: a table cannot")
-    fields = [_Field(f, (*above, message.full_name)) for f in message.fields]
-    return pa.struct([f.reading.field(f.name) for f in fields]), lambda m: _values(m, fields)
+    fields = [_Field(f, (*above, message.full_name), enums_as_int) for f in message.fields]
+    return pa.struct([(f.name, f.type) for f in fields]), lambda m: _values(m, fields)
 
 
-def _google(message: Any) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
-    """Well-known types."""
-    name = message.full_name.removeprefix(_GOOGLE)
-    if name == "Timestamp":
-        return pa.timestamp("us", "UTC"), lambda m: m.seconds * 1_000_000 + m.nanos // 1000
-    if name == "Duration":
-        return pa.int64(), lambda m: m.seconds * 1000 + m.nanos // 1_000_000
-    if name.removesuffix("Value") in _WRAPPERS:
-        return _scalar(message.fields_by_name["value"]), lambda m: m.value
-    if name in ("Struct", "Value", "ListValue", "Any"):
-        from google.protobuf import json_format
+def _known(descriptor: Any) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
+    """Messages that mean a single value."""
+    match descriptor.message_type.full_name:
+        case "google.protobuf.Timestamp":
+            return pa.timestamp("us", "UTC"), _timestamp
+        case "google.protobuf.Duration":
+            return pa.int64(), lambda m: m.seconds * 1000 + int(m.nanos / 1_000_000)
+        case "google.type.Date":
+            return pa.date32(), lambda m: date(m.year, m.month, m.day)
+        case "google.type.TimeOfDay":
+            return pa.time64("us"), _time_of_day
+        case "confluent.type.Decimal":
+            return _decimal(field_parameters(descriptor))
+        case name if name.removeprefix(_GOOGLE).removesuffix("Value") in _WRAPPERS and name.startswith(_GOOGLE):
+            return _scalar(descriptor.message_type.fields_by_name["value"]), lambda m: m.value
+        case name if name in _FREE:
+            from google.protobuf import json_format
 
-        return JSON, lambda m: json_format.MessageToJson(m, indent=None)
+            return JSON, lambda m: json_format.MessageToJson(m, indent=None)
     return None
+
+
+def _timestamp(message: Any) -> int:
+    if not (_FIRST_SECOND <= message.seconds <= _LAST_SECOND and 0 <= message.nanos < 1_000_000_000):
+        raise ValueError(f"{message.seconds} s and {message.nanos} ns are no google.protobuf.Timestamp")
+    return int(message.seconds * 1_000_000 + message.nanos // 1000)
+
+
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 to 9999, as Protobuf defines it."""
+
+
+def _time_of_day(message: Any) -> time:
+    if not 0 <= message.nanos < 1_000_000_000:
+        raise ValueError(f"{message.nanos} ns are no part of a google.type.TimeOfDay")
+    return time(message.hours, message.minutes, message.seconds, message.nanos // 1000)
+
+
+def _decimal(parameters: Mapping[str, str]) -> tuple[pa.DataType, Callable[[Any], Any]]:
+    """A decimal of the scale that the field's options give; without one the digits as text, which lose nothing."""
+
+    def value(message: Any) -> Decimal:
+        if abs(message.scale) > _SCALE_AT_MOST:
+            raise ValueError(f"a decimal of scale {message.scale}")
+        return unscaled_decimal(message.value, _SCALE_AT_MOST, message.scale)
+
+    if "scale" not in parameters:
+        return pa.string(), lambda message: format(value(message), "f")
+    kind, fit = decimal(min(38, int(parameters.get("precision", 38))), int(parameters["scale"]))
+    return kind, lambda message: fit(value(message))
+
+
+_SCALE_AT_MOST = 1_000
 
 
 _BYTES = 12

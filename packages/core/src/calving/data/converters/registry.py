@@ -3,69 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 from calving.data.converters.interface import Converter
+from calving.data.converters.options import OPTIONS, Options, flag
 from calving.errors import ConfigError
 
-
-def _json(options: Mapping[str, str], *, is_key: bool) -> Converter:
-    if options.get("schemas.enable", "false").lower() == "true":
-        from calving.data.converters.envelope import EnvelopeConverter
-
-        return EnvelopeConverter(options, is_key=is_key)
-    from calving.data.converters.json import JsonConverter
-
-    return JsonConverter(options, is_key=is_key)
-
-
-def _connect_json(options: Mapping[str, str], *, is_key: bool) -> Converter:
-    return _json({"schemas.enable": "true", **options}, is_key=is_key)
-
-
-def _avro(options: Mapping[str, str], *, is_key: bool) -> Converter:
-    from calving.data.converters.avro import AvroConverter
-
-    return AvroConverter(options, is_key=is_key)
-
-
-def _protobuf(options: Mapping[str, str], *, is_key: bool) -> Converter:
-    from calving.data.converters.protobuf import ProtobufConverter
-
-    return ProtobufConverter(options, is_key=is_key)
-
-
-def _string(options: Mapping[str, str], *, is_key: bool) -> Converter:
-    from calving.data.converters.plain import StringConverter
-
-    return StringConverter(options, is_key=is_key)
-
-
-def _bytes(options: Mapping[str, str], *, is_key: bool) -> Converter:
-    from calving.data.converters.plain import BytesConverter
-
-    return BytesConverter(options, is_key=is_key)
-
-
 # Imported when used: a worker process loads the decoders that its sink needs.
-CONVERTERS: Mapping[str, Callable[..., Converter]] = {
-    "json": _json,
-    "avro": _avro,
-    "protobuf": _protobuf,
-    "string": _string,
-    "bytes": _bytes,
-    "org.apache.kafka.connect.json.JsonConverter": _connect_json,
-    "io.confluent.connect.avro.AvroConverter": _avro,
-    "io.confluent.connect.protobuf.ProtobufConverter": _protobuf,
-    "org.apache.kafka.connect.storage.StringConverter": _string,
-    "org.apache.kafka.connect.converters.ByteArrayConverter": _bytes,
+CONVERTERS: Mapping[str, tuple[str, str]] = {
+    "json": ("json", "JsonConverter"),
+    "avro": ("avro", "AvroConverter"),
+    "protobuf": ("protobuf", "ProtobufConverter"),
+    "json-schema": ("json_schema", "JsonSchemaConverter"),
+    "string": ("plain", "StringConverter"),
+    "bytes": ("plain", "BytesConverter"),
+    "short": ("plain", "ShortConverter"),
+    "integer": ("plain", "IntegerConverter"),
+    "long": ("plain", "LongConverter"),
+    "float": ("plain", "FloatConverter"),
+    "double": ("plain", "DoubleConverter"),
+    "boolean": ("plain", "BooleanConverter"),
 }
+"""Module and class of each converter."""
+_CONNECT = "org.apache.kafka.connect."
+CLASSES: Mapping[str, str] = {
+    _CONNECT + "json.JsonConverter": "json",
+    "io.confluent.connect.avro.AvroConverter": "avro",
+    "io.confluent.connect.protobuf.ProtobufConverter": "protobuf",
+    "io.confluent.connect.json.JsonSchemaConverter": "json-schema",
+    _CONNECT + "storage.StringConverter": "string",
+    _CONNECT + "converters.ByteArrayConverter": "bytes",
+    _CONNECT + "converters.ShortConverter": "short",
+    _CONNECT + "converters.IntegerConverter": "integer",
+    _CONNECT + "converters.LongConverter": "long",
+    _CONNECT + "converters.FloatConverter": "float",
+    _CONNECT + "converters.DoubleConverter": "double",
+    _CONNECT + "converters.BooleanConverter": "boolean",
+}
+"""Kafka Connect's classes, by ours."""
 
 
 def converter(name: str, options: Mapping[str, str], *, is_key: bool) -> Converter:
-    """:raises ConfigError: there is no such converter, or an option is wrong."""
-    found = CONVERTERS.get(name)
-    if found is None:
+    """:raises ConfigError: there is no such converter, or an option is unknown or wrong."""
+    own = CLASSES.get(name, name)
+    if own not in CONVERTERS:
         key = "key.converter" if is_key else "value.converter"
-        ours = ", ".join(n for n in CONVERTERS if "." not in n)
+        ours = ", ".join(CONVERTERS)
         raise ConfigError(f"{key}: there is no converter '{name}'; there are: {ours}, and their Kafka Connect classes")
-    return found(options, is_key=is_key)
+    OPTIONS.get(own, Options()).check(options, is_key=is_key)
+    module, kind = CONVERTERS[own]
+    # Connect's class reads the envelope unless it is told not to.
+    if own == "json" and flag(options, "schemas.enable", name in CLASSES, is_key=is_key):
+        module, kind = "envelope", "EnvelopeConverter"
+    made: Callable[..., Converter] = getattr(import_module(f"calving.data.converters.{module}"), kind)
+    return made(options, is_key=is_key)

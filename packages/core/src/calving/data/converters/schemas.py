@@ -7,12 +7,21 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from calving.data.converters.options import CLIENT, REGISTRY
 from calving.errors import ConfigError, Unavailable
+from calving.secrets import masked, without_logins
 
 _MAGIC = 0
 _HEADER = struct.Struct(">bI")
-_PREFIX = "schema.registry."
-_PASSED = ("basic.auth.", "bearer.auth.", "ssl.", "timeout", "max.retries")
+_TIMEOUT_S = "30"
+_NUMBERS = (
+    "timeout",
+    "max.retries",
+    "retries.wait.ms",
+    "retries.max.wait.ms",
+    "cache.capacity",
+    "cache.latest.ttl.sec",
+)
 _NOT_FOUND = (404, 40401, 40402, 40403)
 
 _CLIENTS: dict[str, Any] = {}
@@ -42,24 +51,25 @@ class Registry:
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         """:raises ConfigError: an option is wrong, or what it takes is not installed."""
         prefix = "key.converter." if is_key else "value.converter."
-        if f"{_PREFIX}url" not in options:
-            raise ConfigError(f"{prefix}{_PREFIX}url is missing: where is the schema registry?")
+        if f"{REGISTRY}url" not in options:
+            raise ConfigError(f"{prefix}{REGISTRY}url is missing: where is the schema registry?")
         try:
             from confluent_kafka.schema_registry import SchemaRegistryClient
         except ImportError as error:
             raise ConfigError(f'{prefix[:-1]}: install "calving[registry]" for schema registries') from error
-        conf = {name.removeprefix(_PREFIX): text for name, text in options.items() if name.startswith(_PREFIX)}
-        conf |= {name: text for name, text in options.items() if name.startswith(_PASSED)}
-        if conf.get("basic.auth.credentials.source", "").upper() == "USER_INFO":
+        conf = {"timeout": _TIMEOUT_S} | {name: options[name] for name in CLIENT if name in options}
+        conf |= {name.removeprefix(REGISTRY): text for name, text in options.items() if name.startswith(REGISTRY)}
+        if conf.get("basic.auth.credentials.source", "").upper() in ("USER_INFO", "URL"):
             del conf["basic.auth.credentials.source"]
+        self.url = _take_login(conf, prefix)
         key = json.dumps(sorted(conf.items()))
         if key not in _CLIENTS:
-            numbers = {name: int(text) for name, text in conf.items() if text.isdigit()}
+            numbers = {name: int(conf[name]) for name in _NUMBERS if conf.get(name, "").isdigit()}
             try:
                 _CLIENTS[key] = SchemaRegistryClient({**conf, **numbers})
             except (ValueError, TypeError) as error:
-                raise ConfigError(f"{prefix}{_PREFIX}*: {error}") from error
-        self._client, self.url = _CLIENTS[key], conf["url"]
+                raise ConfigError(f"{prefix}{REGISTRY}*: {masked(str(error))}") from error
+        self._client = _CLIENTS[key]
 
     def schema(self, number: int, form: str | None = None) -> Any:
         """A schema by its id. :raises UnknownSchemaError: there is none. :raises Unavailable: no answer."""
@@ -80,6 +90,20 @@ class Registry:
         except SchemaRegistryError as error:
             if error.http_status_code == 404 or error.error_code in _NOT_FOUND:
                 raise UnknownSchemaError(f"the schema registry at {self.url} has no {what}") from error
-            raise Unavailable(f"schema registry {self.url}: {what}: {error}") from error
+            raise Unavailable(f"schema registry {self.url}: {what}: {masked(str(error))}") from error
         except Exception as error:  # the client lets errors of its HTTP library through
-            raise Unavailable(f"schema registry {self.url}: {what}: {type(error).__name__}: {error}") from error
+            reason = f"{type(error).__name__}: {masked(str(error))}"
+            raise Unavailable(f"schema registry {self.url}: {what}: {reason}") from error
+
+
+def _take_login(conf: dict[str, str], prefix: str) -> str:
+    """The URL, whose login moves to an option of its own: the client would write it to the log with each request.
+
+    :raises ConfigError: there are two logins, or one that is not encoded.
+    """
+    conf["url"], login = without_logins(conf["url"])
+    if "@" in conf["url"]:
+        raise ConfigError(f"{prefix}{REGISTRY}url: write the login's special characters percent-encoded, as %2F for /")
+    if login is not None and conf.setdefault("basic.auth.user.info", login) != login:
+        raise ConfigError(f"{prefix}{REGISTRY}url has a login, and so has basic.auth.user.info: leave one out")
+    return conf["url"]

@@ -1,0 +1,148 @@
+"""The options of each converter, those of Kafka Connect's converters of the same formats included.
+
+An option is used, or harmless for reading and accepted, or accepted with one value alone, or refused by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from calving.errors import ConfigError
+
+REGISTRY = "schema.registry."
+CLIENT = (
+    "url",
+    "basic.auth.credentials.source",
+    "basic.auth.user.info",
+    "bearer.auth.credentials.source",
+    "bearer.auth.token",
+    "bearer.auth.logical.cluster",
+    "bearer.auth.identity.pool.id",
+    "bearer.auth.client.id",
+    "bearer.auth.client.secret",
+    "bearer.auth.scope",
+    "bearer.auth.issuer.endpoint.url",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "proxy",
+    "timeout",
+    "max.retries",
+    "retries.wait.ms",
+    "retries.max.wait.ms",
+    "cache.capacity",
+    "cache.latest.ttl.sec",
+)
+"""Options of the schema registry's client, with ``REGISTRY`` in front of them or without (``url`` only with it)."""
+_OF_JAVA = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
+"""What replaces Java's stores of keys and certificates: files in PEM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What one converter takes. ``harmless``: they change nothing in reading. ``only``: taken with this value alone."""
+
+    used: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
+    only: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        """:raises ConfigError: an option is unknown, or has a value that is not taken."""
+        known = (*self.used, *self.harmless, *self.only, "converter.type")
+        for name, text in options.items():
+            if name not in known:
+                java = [REGISTRY + ours for theirs, ours in _OF_JAVA.items() if theirs in name]
+                near = java or difflib.get_close_matches(name, known, 1, 0.6)
+                hint = f"; did you mean '{full(near[0], is_key)}'?" if near else ""
+                raise ConfigError(f"unknown option '{full(name, is_key)}' of the converter{hint}")
+            if name in self.only and text.lower() != self.only[name]:
+                raise ConfigError(f"{full(name, is_key)} = {text} is not supported: {self.only[name]} is")
+
+
+def full(name: str, is_key: bool) -> str:
+    """An option's whole key."""
+    return f"{'key' if is_key else 'value'}.converter.{name}"
+
+
+def flag(options: Mapping[str, str], name: str, default: bool, *, is_key: bool) -> bool:
+    """:raises ConfigError: the option is neither true nor false."""
+    text = options.get(name, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{full(name, is_key)} = {text}: true or false")
+    return text == "true"
+
+
+_SERIALIZING = (
+    "auto.register.schemas",
+    "connect.meta.data",
+    "context.name.strategy",
+    "id.compatibility.strict",
+    "ignore.default.for.nullables",
+    "key.subject.name.strategy",
+    "latest.cache.size",
+    "latest.cache.ttl.sec",
+    "latest.compatibility.strict",
+    "max.schemas.per.subject",
+    "normalize.schemas",
+    "reference.subject.name.strategy",
+    "schemas.cache.config",
+    "schemas.cache.size",
+    "scrub.invalid.names",
+    "use.latest.version",
+    "value.subject.name.strategy",
+)
+"""Of all of Confluent's converters: they concern writing, or a cache. Each value is read with the schema it names."""
+_CLIENT = (*(REGISTRY + name for name in CLIENT), *CLIENT[1:])
+
+OPTIONS: Mapping[str, Options] = {
+    "json": Options(
+        ("schemas.enable", "replace.null.with.default", "schema.content"), ("decimal.format", "schemas.cache.size")
+    ),
+    "avro": Options(
+        (*_CLIENT, "schema", "enhanced.avro.schema.support", "generalized.sum.type.support"),
+        (*_SERIALIZING, "allow.optional.map.keys", "discard.type.doc.default", "avro.use.logical.type.converters"),
+        {"flatten.singleton.unions": "true"},
+    ),
+    "protobuf": Options(
+        (*_CLIENT, "int.for.enums"),
+        (
+            *_SERIALIZING,
+            "enhanced.protobuf.schema.support",
+            "generate.index.for.unions",
+            "generate.struct.for.nulls",
+            "optional.for.nullables",
+            "optional.for.proto2",
+            "reference.lookup.only",
+            "skip.known.types",
+            "wrapper.for.nullables",
+            "wrapper.for.raw.primitives",
+        ),
+        {"flatten.unions": "true", "generalized.sum.type.support": "false"},
+    ),
+    "json-schema": Options(
+        (*_CLIENT, "generalized.sum.type.support"),
+        (
+            *_SERIALIZING,
+            "decimal.format",
+            "ignore.modern.dialects",
+            "json.default.property.inclusion",
+            "json.indent.output",
+            "json.oneof.for.nullables",
+            "json.schema.spec.version",
+            "json.write.dates.iso8601",
+            "object.additional.properties",
+            "use.optional.for.nonrequired",
+        ),
+        {
+            "flatten.singleton.unions": "true",
+            "json.fail.invalid.schema": "false",
+            "json.fail.unknown.properties": "false",
+            "preserve.additional.properties": "false",
+        },
+    ),
+    "string": Options(("converter.encoding",)),
+}
+"""By the converters' names. A converter that is not among them takes no option."""

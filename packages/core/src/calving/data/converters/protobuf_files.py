@@ -1,0 +1,110 @@
+"""The Protobuf files that Confluent's serializer does not put into a registry: it has them itself."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_PACKAGES = ("google/protobuf/", "google/type/")
+_DECIMAL, _META, _OPTIONS = "confluent/type/decimal.proto", "confluent/meta.proto", "calving/options.proto"
+_META_NUMBER = 1088
+
+
+def known_file(name: str) -> Any | None:
+    """The description (``FileDescriptorProto``) of a file that needs no reference; None: no such file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if name == _DECIMAL:
+        return _decimal_file()
+    if name == _META:
+        return _meta_file()
+    if not name.startswith(_PACKAGES):
+        return None
+    try:
+        module = import_module(name.replace("/", ".").removesuffix(".proto") + "_pb2")
+    except ImportError:
+        return None
+    file = FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(file)
+    return file
+
+
+def field_parameters(descriptor: Any) -> dict[str, str]:
+    """The parameters of ``(confluent.field_meta)``, the option by which Connect describes a field further."""
+    from google.protobuf import descriptor_pool, message_factory
+
+    raw = descriptor.GetOptions().SerializeToString()
+    if not raw:
+        return {}
+    pool = descriptor_pool.DescriptorPool()
+    for file in (known_file("google/protobuf/descriptor.proto"), _meta_file(), _options_file()):
+        pool.Add(file)
+    options = message_factory.GetMessageClass(pool.FindMessageTypeByName("calving.Options")).FromString(raw)
+    return dict(options.field_meta.params)
+
+
+def _decimal_file() -> Any:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    file = FileDescriptorProto(name=_DECIMAL, package="confluent.type", syntax="proto3")
+    decimal = file.message_type.add(name="Decimal")
+    for number, (name, kind) in enumerate(
+        (("value", Field.TYPE_BYTES), ("precision", Field.TYPE_UINT32), ("scale", Field.TYPE_INT32)), 1
+    ):
+        decimal.field.add(name=name, number=number, type=kind, label=Field.LABEL_OPTIONAL)
+    return file
+
+
+def _meta_file() -> Any:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    one, many, text, message = Field.LABEL_OPTIONAL, Field.LABEL_REPEATED, Field.TYPE_STRING, Field.TYPE_MESSAGE
+    file = FileDescriptorProto(
+        name=_META, package="confluent", syntax="proto3", dependency=["google/protobuf/descriptor.proto"]
+    )
+    meta = file.message_type.add(name="Meta")
+    meta.field.add(name="doc", number=1, type=text, label=one)
+    meta.field.add(name="params", number=2, type=message, label=many, type_name=".confluent.Meta.ParamsEntry")
+    meta.field.add(name="tags", number=3, type=text, label=many)
+    meta.field.add(name="rules", number=4, type=message, label=many, type_name=".confluent.Rule")
+    entry = meta.nested_type.add(name="ParamsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=text, label=one)
+    entry.field.add(name="value", number=2, type=text, label=one)
+    rule = file.message_type.add(name="Rule")
+    for number, name in enumerate(("name", "doc", "expr", "sql"), 1):
+        rule.field.add(name=name, number=number, type=text, label=one)
+    for name, options in (
+        ("file_meta", "FileOptions"),
+        ("message_meta", "MessageOptions"),
+        ("field_meta", "FieldOptions"),
+        ("enum_meta", "EnumOptions"),
+        ("enum_value_meta", "EnumValueOptions"),
+    ):
+        file.extension.add(
+            name=name,
+            number=_META_NUMBER,
+            type=message,
+            label=one,
+            type_name=".confluent.Meta",
+            extendee=f".google.protobuf.{options}",
+        )
+    return file
+
+
+def _options_file() -> Any:
+    """A message whose bytes are those of field options: of them it sees Confluent's alone."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    file = FileDescriptorProto(name=_OPTIONS, package="calving", syntax="proto3", dependency=[_META])
+    file.message_type.add(name="Options").field.add(
+        name="field_meta",
+        number=_META_NUMBER,
+        type=Field.TYPE_MESSAGE,
+        label=Field.LABEL_OPTIONAL,
+        type_name=".confluent.Meta",
+    )
+    return file

@@ -1,0 +1,25 @@
+"""Keeps passwords out of what people read: errors, logs, dead letters."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+_LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s]*)@")
+_SECRET = re.compile(r"passw|secret|token|user\.info|jaas|credential|access.key|private|key\.pem", re.IGNORECASE)
+
+
+def masked(text: str) -> str:
+    """The text with ``***`` for the login in every URL."""
+    return _LOGIN.sub(r"\g<scheme>***@", text)
+
+
+def shown(key: str, value: object) -> str:
+    """A setting's value as an error may show it."""
+    return "***" if _SECRET.search(key) else masked(repr(value))
+
+
+def without_logins(urls: str) -> tuple[str, str | None]:
+    """Comma-separated URLs without their logins, and the first ``user:password`` of them."""
+    logins = [match["login"] for match in _LOGIN.finditer(urls)]
+    return _LOGIN.sub(r"\g<scheme>", urls), unquote(logins[0]) if logins else None
