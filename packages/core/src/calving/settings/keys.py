@@ -166,7 +166,8 @@ class SinkKeys(BaseModel):
     value_converter: str = Field(
         "json",
         alias="value.converter",
-        description="How record values are decoded: json, avro, protobuf, string, bytes, or the Kafka Connect class.",
+        description="How record values are decoded: json, avro, protobuf, json-schema, string, bytes, short, integer,"
+        " long, float, double, boolean, or the Kafka Connect class.",
     )
     key_converter: str = Field(
         "bytes",
