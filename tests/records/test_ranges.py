@@ -15,7 +15,6 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from calving.data.partitioning import partitioner
 from calving.data.ranges import Cutter, Place, cuts
 from calving.data.shuffle import Outbox, Parcel, Sample, unpack
 from calving.data.sorting import sorting
@@ -24,7 +23,7 @@ from calving.data.spec import Evolution, Limits, Routing, TableSpec, TaskSpec
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "price", DoubleType())
 )
-ROWS = pa.schema([("id", pa.int64()), ("name", pa.large_string()), ("price", pa.float64())])
+ROWS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64())])
 BY_ID = SortOrder(SortField(1, transform=IdentityTransform()))
 BY_NAME = SortOrder(
     SortField(2, transform=TruncateTransform(2), direction=SortDirection.DESC, null_order=NullOrder.NULLS_LAST),
@@ -57,7 +56,7 @@ def sent(
     table = spec.tables["db.t"]
     found: list[Parcel | Sample] = []
     for rows in senders:
-        outbox = Outbox("db.t", partitioner(table), sorting(table))
+        outbox = Outbox(table, ranges=True)
         for i in range(0, len(rows), 100):
             outbox.write(
                 pa.RecordBatch.from_pylist([dict(zip(ROWS.names, r, strict=True)) for r in rows[i : i + 100]], ROWS)

@@ -12,10 +12,8 @@ from calving.data.conversion.fields import name_mapping, table_schema
 from calving.data.conversion.kinds import Kind, merge, of_array, of_type, of_value
 from calving.data.conversion.needs import Needs
 from calving.data.conversion.table import TableConverter
-from calving.data.partitioning import partitioner
 from calving.data.records import HEADERS, Bad, Values
 from calving.data.shuffle import Outbox, Parcel, Sample
-from calving.data.sorting import sorting
 from calving.data.spec import Need, Range, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
@@ -204,8 +202,7 @@ class Delivery:
         if found is None:
             spec, target = self._spec, self._spec.tables[table]
             if spec.shuffle and target.distribution != "none":
-                ranges = sorting(target) if target.distribution == "range" else None
-                found = self._outboxes[table] = Outbox(table, partitioner(target), ranges)
+                found = self._outboxes[table] = Outbox(target, ranges=target.distribution == "range")
             else:
                 found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
         return found

@@ -1,42 +1,32 @@
-"""Which partition each row belongs to: vectorised, one sort per block."""
+"""Which partition each row belongs to, a block at a time."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import (
-    PartitionField,
-    PartitionFieldValue,
-    PartitionKey,
-    PartitionSpec,
-    _to_partition_representation,
-)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import DayTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    DateType,
-    DecimalType,
-    FixedType,
-    IcebergType,
-    UUIDType,
-)
+from pyiceberg.types import DateType, DecimalType, DoubleType, FixedType, FloatType, IcebergType, UUIDType
 
 from calving.data.avro_types import UUID_FIXED, decimal_size, primitive
 from calving.data.conversion.fields import table_schema
+from calving.data.keys import float_of, key, scaled, unscaled
+from calving.data.partition_paths import path
 from calving.data.spec import TableSpec
 from calving.errors import ConfigError
 from calving.model import files
 from calving.model.files import PartitionTuple
+
+_FLOATS: dict[type[IcebergType], pa.DataType] = {FloatType: pa.float32(), DoubleType: pa.float64()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,98 +38,99 @@ class Partition:
 
 
 def partitioner(table: TableSpec) -> Partitioner:
-    """Splits a table's rows."""
+    """Tells the partitions of a table's rows.
+
+    :raises ConfigError: the table's partition spec does not fit its columns.
+    """
     schema = table_schema(table.schema_json)
     return Partitioner(schema, PartitionSpec.model_validate_json(table.spec_json))
 
 
 class Partitioner:
-    """Splits blocks of a table by its spec."""
+    """Numbers the partitions of a table as they come up."""
 
     def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
-        self._schema, self._spec = schema, spec
+        self._spec = spec
+        self._kinds = [_result(schema, field) for field in spec.fields]
         self._fields = partition_fields(schema, spec)
-        self._known: dict[tuple[Any, ...], Partition] = {}
-        self._transforms: list[Callable[[pa.RecordBatch], pa.Array]] = []
-        for field in spec.fields:
-            self._transforms.append(column_transform(schema, field))
+        self._keys = [key(schema, field.source_id, field.transform) for field in spec.fields]
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._partitions: list[Partition] = []
 
     @property
     def spec_id(self) -> int:
         return self._spec.spec_id
 
-    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[Partition, pa.RecordBatch]]:
-        """The rows by partition; their order within one is kept."""
-        if not self._transforms:
-            yield Partition(PartitionTuple(), ""), rows
-            return
-        keys = pa.table([transform(rows) for transform in self._transforms], names=self._names)
-        codes = self._codes(keys)
-        order = pc.sort_indices(codes)  # stable
-        sorted_codes = codes.take(order)
-        runs = pc.run_end_encode(sorted_codes)
-        start = 0
-        for end in runs.run_ends.to_pylist():
-            index = order.slice(start, end - start)
-            key = tuple(column[index[0].as_py()].as_py() for column in keys.columns)
-            part = rows if end - start == rows.num_rows else rows.take(index)
-            yield self._partition(key), part
-            start = end
+    def numbers(self, rows: pa.RecordBatch) -> pa.Array:
+        """The number of each row's partition.
 
-    @property
-    def _names(self) -> list[str]:
-        return [str(i) for i in range(len(self._transforms))]
+        :raises BadRecordError: a row has a value that is in no partition.
+        """
+        found: list[tuple[Any, ...]] = [()]
+        codes = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+        for make in self._keys:
+            encoded = make(rows).dictionary_encode(null_encoding="encode")
+            values = encoded.dictionary.to_pylist()
+            both = pc.add(pc.multiply(codes, len(values)), encoded.indices.cast(pa.int64())).dictionary_encode()
+            found = [(*found[code // len(values)], values[code % len(values)]) for code in both.dictionary.to_pylist()]
+            codes = both.indices.cast(pa.int64())
+        return pa.array(map(self._number, found), pa.int32()).take(codes)
 
-    def _codes(self, keys: pa.Table) -> pa.Array:
-        """One integer per row, equal where all keys are."""
-        codes = pa.array([0] * keys.num_rows, pa.int64())
-        for column in keys.columns:
-            encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-            codes = _combine(codes, encoded.indices.cast(pa.int64()), len(encoded.dictionary))
-        return codes
+    def partition(self, number: int) -> Partition:
+        """The partition of this number."""
+        return self._partitions[number]
 
-    def _partition(self, key: tuple[Any, ...]) -> Partition:
-        found = self._known.get(key)
-        if found is None:
-            record, values = [], []
-            for field, value in zip(self._spec.fields, key, strict=True):
-                source = self._schema.find_field(field.source_id)
-                internal = _internal(value, field.transform.result_type(source.field_type))
-                record.append(PartitionFieldValue(field, value))
-                values.append(internal)
-            path = PartitionKey(record, self._spec, self._schema).to_path()
-            found = self._known[key] = Partition(PartitionTuple(self._fields, tuple(values)), path)
-        return found
+    def _number(self, key: tuple[Any, ...]) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._partitions)
+            named = zip(self._spec.fields, self._kinds, key, strict=True)
+            values = tuple(map(_internal, key, self._kinds))
+            self._partitions.append(
+                Partition(
+                    PartitionTuple(self._fields, values),
+                    path((f.name, f.transform, kind, _value(plain, kind)) for f, kind, plain in named),
+                )
+            )
+        return number
 
 
-def _combine(a: pa.Array, b: pa.Array, size: int) -> pa.Array:
-    combined = pc.add(pc.multiply(a, max(size, 1)), b)
-    return combined.dictionary_encode().indices.cast(pa.int64())
-
-
-def column_transform(schema: Schema, field: PartitionField | SortField) -> Callable[[pa.RecordBatch], pa.Array]:
-    """What a partition or sort field makes of rows."""
-    path = (schema.find_column_name(field.source_id) or "").split(".")
-    transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
-    return lambda rows: transform(_column(rows, path))
-
-
-def _column(rows: pa.RecordBatch, path: list[str]) -> pa.Array:
-    column = rows.column(path[0])
-    for name in path[1:]:
-        column = pc.struct_field(column, name)
-    return column
+def divide(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows by number, in slices of one batch; their order within a number is kept."""
+    order = pc.sort_indices(numbers)  # stable
+    runs = pc.run_end_encode(numbers.take(order))
+    if len(runs.values) > 1:
+        rows = rows.take(order)
+    start = 0
+    for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield number, rows.slice(start, end - start)
+        start = end
 
 
 def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[files.PartitionField, ...]:
     """The partition type of a spec, as the events carry it."""
     fields = []
     for field in spec.fields:
-        kind = field.transform.result_type(schema.find_type(field.source_id))
-        if isinstance(field.transform, DayTransform):
-            kind = DateType()
+        kind = DateType() if isinstance(field.transform, DayTransform) else _result(schema, field)
         fields.append(files.PartitionField(field.name, field.field_id, json.dumps(_avro(kind), separators=(",", ":"))))
     return tuple(fields)
+
+
+def to_record(partition: PartitionTuple, spec: PartitionSpec, schema: Schema) -> Record:
+    """The partition as pyiceberg wants it in a manifest."""
+    values: list[Any] = []
+    for field, value in zip(spec.fields, partition.values, strict=True):
+        kind = _result(schema, field)
+        if isinstance(kind, DecimalType) and isinstance(value, bytes):
+            value = scaled(int.from_bytes(value, "big", signed=True), kind.scale)
+        elif isinstance(kind, UUIDType) and isinstance(value, bytes):
+            value = UUID(bytes=value)
+        values.append(value)
+    return Record(*values)
+
+
+def _result(schema: Schema, field: PartitionField) -> IcebergType:
+    return field.transform.result_type(schema.find_type(field.source_id))
 
 
 def _avro(kind: IcebergType) -> object:
@@ -151,27 +142,14 @@ def _avro(kind: IcebergType) -> object:
     return primitive(kind)
 
 
-def _internal(value: Any, kind: IcebergType) -> object:
-    """A value as Arrow gives it, in Iceberg's internal form: days, microseconds, unscaled bytes, 16 bytes."""
-    match value:
-        case datetime() | date() | time():
-            return _to_partition_representation(kind, value)
-        case Decimal() if isinstance(kind, DecimalType):
-            unscaled = int(value.scaleb(kind.scale))
-            return unscaled.to_bytes(decimal_size(kind), "big", signed=True)
-        case UUID():
-            return value.bytes
-    return value
+def _value(plain: Any, kind: IcebergType) -> Any:
+    """A key as a person would write it: floats are floats again."""
+    arrow = _FLOATS.get(type(kind))
+    return plain if plain is None or arrow is None else float_of(plain, arrow)
 
 
-def to_record(partition: PartitionTuple, spec: PartitionSpec, schema: Schema) -> Record:
-    """The partition as pyiceberg wants it in a manifest."""
-    values: list[Any] = []
-    for field, value in zip(spec.fields, partition.values, strict=True):
-        kind = field.transform.result_type(schema.find_type(field.source_id))
-        if isinstance(kind, DecimalType) and isinstance(value, bytes):
-            value = Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-kind.scale)
-        elif isinstance(kind, UUIDType) and isinstance(value, bytes):
-            value = UUID(bytes=value)
-        values.append(value)
-    return Record(*values)
+def _internal(plain: Any, kind: IcebergType) -> object:
+    """A key in Iceberg's internal form: days, microseconds, unscaled bytes, 16 bytes."""
+    if isinstance(plain, Decimal) and isinstance(kind, DecimalType):
+        return unscaled(plain).to_bytes(decimal_size(kind), "big", signed=True)
+    return _value(plain, kind)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from calving.data.properties import WriteProperties
 from calving.data.shuffle import Parcel, Sample, pack, unpack
@@ -98,10 +99,11 @@ def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordB
 
 def _split(order: Sorting, rows: pa.RecordBatch, bounds: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Sorting leaves equal keys as they were: the bounds before all rows, so a row that equals one comes after it."""
-    mixed = order.indices(pa.concat_batches([bounds, order.keys(rows)])).to_numpy().astype("int64") - bounds.num_rows
-    ends = [-1, *(mixed < 0).nonzero()[0].tolist(), len(mixed)]
+    places = order.indices(pa.concat_batches([bounds, order.keys(rows)])).cast(pa.int64())
+    mixed = pc.subtract(places, bounds.num_rows)
+    ends = [-1, *pc.indices_nonzero(pc.less(mixed, 0)).to_pylist(), len(mixed)]
     for start, end in pairwise(ends):
-        yield rows.take(pa.array(mixed[start + 1 : end]))
+        yield rows.take(mixed[start + 1 : end])
 
 
 def _range(place: Place, number: int) -> Place:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from calving.data.partitioning import Partition, Partitioner
-from calving.data.sorting import Sorting
+from calving.data.layout import Layout
+from calving.data.spec import TableSpec
+from calving.data.waiting import Waiting
 
 _SAMPLED = 32
 """Keys in a sample."""
@@ -36,34 +37,46 @@ class Sample:
 
 
 class Outbox:
-    """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of a
+    """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of its
     sort order are to be made of them.
+
+    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
     """
 
-    def __init__(self, table: str, partitioner: Partitioner, ranges: Sorting | None = None) -> None:
-        self._table, self._partitioner, self._ranges = table, partitioner, ranges
-        self._waiting: dict[Partition, list[pa.RecordBatch]] = {}
-        self._bytes: dict[Partition, int] = {}
+    def __init__(self, table: TableSpec, ranges: bool = False) -> None:
+        self._table, self._layout = table.name, Layout(table)
+        self._ranges = self._layout.order if ranges else None
+        self._waiting = Waiting(_PARCEL_BYTES)
         self._ready: list[Parcel | Sample] = []
         self.rows = 0
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not packed yet, about. What is packed is taken after every block."""
-        return sum(self._bytes.values())
+        """Bytes that are not packed yet. What is packed is taken after every block."""
+        return self._waiting.bytes
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
-        for partition, part in self._partitioner.split(rows):
-            self._waiting.setdefault(partition, []).append(part)
-            self._bytes[partition] = self._bytes.get(partition, 0) + part.nbytes
-            if self._bytes[partition] >= _PARCEL_BYTES:
-                self._pack(partition)
+        """Take all the rows.
+
+        :raises BadRecordError: the writer at the other end could not take one of them. None of them is taken.
+        """
+        placed, numbers = self._layout.place(rows)
+        self.rows += placed.num_rows
+        self._waiting.add(placed, numbers)
+        for number, part in self._waiting.full():
+            self._pack(number, part)
+
+    def trial(self, rows: pa.RecordBatch) -> None:
+        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
+
+        :raises Exception: whatever would come of writing them at the other end.
+        """
+        self._layout.trial(rows)
 
     def relieve(self) -> None:
-        """Pack what holds the most memory."""
-        if self._bytes:
-            self._pack(max(self._bytes, key=lambda partition: self._bytes[partition]))
+        """Pack half of what waits, in as few parcels as possible."""
+        for number, part in self._waiting.half():
+            self._pack(number, part)
 
     def take(self) -> list[Parcel | Sample]:
         """What is ready."""
@@ -72,25 +85,23 @@ class Outbox:
 
     def finish(self) -> None:
         """Pack everything."""
-        for partition in list(self._waiting):
-            self._pack(partition)
+        for number, part in self._waiting.all():
+            self._pack(number, part)
 
     def discard(self) -> None:
         """Give up."""
         self._waiting.clear()
-        self._bytes.clear()
         self._ready.clear()
 
-    def _pack(self, partition: Partition) -> None:
-        rows = pa.concat_batches(self._waiting.pop(partition))
-        size = self._bytes.pop(partition)
-        self._ready.append(Parcel(self._table, partition.path, pack(rows)))
+    def _pack(self, number: int, rows: pa.RecordBatch) -> None:
+        place = self._layout.partitioner.partition(number).path
+        self._ready.append(Parcel(self._table, place, pack(rows)))
         if self._ranges is not None:
             keys = self._ranges.keys(rows)
             count = min(_SAMPLED, rows.num_rows)
             places = [(2 * i + 1) * rows.num_rows // (2 * count) for i in range(count)]
             found = keys.take(self._ranges.indices(keys).take(pa.array(places, pa.int64())))
-            self._ready.append(Sample(self._table, partition.path, size, pack(found)))
+            self._ready.append(Sample(self._table, place, rows.nbytes, pack(found)))
 
 
 def pack(rows: pa.RecordBatch) -> bytes:

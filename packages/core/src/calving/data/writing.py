@@ -1,4 +1,4 @@
-"""Rows to data files: one open file per partition, bounded in number and in buffered bytes."""
+"""Rows to data files: bounded in open files and in bytes held, at the price of as few files as possible."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ import pyarrow as pa
 from pyiceberg.io import FileIO, OutputStream, load_file_io
 from pyiceberg.table.locations import load_location_provider
 
-from calving.data.conversion.fields import table_schema
 from calving.data.formats.interface import FileWriter
-from calving.data.formats.metrics import Metrics, modes
-from calving.data.formats.registry import file_format
-from calving.data.partitioning import Partition, partitioner
-from calving.data.properties import WriteProperties
-from calving.data.sorting import sorting
+from calving.data.formats.metrics import Metrics
+from calving.data.layout import Layout
+from calving.data.partitioning import Partition
 from calving.data.spec import Limits, TableSpec
+from calving.data.waiting import Waiting
 from calving.model.files import DataFile, FileContent
 
-_FLUSH_BYTES = 4 * 1024 * 1024
+_ENOUGH_BYTES = 4 * 1024 * 1024
+"""Rows of a partition that are written at once."""
 SORTED_SHARE = 4
 """Rows of a table with a sort order are held until their file is full: a file of so many times fewer bytes."""
-_ENCODED_SHARE = 3
-"""Arrow bytes in an open row group weigh about a third once they are encoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +35,21 @@ class _OpenFile:
         self.metrics.add(rows)
 
 
-class _PartitionWriter:
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.rows: list[pa.RecordBatch] = []
-        self.buffered = 0
-        self.file: _OpenFile | None = None
-        self.encoding = 0
-
-    @property
-    def weight(self) -> int:
-        return self.buffered + self.encoding // _ENCODED_SHARE
-
-
 class TableWriter:
-    """Writes one table's rows for one task."""
+    """Writes one table's rows for one task.
+
+    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
-        self._table, self._task, self._limits = table, task, limits
-        self.schema = table_schema(table.schema_json)
-        self._partitioner = partitioner(table)
-        self._order = sorting(table)
-        self._properties = WriteProperties.of(table.properties, table.name)
-        self._format = file_format(self._properties.file_format)
-        self._modes = modes(self.schema, self._properties, self._order.columns if self._order else ())
+        self._layout = Layout(table)
+        self._task, self._limits = task, limits
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
-        self._writers: dict[Partition, _PartitionWriter] = {}
+        target = self._layout.properties.target_bytes
+        self._waiting = Waiting(_ENOUGH_BYTES if self._layout.order is None else target * SORTED_SHARE)
+        self._open_files: dict[int, _OpenFile] = {}
+        """By number of the partition."""
         self._id = uuid.uuid4()
         self._files = 0
         self.rows = 0
@@ -73,92 +58,104 @@ class TableWriter:
     @property
     def weight(self) -> int:
         """Bytes held in memory, about."""
-        return sum(w.weight for w in self._writers.values())
+        return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self.rows += rows.num_rows
-        for partition, part in self._partitioner.split(rows):
-            writer = self._writers.get(partition)
-            if writer is None:
-                writer = self._writers[partition] = _PartitionWriter(partition)
-            writer.rows.append(part)
-            writer.buffered += part.nbytes
-            if self._order is not None:
-                if writer.buffered // SORTED_SHARE >= self._properties.target_bytes:
-                    self._finish(writer)
-            elif writer.buffered >= _FLUSH_BYTES:
-                self._flush(writer)
+        """Take all the rows.
+
+        :raises BadRecordError: one of them has no partition, no place in the sort order, or a value that files cannot
+            hold. None of them is taken.
+        """
+        placed, numbers = self._layout.place(rows)
+        self.rows += placed.num_rows
+        self._waiting.add(placed, numbers)
+        for number, part in self._waiting.full():
+            self._append(number, part)
+
+    def trial(self, rows: pa.RecordBatch) -> None:
+        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
+
+        :raises Exception: whatever would come of writing them, at once or later.
+        """
+        self._layout.trial(rows)
 
     def relieve(self) -> None:
-        """Close the file of the partition that holds the most memory."""
-        if self._writers:
-            self._finish(max(self._writers.values(), key=lambda w: w.weight))
+        """Let go of some of what is held, at the price of as few files as possible."""
+        waiting = self._waiting
+        number = max(self._open_files, key=lambda n: self._open_files[n].writer.held(), default=None)
+        largest = 0 if number is None else self._open_files[number].writer.held()
+        few = waiting.partitions <= self._limits.open_files
+        # With few partitions, all of what waits goes into files that are open, or stay so; else each becomes a file.
+        freed = waiting.bytes if few else waiting.bytes // waiting.partitions
+        if number is not None and largest >= freed:
+            self._finish(number)
+            return
+        for number, part in waiting.half():
+            is_open = number in self._open_files
+            self._append(number, part)
+            if not few and not is_open and number in self._open_files:
+                self._finish(number)
 
     def close(self) -> list[DataFile]:
-        """Finish all files."""
-        for writer in list(self._writers.values()):
-            self._finish(writer)
+        """Finish all files; more rows may follow. All files so far."""
+        for number, part in self._waiting.all():
+            self._append(number, part)
+            if number in self._open_files:
+                self._finish(number)
+        for number in list(self._open_files):
+            self._finish(number)
         return self.done
 
     def discard(self) -> None:
         """Give up: what was written is deleted as far as possible, the rest are orphan files."""
-        opened = [writer.file for writer in self._writers.values() if writer.file is not None]
-        for file in opened:
+        for file in self._open_files.values():
             file.out.close()
-        for location in [*(file.location for file in opened), *(file.file_path for file in self.done)]:
+        opened = [file.location for file in self._open_files.values()]
+        for location in [*opened, *(file.file_path for file in self.done)]:
             self._io.delete(location)
-        self._writers.clear()
+        self._open_files.clear()
+        self._waiting.clear()
 
-    def _flush(self, writer: _PartitionWriter) -> None:
-        if not writer.rows:
-            return
-        file = writer.file = writer.file or self._open(writer.partition)
-        rows = writer.rows[0] if len(writer.rows) == 1 else pa.concat_batches(writer.rows)
-        file.write(rows if self._order is None else self._order.sort(rows))
-        writer.encoding += rows.nbytes
-        writer.rows, writer.buffered = [], 0
-        if file.writer.size() >= self._properties.target_bytes:
-            self._finish(writer)
+    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+        file = self._open_files.get(number) or self._open(number)
+        file.write(self._layout.sort(rows))
+        if self._layout.order is not None or file.writer.size() >= self._layout.properties.target_bytes:
+            self._finish(number)
 
-    def _open(self, partition: Partition) -> _OpenFile:
-        open_files = [w for w in self._writers.values() if w.file is not None]
-        if len(open_files) >= self._limits.open_files:
-            self._finish(max(open_files, key=lambda w: w.weight))
+    def _open(self, number: int) -> _OpenFile:
+        if len(self._open_files) >= self._limits.open_files:
+            self._finish(max(self._open_files, key=lambda n: self._open_files[n].writer.size()))
         self._files += 1
-        name = f"{abs(self._task):05d}-0-{self._id}-{self._files:05d}.{self._format.name}"
-        path = f"{partition.path}/{name}" if partition.path else name
-        location = self._locations.new_data_location(path)
+        path = self._layout.partitioner.partition(number).path
+        name = f"{abs(self._task):05d}-0-{self._id}-{self._files:05d}.{self._layout.format.name}"
+        location = self._locations.new_data_location(f"{path}/{name}" if path else name)
         out = self._io.new_output(location).create()
-        writer = self._format.open(out, self.schema, self._properties)
-        return _OpenFile(location, out, writer, Metrics(self.schema, self._modes))
+        file = _OpenFile(location, out, self._layout.format.open(out), self._layout.metrics())
+        self._open_files[number] = file
+        return file
 
-    def _finish(self, writer: _PartitionWriter) -> None:
-        del self._writers[writer.partition]
-        if writer.rows:
-            self._writers[writer.partition] = writer
-            self._flush(writer)
-            if self._writers.pop(writer.partition, None) is None:
-                return  # the flush has filled and finished it
-        if writer.file is not None:
-            self.done.append(self._described(writer.file, writer.partition))
+    def _finish(self, number: int) -> None:
+        file = self._open_files[number]
+        self.done.append(self._described(file, self._layout.partitioner.partition(number)))
+        del self._open_files[number]
 
     def _described(self, file: _OpenFile, partition: Partition) -> DataFile:
-        layout, metrics = file.writer.close(), file.metrics
+        ends, metrics, order = file.writer.close(), file.metrics, self._layout.order
         file.out.close()
         return DataFile(
             file_path=file.location,
-            file_format=self._format.name.upper(),
+            file_format=self._layout.format.name.upper(),
             record_count=metrics.records,
-            file_size_in_bytes=layout.size,
+            file_size_in_bytes=ends.size,
             content=FileContent.DATA,
-            spec_id=self._partitioner.spec_id,
+            spec_id=self._layout.partitioner.spec_id,
             partition=partition.values,
-            column_sizes=layout.column_sizes,
+            column_sizes=ends.column_sizes,
             value_counts=metrics.value_counts(),
             null_value_counts=metrics.null_value_counts(),
             nan_value_counts=metrics.nan_value_counts(),
             lower_bounds=metrics.lower_bounds(),
             upper_bounds=metrics.upper_bounds(),
-            split_offsets=layout.split_offsets,
-            sort_order_id=self._order.order_id if self._order else 0,
+            split_offsets=ends.split_offsets,
+            sort_order_id=order.order_id if order else 0,
         )

@@ -51,8 +51,21 @@ def small(kind: pa.DataType) -> pa.DataType:
 
 def entries(column: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     """All keys and all values of a column of maps, one after the other; null maps have none."""
-    start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    column = column.drop_null() if column.null_count else column
+    start, end = _ends(column)
     return column.keys[start:end], column.items[start:end]
+
+
+def items(column: pa.ListArray) -> pa.Array:
+    """All elements of a column of lists, one after the other; null lists have none."""
+    # Arrow's ``flatten`` cannot take null lists of an extension type apart.
+    column = column.drop_null() if column.null_count else column
+    start, end = _ends(column)
+    return column.values[start:end]
+
+
+def _ends(column: pa.Array) -> tuple[int, int]:
+    return column.offsets[0].as_py(), column.offsets[-1].as_py()
 
 
 def leaves(column: pa.Array) -> Iterator[pa.Array]:
@@ -65,7 +78,7 @@ def leaves(column: pa.Array) -> Iterator[pa.Array]:
         for inner in entries(column):
             yield from leaves(inner)
     elif pa.types.is_list(kind):
-        yield from leaves(column.flatten())
+        yield from leaves(items(column))
     else:
         yield column
 

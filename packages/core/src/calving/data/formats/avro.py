@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,7 @@ from pyiceberg.schema import Schema
 
 from calving.data.avro_types import record
 from calving.data.conversion.fields import entries
-from calving.data.formats.interface import FileFormat, FileWriter, Layout
+from calving.data.formats.interface import Ending, FileFormat, FileWriter
 from calving.data.properties import WriteProperties
 from calving.errors import ConfigError
 
@@ -29,19 +30,9 @@ _NUMBERS = (
 
 
 class AvroWriter(FileWriter):
-    def __init__(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> None:
+    def __init__(self, out: OutputStream, table: Avro) -> None:
         self._out = out
-        avro = fastavro.parse_schema(record(schema.as_struct(), "table"))
-        try:
-            self._writer = Writer(
-                out,
-                avro,
-                codec=_CODECS[properties.avro_codec],
-                compression_level=properties.avro_level,
-                metadata={"iceberg.schema": schema.model_dump_json()},
-            )
-        except ValueError as error:
-            raise ConfigError(f"write.avro.compression-codec = {properties.avro_codec}: {error}") from error
+        self._writer = Writer(out, table.schema, **table.options)
 
     def write(self, rows: pa.RecordBatch) -> None:
         columns = [_values(column) for column in rows.columns]
@@ -52,9 +43,9 @@ class AvroWriter(FileWriter):
     def size(self) -> int:
         return self._out.tell()
 
-    def close(self) -> Layout:
+    def close(self) -> Ending:
         self._writer.flush()
-        return Layout(self._out.tell())
+        return Ending(self._out.tell())
 
 
 def _values(column: pa.Array) -> Sequence[Any]:
@@ -90,5 +81,17 @@ def _nulled(rows: Sequence[Any], column: pa.Array) -> Sequence[Any]:
 class Avro(FileFormat):
     name = "avro"
 
-    def open(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> FileWriter:
-        return AvroWriter(out, schema, properties)
+    def __init__(self, schema: Schema, properties: WriteProperties) -> None:
+        self.schema = fastavro.parse_schema(record(schema.as_struct(), "table"))
+        self.options: dict[str, Any] = {
+            "codec": _CODECS[properties.avro_codec],
+            "compression_level": properties.avro_level,
+            "metadata": {"iceberg.schema": schema.model_dump_json()},
+        }
+        try:
+            self.open(BytesIO())
+        except ValueError as error:
+            raise ConfigError(f"write.avro.compression-codec = {properties.avro_codec}: {error}") from error
+
+    def open(self, out: OutputStream) -> FileWriter:
+        return AvroWriter(out, self)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,13 @@ from pyiceberg.types import (
     StructType,
     UUIDType,
 )
-from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
 
 from calving.data.conversion.fields import leaves
 from calving.data.properties import WriteProperties
 
 _DEFAULT = "truncate(16)"
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
+"""Code points between them stand for no character, and UTF-8 has no bytes for them."""
 _AS_NUMBERS = (
     (pa.types.is_timestamp, pa.int64()),
     (pa.types.is_time, pa.int64()),
@@ -42,9 +44,13 @@ class _Leaf:
     """Inside a list or a map: it has counts, but no bounds."""
 
 
-def modes(schema: Schema, properties: WriteProperties, sorted_by: Iterable[int] = ()) -> dict[int, str]:
-    """The mode of every primitive column, by id, as Java's MetricsConfig: columns that the table is sorted by have
-    bounds whatever the default; without a default only the first so many columns have statistics.
+Measured = tuple[_Leaf, str]
+"""A primitive column, and its mode."""
+
+
+def measured(schema: Schema, properties: WriteProperties, sorted_by: Iterable[int] = ()) -> list[Measured]:
+    """Every primitive column with its mode, as Java's MetricsConfig: columns that the table is sorted by have bounds
+    whatever the default; without a default only the first so many columns have statistics.
     """
     columns = list(_leaves(schema.as_struct(), schema, repeated=False))
     found = dict.fromkeys((leaf.field_id for leaf in columns), properties.metrics or _DEFAULT)
@@ -52,11 +58,7 @@ def modes(schema: Schema, properties: WriteProperties, sorted_by: Iterable[int] 
         outer_first = sorted(columns, key=lambda leaf: leaf.name.count("."))
         found |= dict.fromkeys((leaf.field_id for leaf in outer_first[properties.metrics_columns :]), "none")
     found |= {i: _DEFAULT for i in sorted_by if found.get(i) in ("none", "counts")}
-    return found | {
-        leaf.field_id: properties.metrics_by_column[leaf.name]
-        for leaf in columns
-        if leaf.name in properties.metrics_by_column
-    }
+    return [(leaf, properties.metrics_by_column.get(leaf.name, found[leaf.field_id])) for leaf in columns]
 
 
 def _leaves(kind: IcebergType, schema: Schema, field_id: int = 0, *, repeated: bool) -> Iterator[_Leaf]:
@@ -121,21 +123,39 @@ class _Column:
     def upper(self) -> bytes | None:
         high = self.high
         if high is not None and isinstance(self.leaf.kind, StringType):
-            high = truncate_upper_bound_text_string(high, self._width)
+            high = _text_not_below(high, self._width)
         elif high is not None and isinstance(self.leaf.kind, BinaryType):
-            high = truncate_upper_bound_binary_string(high, self._width)
+            high = _bytes_not_below(high, self._width)
         elif high == 0 and isinstance(high, float):
             high = 0.0
         return None if high is None else to_bytes(self.leaf.kind, high)
 
 
+def _text_not_below(value: str, width: int | None) -> str | None:
+    """The shortest text of at most so many code points that no text of this beginning exceeds; None: there is none."""
+    if width is None or len(value) <= width:
+        return value
+    for place in reversed(range(width)):
+        code = ord(value[place]) + 1
+        code = _AFTER_SURROGATES if code == _SURROGATES else code
+        if code <= sys.maxunicode:
+            return value[:place] + chr(code)
+    return None
+
+
+def _bytes_not_below(value: bytes, width: int | None) -> bytes | None:
+    """The same for bytes."""
+    if width is None or len(value) <= width:
+        return value
+    kept = value[:width].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
 class Metrics:
     """The statistics of one file, collected while it is written."""
 
-    def __init__(self, schema: Schema, column_modes: Mapping[int, str]) -> None:
-        self._columns = [
-            _Column(leaf, column_modes[leaf.field_id]) for leaf in _leaves(schema.as_struct(), schema, repeated=False)
-        ]
+    def __init__(self, columns: Iterable[Measured]) -> None:
+        self._columns = [_Column(leaf, mode) for leaf, mode in columns]
         self.records = 0
 
     def add(self, rows: pa.RecordBatch) -> None:

@@ -13,7 +13,7 @@ from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.schema import Schema
 
 from calving.data.conversion.fields import leaves, small
-from calving.data.formats.interface import FileFormat, FileWriter, Layout
+from calving.data.formats.interface import Ending, FileFormat, FileWriter
 from calving.data.properties import WriteProperties
 from calving.errors import BadRecordError
 
@@ -22,34 +22,47 @@ _CODECS = {"none": "uncompressed"}
 
 
 class OrcWriter(FileWriter):
-    def __init__(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> None:
-        self._out = out
-        ids = schema_to_pyarrow(schema, file_format=IcebergFormat.ORC)
-        self._rows = pa.schema([_with_attributes(field) for field in ids])
-        self._writer = po.ORCWriter(
-            out,
-            compression=_CODECS.get(properties.orc_codec, properties.orc_codec),
-            compression_strategy=properties.orc_strategy,
-            stripe_size=properties.stripe_bytes,
-            bloom_filter_columns=_places(self._rows, properties.orc_bloom_columns.split(",")) or None,
-            bloom_filter_fpp=properties.orc_bloom_fpp,
-        )
-        self._buffered = 0
+    def __init__(self, out: OutputStream, table: Orc) -> None:
+        self._out, self._schema = out, table.schema
+        self._writer = po.ORCWriter(out, **table.options)
+        self._buffered = self._unwritten = self._written = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """:raises BadRecordError: a timestamp before 1970 with a fraction of a second."""
-        for name, column in zip(rows.schema.names, rows.columns, strict=True):
-            _check_times(name, column)
-        columns = [column.cast(field.type) for column, field in zip(rows.columns, self._rows, strict=True)]
-        self._writer.write(pa.Table.from_arrays(columns, schema=self._rows))
+        columns = [_marked(c.cast(field.type)) for c, field in zip(rows.columns, self._schema, strict=True)]
+        self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
         self._buffered += rows.nbytes
+        # A stripe stays in memory until it is full.
+        written, before = self._out.tell(), self._written
+        self._unwritten = rows.nbytes if written > before else self._unwritten + rows.nbytes
+        self._written = written
+
+    def held(self) -> int:
+        return super().held() + self._unwritten // 3
 
     def size(self) -> int:
         return max(self._out.tell(), self._buffered // 4)
 
-    def close(self) -> Layout:
+    def close(self) -> Ending:
         self._writer.close()
-        return Layout(self._out.tell())
+        return Ending(self._out.tell())
+
+
+def _marked(column: pa.Array) -> pa.Array:
+    """The column with nulls in every field of a null struct: where Arrow's ORC writer finds none in the field, it
+    writes a value there, and readers take it for that of the next row.
+    """
+    kind = column.type
+    if pa.types.is_struct(kind):
+        children = [_marked(child) for child in column.flatten()]
+        return pa.StructArray.from_arrays(children, fields=kind.fields, mask=column.is_null())
+    if pa.types.is_map(kind):
+        pairs = [_marked(column.keys), _marked(column.items)]
+        inside: pa.Array = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
+    elif pa.types.is_list(kind):
+        inside = _marked(column.values)
+    else:
+        return column
+    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [inside])
 
 
 def _check_times(name: str, column: pa.Array) -> None:
@@ -104,5 +117,20 @@ def _names(fields: pa.Schema | pa.DataType, prefix: str) -> Iterator[str]:
 class Orc(FileFormat):
     name = "orc"
 
-    def open(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> FileWriter:
-        return OrcWriter(out, schema, properties)
+    def __init__(self, schema: Schema, properties: WriteProperties) -> None:
+        ids = schema_to_pyarrow(schema, file_format=IcebergFormat.ORC)
+        self.schema = pa.schema([_with_attributes(field) for field in ids])
+        self.options = {
+            "compression": _CODECS.get(properties.orc_codec, properties.orc_codec),
+            "compression_strategy": properties.orc_strategy,
+            "stripe_size": properties.stripe_bytes,
+            "bloom_filter_columns": _places(self.schema, properties.orc_bloom_columns.split(",")) or None,
+            "bloom_filter_fpp": properties.orc_bloom_fpp,
+        }
+
+    def check(self, rows: pa.RecordBatch) -> None:
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            _check_times(name, column)
+
+    def open(self, out: OutputStream) -> FileWriter:
+        return OrcWriter(out, self)

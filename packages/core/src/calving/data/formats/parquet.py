@@ -13,8 +13,9 @@ from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
 
 from calving.data.conversion.fields import arrow_schema
-from calving.data.formats.interface import FileFormat, FileWriter, Layout
+from calving.data.formats.interface import Ending, FileFormat, FileWriter
 from calving.data.properties import WriteProperties
+from calving.errors import ConfigError
 
 _CODECS = {"uncompressed": "none"}
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
@@ -24,37 +25,24 @@ _FPP = 0.01
 
 
 class ParquetWriter(FileWriter):
-    def __init__(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> None:
-        self._out, self._schema = out, schema
-        self._row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
-        self._row_group_rows = properties.row_group_rows
-        self._writer = pq.ParquetWriter(
-            out,
-            arrow_schema(schema),
-            compression=_CODECS.get(properties.parquet_codec, properties.parquet_codec),
-            compression_level=properties.parquet_level,
-            data_page_size=properties.page_bytes,
-            max_rows_per_page=properties.page_rows,
-            dictionary_pagesize_limit=properties.dictionary_bytes,
-            store_decimal_as_integer=True,
-            **_bloom_filters(properties),
-        )
+    def __init__(self, out: OutputStream, table: Parquet) -> None:
+        self._out, self._table = out, table
+        self._writer = pq.ParquetWriter(out, table.schema, **table.options)
         self._buffered = 0
 
     def write(self, rows: pa.RecordBatch) -> None:
-        # A buffered row group grows over many batches; `write_table` would make one of each.
         per_row = max(1, rows.nbytes // max(1, rows.num_rows))
-        by_bytes = max(_ROW_GROUP_ROWS_AT_LEAST, self._row_group_bytes // per_row)
-        self._writer.write_batch(rows, min(self._row_group_rows, by_bytes))
+        by_bytes = max(_ROW_GROUP_ROWS_AT_LEAST, self._table.row_group_bytes // per_row)
+        self._writer.write_batch(rows, min(self._table.row_group_rows, by_bytes))
         self._buffered += rows.nbytes
 
     def size(self) -> int:
         return max(self._out.tell(), self._buffered // 4)
 
-    def close(self) -> Layout:
+    def close(self) -> Ending:
         self._writer.close()
         size = self._out.tell()
-        metadata, ids = self._writer.writer.metadata, parquet_path_to_id_mapping(self._schema)
+        metadata, ids = self._writer.writer.metadata, self._table.ids
         sizes: Counter[int] = Counter()
         splits = []
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -62,7 +50,7 @@ class ParquetWriter(FileWriter):
             splits.append(min(_start(column) for column in columns))
             for column in columns:
                 sizes[ids[column.path_in_schema]] += column.total_compressed_size
-        return Layout(size, dict(sizes), tuple(sorted(splits)) or None)
+        return Ending(size, dict(sizes), tuple(sorted(splits)) or None)
 
 
 def _start(column: Any) -> int:
@@ -85,5 +73,33 @@ def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
 class Parquet(FileFormat):
     name = "parquet"
 
-    def open(self, out: OutputStream, schema: Schema, properties: WriteProperties) -> FileWriter:
-        return ParquetWriter(out, schema, properties)
+    def __init__(self, schema: Schema, properties: WriteProperties) -> None:
+        self.schema = arrow_schema(schema)
+        for field in self.schema:
+            _refuse_empty(field)
+        self.ids = parquet_path_to_id_mapping(schema)
+        self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
+        self.row_group_rows = properties.row_group_rows
+        self.options = {
+            "compression": _CODECS.get(properties.parquet_codec, properties.parquet_codec),
+            "compression_level": properties.parquet_level,
+            "data_page_size": properties.page_bytes,
+            "max_rows_per_page": properties.page_rows,
+            "dictionary_pagesize_limit": properties.dictionary_bytes,
+            "store_decimal_as_integer": True,
+            **_bloom_filters(properties),
+        }
+
+    def open(self, out: OutputStream) -> FileWriter:
+        return ParquetWriter(out, self)
+
+
+def _refuse_empty(field: pa.Field) -> None:
+    if pa.types.is_struct(field.type) and not field.type.num_fields:
+        raise ConfigError(
+            f"column '{field.name}': Parquet files cannot hold a struct without fields; add a field to it,"
+            " or set write.format.default = orc or avro for the table"
+        )
+    if pa.types.is_nested(field.type):
+        for i in range(field.type.num_fields):
+            _refuse_empty(field.type.field(i))

@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pyiceberg.schema import Schema
+
 from calving.data.formats.interface import FileFormat
+from calving.data.properties import WriteProperties
 
 
-def _parquet() -> FileFormat:
+def _parquet() -> type[FileFormat]:
     from calving.data.formats.parquet import Parquet
 
-    return Parquet()
+    return Parquet
 
 
-def _orc() -> FileFormat:
+def _orc() -> type[FileFormat]:
     from calving.data.formats.orc import Orc
 
-    return Orc()
+    return Orc
 
 
-def _avro() -> FileFormat:
+def _avro() -> type[FileFormat]:
     from calving.data.formats.avro import Avro
 
-    return Avro()
+    return Avro
 
 
 # Imported when used: a worker process loads what its tables need.
-FORMATS: Mapping[str, Callable[[], FileFormat]] = {"parquet": _parquet, "orc": _orc, "avro": _avro}
+FORMATS: Mapping[str, Callable[[], type[FileFormat]]] = {"parquet": _parquet, "orc": _orc, "avro": _avro}
 
 
-def file_format(name: str) -> FileFormat:
-    """The format that ``write.format.default`` names."""
-    return FORMATS[name]()
+def file_format(schema: Schema, properties: WriteProperties) -> FileFormat:
+    """The format that ``write.format.default`` names, for one table.
+
+    :raises ConfigError: the format cannot hold such a schema, or what a property asks for is not installed.
+    """
+    return FORMATS[properties.file_format]()(schema, properties)

@@ -1,0 +1,71 @@
+"""How the rows of a table become files: by partition, in its order, in its format, with statistics."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import pyarrow as pa
+
+from calving.data.conforming import conform
+from calving.data.conversion.fields import arrow_schema, table_schema
+from calving.data.formats.metrics import Metrics, measured
+from calving.data.formats.registry import file_format
+from calving.data.partitioning import partitioner
+from calving.data.properties import WriteProperties
+from calving.data.sorting import sorting
+from calving.data.spec import TableSpec
+from calving.errors import ConfigError
+
+
+class Layout:
+    """The layout of one table's files.
+
+    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    """
+
+    def __init__(self, table: TableSpec) -> None:
+        schema = table_schema(table.schema_json)
+        if not schema.fields:
+            raise ConfigError(f"table {table.name} has no columns: add one to it")
+        self.properties = WriteProperties.of(table.properties, table.name)
+        try:
+            self.partitioner = partitioner(table)
+            self.order = sorting(table)
+            self.format = file_format(schema, self.properties)
+        except ConfigError as error:
+            raise ConfigError(f"table {table.name}: {error}") from error
+        self._schema = arrow_schema(schema)
+        self._measured = measured(schema, self.properties, self.order.columns if self.order else ())
+
+    def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        """The rows as files hold them, and the number of each one's partition. Nothing later depends on a single value,
+        so far as is known.
+
+        :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
+        """
+        rows = conform(rows, self._schema)
+        self.format.check(rows)
+        if self.order is not None:
+            self.order.keys(rows)
+        return rows, self.partitioner.numbers(rows)
+
+    def metrics(self) -> Metrics:
+        """Statistics of a new file."""
+        return Metrics(self._measured)
+
+    def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of one file, in the table's order if it has one."""
+        return rows if self.order is None else self.order.sort(rows)
+
+    def trial(self, rows: pa.RecordBatch) -> None:
+        """The whole way of rows into a file, which is thrown away.
+
+        :raises Exception: whatever stands in their way.
+        """
+        rows = self.sort(self.place(rows)[0])
+        metrics = self.metrics()
+        writer = self.format.open(BytesIO())
+        writer.write(rows)
+        metrics.add(rows)
+        metrics.lower_bounds(), metrics.upper_bounds()
+        writer.close()
