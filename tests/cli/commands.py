@@ -1,15 +1,30 @@
-"""The command line as a user runs it, over one sink's configuration."""
+"""The command line as a user runs it, over one sink's configuration, and the same without a process of its own."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from calving.cli.recover import recover
+from calving.engine.local import LocalEngine
+from calving.errors import DataLossError
 from calving.iceberg.catalog import open_catalog
+from calving.model.offsets import TopicPartition
+from calving.runtime.app import App
+from calving.settings.load import load
+from calving.source.kafka import members
 from tests.conftest import Topic
+from tests.data.conftest import encode
 
 
 class Cli:
@@ -50,3 +65,49 @@ class Cli:
 
     def rows(self) -> int:
         return len(open_catalog("iceberg", self.catalog_keys).load_table("db.t").scan().to_arrow())
+
+    # Without the time that a process takes to start
+
+    def run_here(self) -> App:
+        app = App(load(self.config), LocalEngine())
+        app.run(until_caught_up=True)
+        return app
+
+    def refused(self, why: str) -> None:
+        with pytest.raises(DataLossError, match=re.escape(why)):
+            self.run_here()
+
+    def recover_here(self, former: str | None = None, rolled_back: Sequence[str] = ()) -> list[str]:
+        return list(recover(load(self.config), rolled_back, former, dry_run=False))
+
+    # Records with their numbers as ids
+
+    def send(self, first: int, end: int) -> None:
+        self.topic.send(*encode(*({"id": i} for i in range(first, end))))
+
+    def ids(self, table: str = "db.t") -> list[int]:
+        return open_catalog("iceberg", self.catalog_keys).load_table(table).scan().to_arrow()["id"].to_pylist()
+
+    def assert_exactly_once(self, end: int) -> None:
+        assert Counter(self.ids()) == Counter(range(end))
+
+    # What dies
+
+    def publish_without_commit(self) -> None:
+        """A worker that is killed right after its publication, and that nobody remembers."""
+        backend = str(self.keys.get("iceberg.control.backend", "kafka"))
+        env = {**os.environ, "FAULT": "publish:after:1", "BACKEND": backend}
+        command = [sys.executable, "-m", "tests.e2e.worker", str(self.config)]
+        done = subprocess.run(command, env=env, timeout=90, check=False, capture_output=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        self._wait_until_forgotten()
+
+    def _wait_until_forgotten(self, seconds: float = 30) -> None:
+        sink = load(self.config)
+        every = [TopicPartition(self.topic.name, 0)]
+        session = sink.backend(sink.identity, sink.backend_settings).open("waiting")
+        deadline = time.monotonic() + seconds
+        while members(sink.kafka, sink.group) or not session.lead(every, every):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        session.close()

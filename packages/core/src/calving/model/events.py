@@ -9,7 +9,7 @@ from uuid import UUID
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
-from calving.model.offsets import Advances, TopicPartition
+from calving.model.offsets import TRUNCATED, Advances, TopicPartition
 
 NO_COMMIT = UUID(int=0)
 """Commit id of files published outside a commit cycle, as when a partition is handed over before the first one."""
@@ -114,11 +114,15 @@ class Publication:
     spans: Coverage
     dead_letters: tuple[DeadLetter, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    truncated: frozenset[TopicPartition] = frozenset()
+    """Partitions whose log had lost its end some time: tables hold offsets that were given out again."""
 
     @property
     def identities(self) -> dict[TopicPartition, str]:
-        """The identity of each position's topic, empty where it is not known."""
-        return {tp: self.topic_ids.get(tp.topic, "") for tp in self.advances}
+        """The identity of each position's topic, empty where it is not known, with a mark if it was truncated."""
+        return {
+            tp: self.topic_ids.get(tp.topic, "") + (TRUNCATED if tp in self.truncated else "") for tp in self.advances
+        }
 
 
 @dataclass(frozen=True, slots=True)

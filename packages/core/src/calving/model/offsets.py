@@ -35,6 +35,10 @@ def named(tp: TopicPartition) -> TopicPartition:
     return TopicPartition(tp.topic.partition("@")[0], tp.partition)
 
 
+TRUNCATED = "~"
+"""Ends the identity that is stored with a position, where the partition's log was truncated before."""
+
+
 class Span(NamedTuple):
     """Source offsets from ``start`` up to, not including, ``end``."""
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from calving.model.events import Publication
-from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition, within
+from calving.model.events import NO_COMMIT, DataComplete, Publication
+from calving.model.offsets import Advance, SourceOffsets, Span, Spans, TopicPartition, within
 
 Reset = Literal["earliest", "latest"]
 
@@ -28,18 +28,25 @@ def starting(
 ) -> dict[TopicPartition, Position]:
     """The positions of newly assigned partitions (W1).
 
-    ``stored`` holds what is on record for all partitions of the sink, not only the assigned ones: a partition without a
-    position in a topic that has some appeared after the first start, and is read from its beginning whatever the reset
-    says, because nothing in it has been skipped on purpose.
+    ``stored`` holds what is on record for all partitions of the sink, not only the assigned ones. Where there is
+    anything, a partition without a position appeared after the first start, and is read from its beginning whatever the
+    reset says, because nothing in it has been skipped on purpose.
     """
-    known = {tp.topic for tp in stored}
-    at = begins if reset == "earliest" else ends
-    return {
-        tp: Position(stored[tp], stored[tp])
-        if tp in stored
-        else Position(None, (begins if tp.topic in known else at)[tp])
-        for tp in assigned
-    }
+    at = begins if stored or reset == "earliest" else ends
+    return {tp: Position(stored[tp], stored[tp]) if tp in stored else Position(None, at[tp]) for tp in assigned}
+
+
+def first_start(ends: SourceOffsets) -> Publication:
+    """What a first start with the reset ``latest`` stores: the ends of all partitions, held or not.
+
+    At once, and together: else a partition that changes hands before its first record, or another worker that starts a
+    moment later, would take this start for an earlier one.
+    """
+    return Publication(
+        (DataComplete(NO_COMMIT),),
+        {tp: Advance(None, end) for tp, end in sorted(ends.items())},
+        {tp: (Span(0, end),) for tp, end in sorted(ends.items()) if end},
+    )
 
 
 def within_topics(

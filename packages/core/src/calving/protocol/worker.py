@@ -11,7 +11,7 @@ again from the stored positions; what a batch wrote meanwhile is an orphan file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -137,10 +137,16 @@ class Worker:
             del self._stored[tp], self._next[tp]
             self._answered.discard(tp)
 
-    def gaps(self, begins: SourceOffsets, ends: SourceOffsets) -> dict[TopicPartition, Span]:
-        """What is wanted and gone: from the wanted offset to the first available one (W7)."""
+    def gaps(
+        self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()
+    ) -> dict[TopicPartition, Span]:
+        """What is wanted and gone: from the wanted offset to where reading can go on (W7).
+
+        That is the first available one; but a topic that is ``known`` to be the one that was read, and ends before the
+        wanted offset, was truncated: what it has was read before, and what comes next comes at its end.
+        """
         return {
-            tp: Span(at, begins[tp])
+            tp: Span(at, ends[tp] if tp in known and at > ends[tp] else begins[tp])
             for tp, at in self._next.items()
             if tp in begins and not begins[tp] <= at <= ends[tp]
         }

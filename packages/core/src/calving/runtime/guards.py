@@ -15,7 +15,7 @@ from calving.errors import DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
 from calving.model.coverage import Coverage, present
-from calving.model.offsets import SourceOffsets, TopicPartition, named
+from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey, decode_source
 from calving.protocol.recovery import doubled
 from calving.runtime.worker import SKIP, made_anew_text
@@ -167,6 +167,7 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: Contr
     stored = session.committed(every)
     logs = session.log_ids(every)
     identities = topics.identities({tp.topic for tp in every})
+    truncated = {tp for tp, identity in session.topic_ids(every).items() if identity.endswith(TRUNCATED)}
     ledgers = {name: table.ledger.present(identities) for name, table in found.items()}
     _mind_topics(sink, {name: table.ledger for name, table in found.items()}, ledgers, every - stored.keys())
     for name, table in found.items():
@@ -181,7 +182,7 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: Contr
                 f" published there and not committed is in no table; {_REMEDY}"
             )
         for tp, spans in doubled(ledgers[name], stored, present(table.left_out, identities)).items():
-            if tp in every:
+            if tp in every - truncated:
                 raise DataLossError(
                     f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
                     f" store of positions has gone back, and going on would double them; {_REMEDY}"

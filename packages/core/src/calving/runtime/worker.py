@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, Unavailable
-from calving.model.offsets import SourceOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import TRUNCATED, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
-from calving.protocol.positions import Reset, starting, within_topics
+from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
 from calving.source.interface import Bounds, Group
 
@@ -76,6 +76,7 @@ class WorkerLoop:
         """Which topics are read; a name may be given to another one at any time."""
         self._stored_within: dict[TopicPartition, str] = {}
         """Which topics the stored positions are in."""
+        self._truncated: set[TopicPartition] = set()
         self._looked = float("-inf")
 
     @property
@@ -101,16 +102,28 @@ class WorkerLoop:
         return self._session.committed(partitions)
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        stored = self._session.committed(self._group.partitions() | frozenset(partitions))
+        every = self._group.partitions() | frozenset(partitions)
+        stored = self._session.committed(every)
+        if not stored and self._policy.reset == "latest":
+            self._begin(every)
+            stored = self._session.committed(every)
         self._recognise({tp.topic for tp in partitions})
         bounds = self._group.bounds(partitions)
         self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
         for tp in partitions:
             self._stored_within.pop(tp, None)
-        self._stored_within.update(self._session.topic_ids(partitions))
+            self._truncated.discard(tp)
+        for tp, identity in self._session.topic_ids(partitions).items():
+            self._stored_within[tp] = identity.removesuffix(TRUNCATED)
+            self._truncated |= {tp} if identity.endswith(TRUNCATED) else set()
         for tp in self._made_anew(stored.keys() & set(partitions)):
             self._skip(tp, Span(stored[tp], bounds.begins[tp]), made_anew_text(tp, stored[tp]))
         self._looked = float("-inf")
+
+    def _begin(self, every: Collection[TopicPartition]) -> None:
+        self._recognise({tp.topic for tp in every})
+        publication = within_topics(first_start(self._group.bounds(every).ends), self._topic_ids, {})
+        self._session.publish(publication, self._group.claim())
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
         self._act(self.machine.handover(partitions))
@@ -136,8 +149,19 @@ class WorkerLoop:
             self.behind = self.machine.behind(ends)
 
     def _mind_gaps(self, bounds: Bounds) -> None:
-        for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
-            self._skip(tp, gap, data_loss_text(tp, gap.start, Span(bounds.begins[tp], bounds.ends[tp])))
+        if not self.machine.gaps(bounds.begins, bounds.ends):
+            return
+        self._recognise({tp.topic for tp in self.machine.held})
+        known = {tp for tp in self.machine.held if self._is_known(tp)}
+        for tp, gap in self.machine.gaps(bounds.begins, bounds.ends, known).items():
+            available = Span(bounds.begins[tp], bounds.ends[tp])
+            truncated = gap.end < gap.start and tp in known
+            self._skip(tp, gap, (truncated_text if truncated else data_loss_text)(tp, gap.start, available))
+            self._truncated |= {tp} if truncated else set()
+
+    def _is_known(self, tp: TopicPartition) -> bool:
+        """Whether the topic is the very one that the stored position is in."""
+        return self._topic_ids.get(tp.topic, "") == self._stored_within.get(tp) != ""
 
     def _skip(self, tp: TopicPartition, gap: Span, why: str) -> None:
         if self._policy.on_data_loss == "fail":
@@ -167,8 +191,9 @@ class WorkerLoop:
                     # Before and after the reading: then all that was read is of this topic.
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within)
+                    publication = replace(publication, truncated=frozenset(self._truncated))
                     self._session.publish(publication, self._group.claim())
-                    self._stored_within.update(publication.identities)
+                    self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     self.machine.published()
                     if self._policy.mirror:
                         self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})
@@ -178,6 +203,14 @@ def made_anew_text(tp: TopicPartition, stored: int) -> str:
     return (
         f"topic '{tp.topic}' was deleted and created anew after partition {tp.partition} was read up to offset"
         f" {stored}, and what else was in it is lost"
+    )
+
+
+def truncated_text(tp: TopicPartition, wanted: int, available: Span) -> str:
+    return (
+        f"topic '{tp.topic}', partition {tp.partition}, was truncated: offset {wanted} is wanted, but it ends at"
+        f" {available.end} (an unclean leader election, or a broker that lost what it had acknowledged); what was read"
+        " of it before is in the tables"
     )
 
 

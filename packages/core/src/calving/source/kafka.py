@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -68,15 +68,23 @@ class Topics:
         with reaching("asking for the topics' partitions"):
             if self._regex is not None:
                 found = self._admin.list_topics(timeout=TIMEOUT).topics
-                topics = {name: meta for name, meta in found.items() if self._regex.fullmatch(name)}
+                topics = {name: list(meta.partitions) for name, meta in found.items() if self._regex.fullmatch(name)}
             else:
-                topics = {name: self._admin.list_topics(name, timeout=TIMEOUT).topics[name] for name in self._topics}
-        for name, meta in topics.items():
-            if meta.error is not None and meta.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise ConfigError(f"topic '{name}' does not exist: create it, or correct the key 'topics'")
-            if meta.error is not None:
-                raise Unavailable(f"topic '{name}': {meta.error.str()}")
-        return frozenset(TopicPartition(name, p) for name, meta in topics.items() for p in meta.partitions)
+                topics = dict(self._described())
+        return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)
+
+    def _described(self) -> Iterator[tuple[str, list[int]]]:
+        # To ask for a topic by its name with `list_topics` makes it, where the broker creates topics by itself.
+        asked = self._admin.describe_topics(TopicCollection(list(self._topics)), request_timeout=TIMEOUT)
+        for name, future in asked.items():
+            try:
+                yield name, [p.id for p in future.result().partitions]
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise ConfigError(
+                        f"topic '{name}' does not exist: create it, or correct the key 'topics'"
+                    ) from error
+                raise
 
     @patiently
     def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:

@@ -1,0 +1,103 @@
+"""What happens to source topics: truncated logs, topics that appear later, topics that were never there."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from calving.engine.local import LocalEngine
+from calving.errors import ConfigError
+from calving.runtime.app import App, Progress
+from calving.services.kafka import KafkaServer
+from calving.settings.load import load
+from calving.source.client import client_config
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.data.conftest import encode
+
+
+def test_a_log_that_was_truncated_is_named_so_and_read_on_at_its_end(
+    own_broker: KafkaServer, tmp_path: Path, unique: str
+) -> None:
+    """What is retained has been read: to read it again would double it."""
+    sink = Cli(tmp_path, Topic(own_broker.bootstrap_servers, f"source-{unique}"), unique)
+    for first in range(0, 500, 50):
+        sink.send(first, first + 50)
+    sink.run_here()
+    own_broker.kill()
+    truncate(tmp_path, f"source-{unique}-0")
+    own_broker.start()
+    sink.refused("was truncated: offset 500 is wanted, but it ends at 450")
+    sink.keys["iceberg.source.on-data-loss"] = "skip"
+    sink.run_here()
+    sink.assert_exactly_once(500)
+    sink.send(500, 560)
+    sink.run_here()
+    sink.assert_exactly_once(560)
+    sink.send(560, 600)
+    sink.run_here()
+    sink.assert_exactly_once(600)
+
+
+def truncate(folder: Path, partition: str) -> None:
+    """The log loses its last batch, as a machine does that had not written it to its disk."""
+    (log,) = (path for path in folder.rglob("00000000000000000000.log") if path.parent.name == partition)
+    log.write_bytes(log.read_bytes()[:-10])
+    for checkpoint in folder.rglob("recovery-point-offset-checkpoint"):
+        checkpoint.unlink()
+
+
+def test_a_topic_that_appears_later_is_read_from_its_beginning_whatever_the_reset_says(
+    servers: str, tmp_path: Path, unique: str
+) -> None:
+    sink = Cli(tmp_path, Topic(servers, f"{unique}-first"), unique)
+    del sink.keys["topics"]
+    sink.keys |= {"topics.regex": f"{unique}-.*", "iceberg.source.auto-offset-reset": "latest"}
+    sink.send(0, 10)
+    sink.run_here()
+    sink.send(10, 20)
+    Topic(servers, f"{unique}-second").send(*encode(*({"id": i} for i in range(20, 30))))
+    sink.run_here()
+    assert sorted(sink.ids()) == list(range(10, 30))
+
+
+def test_what_comes_after_a_first_start_is_read_also_where_partitions_change_hands_before_the_first_record(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str
+) -> None:
+    """The first worker dies before it has read anything; to the next one this is no first start."""
+    sink = Cli(tmp_path, topic(partitions=2), unique)
+    sink.keys |= {"iceberg.source.auto-offset-reset": "latest", "iceberg.control.commit.interval-ms": 60_000}
+    sink.send(0, 10)
+    die_when_something_is_held(sink)
+    sink.keys["iceberg.control.commit.interval-ms"] = 1000
+    sink.send(10, 20)
+    sink.run_here()
+    assert sorted(sink.ids()) == list(range(10, 20))
+
+
+def die_when_something_is_held(sink: Cli) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(progress: Progress) -> None:
+        if progress.held:
+            raise Killed
+
+    with pytest.raises(Killed):
+        App(load(sink.config), LocalEngine()).run(on_progress=die)
+
+
+def test_to_look_for_a_topic_does_not_make_it(topic: Callable[..., Topic], tmp_path: Path, unique: str) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    sink.keys["topics"] = f"typo-{unique}"
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=re.escape(f"topic 'typo-{unique}' does not exist")):
+            sink.run_here()
+        time.sleep(0.5)
+    admin = AdminClient(client_config({"bootstrap.servers": sink.topic.servers}))
+    assert f"typo-{unique}" not in admin.list_topics(timeout=10).topics
