@@ -55,15 +55,15 @@ _RECORDS: dict[str, Sequence[bytes | None]] = {}
 
 
 class _Messages(Block):
-    def __init__(self, source: Range, raws: Sequence[bytes | None]) -> None:
-        self.source, self._raws = source, raws
+    def __init__(self, source: Range, start: int, raws: Sequence[bytes | None]) -> None:
+        self.source, self._start, self._raws = source, start, raws
 
     def __len__(self) -> int:
         return len(self._raws)
 
     values = property(lambda self: list(self._raws))  # type: ignore[assignment]
     keys = property(lambda self: [b"key"] * len(self._raws))  # type: ignore[assignment]
-    offsets = property(lambda self: list(range(self.source.start, self.source.end)))  # type: ignore[assignment]
+    offsets = property(lambda self: list(range(self._start, self._start + len(self._raws))))  # type: ignore[assignment]
     timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._raws))  # type: ignore[assignment]
     headers = property(lambda self: [[] for _ in self._raws])  # type: ignore[assignment]
     size = property(lambda self: sum(len(raw or b"") for raw in self._raws))
@@ -76,12 +76,11 @@ class _Source:
     def __init__(self, kafka: Mapping[str, str], limits: Limits) -> None:
         self._limits = limits
 
-    def read(self, source: Range) -> Iterator[Block]:
-        raws = _RECORDS[source.topic]
-        for start in range(source.start, source.end, self._limits.block_records):
-            end = min(start + self._limits.block_records, source.end)
-            place = Range(source.topic, source.partition, start, end)
-            yield _Messages(place, raws[start - START : end - START])
+    def read(self, sources: Sequence[Range]) -> Iterator[Block]:
+        for source in sources:
+            for start in range(source.start, source.end, self._limits.block_records):
+                raws = _RECORDS[source.topic][start - START : source.end - START]
+                yield _Messages(source, start, raws[: self._limits.block_records])
 
 
 class _Engine(SparkEngine):
