@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from random import Random
 from typing import Any
 
@@ -14,13 +13,23 @@ from pyiceberg.types import ListType, MapType, StructType
 
 from calving.data.spec import Evolution, RouteRule, Routing
 from calving.iceberg.tables import TableRules, TableSettings
-from tests.fuzz import schemas
-from tests.fuzz.fates import Rules, decode_json
+from tests.fuzz import encoding, nodes, schemas
+from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
+from tests.fuzz.oracle import Typed
 from tests.fuzz.sink import Run, Target
 from tests.fuzz.tables import Table, table_of
 from tests.fuzz.texts import Writer
 
 _MAPPING = "schema.name-mapping.default"
+GARBAGE = (
+    b"",
+    b"\0",
+    b"\xff" * 40,
+    b'{"id":1',
+    b"\0\0\0\0\1\xff\xff\xff\xff",
+    b"\0poison",
+    b'{"schema":{"type":"x"},"payload":1}',
+)
 _COUNTS = (1, 2, 5, 30, 30, 30, 150, 150, 600)
 
 
@@ -33,21 +42,26 @@ class Case:
     targets: tuple[Target, ...]
     run: Run
     raws: tuple[bytes | None, ...]
+    decoded: tuple[Any, ...]
+    """Values as the converter must decode them, or the fates of what is none."""
     places: tuple[int, ...]
+    converter: str = "json"
+    schemas: tuple[str, ...] = ()
+    """Of a registry."""
 
     def only(self, places: Sequence[int]) -> Case:
         """The case with some of its records."""
-        chosen = dict(zip(self.places, self.raws, strict=True))
-        return replace(self, raws=tuple(chosen[p] for p in places), places=tuple(places))
+        chosen = [self.places.index(place) for place in places]
+        return replace(
+            self,
+            raws=tuple(self.raws[i] for i in chosen),
+            decoded=tuple(self.decoded[i] for i in chosen),
+            places=tuple(places),
+        )
 
     def random(self, use: str) -> Random:
         """Randomness for one use, the same each time."""
         return Random(f"{self.seed}/{self.number}/{use}")
-
-    @cached_property
-    def decoded(self) -> list[Any]:
-        """Values as the converter must decode them, or the fates of what is none."""
-        return decode_json(self.raws)
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -66,6 +80,7 @@ class Case:
         properties = {**self.run.rules.create_properties, **self.targets[0].properties}
         routing = self.run.routing
         return {
+            "converter": self.converter,
             "evolution": "on" if self.run.evolution.evolve else "off",
             "creation": "on" if self.run.evolution.create else "off",
             "case": "ignored" if self.run.evolution.case_insensitive else "kept",
@@ -106,10 +121,60 @@ def make(seed: int, number: int) -> Case:
         rules = replace(rules, defaults=TableSettings(random.choice(((), ("bucket(id, 4)",))), ("id",)))
     run = Run(routing, evolution, rules=rules, slots=random.choice((1, 1, 2, 3)))
     shape = next((t.schema for t in targets if t.schema is not None), None) or schemas.schema(random)
-    raws = tuple(_raw(random, writer, shape, routing, i, sure=bool(rules.defaults.id_columns)) for i in range(count))
+    typed = len(targets) == 1 and not evolution.case_insensitive and not rules.defaults.id_columns
+    if typed and random.random() < 0.4:
+        case = _typed(random, Case(seed, number, targets, run, (), (), tuple(range(count))), shape, routing)
+    else:
+        raws = tuple(
+            _raw(random, writer, shape, routing, i, sure=bool(rules.defaults.id_columns)) for i in range(count)
+        )
+        case = Case(seed, number, targets, run, raws, tuple(decode_json(raws)), tuple(range(count)))
     if evolution.create:
-        targets = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
-    return Case(seed, number, targets, run, raws, tuple(range(count)))
+        gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
+        case = replace(case, targets=gone)
+    return case
+
+
+def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
+    """Records of one or two schemas."""
+    converter = random.choice(("avro", "envelope"))
+    first = nodes.record(random, shape.as_struct(), converter == "envelope")
+    both = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
+    if routing.field is not None:
+        both = tuple(_with_route(node, routing.field) for node in both)
+    texts = [encoding.avro_schema(node) for node in both]
+    described = [encoding.connect_schema(node) if converter == "envelope" else None for node in both]
+    raws: list[bytes | None] = []
+    decoded: list[Any] = []
+    poison = random.choice((0, 0, 0.02, 0.1))
+    for number in case.places:
+        if random.random() < max(poison, 0.01):
+            raws.append(random.choice((None, *GARBAGE)))
+            decoded.append(TOMBSTONE if raws[-1] is None else Dead("VALUE_CONVERTER"))
+            continue
+        which = random.randrange(len(both))
+        value = nodes.value(random, both[which], number)
+        if routing.field is not None:
+            names = _TABLES if routing.dynamic else _ROUTES
+            text = json.loads(random.choice([n for n in names if n.startswith('"') or n == "null"]))
+            value["route" if routing.field == "route" else "meta"] = (
+                text if routing.field == "route" else {"type": text}
+            )
+        schema = described[which]
+        raws.append(
+            encoding.avro(texts[which], both[which], value)
+            if schema is None
+            else encoding.envelope(schema, both[which], value)
+        )
+        decoded.append(Typed(value, both[which]))
+    return replace(case, raws=tuple(raws), decoded=tuple(decoded), converter=converter, schemas=tuple(texts))
+
+
+def _with_route(node: nodes.Node, field: str) -> nodes.Node:
+    route = nodes.Node("string", True, field.rpartition(".")[2])
+    if field == "meta.type":
+        route = nodes.Node("struct", True, "meta", (route,))
+    return replace(node, inner=(*(n for n in node.inner if n.name != route.name), route))
 
 
 def _targets(random: Random, evolution: Evolution) -> Iterator[Target]:

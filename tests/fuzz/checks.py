@@ -42,6 +42,7 @@ class Disagreement:
 def check(case: Case, sink: Sink, only: str | None = None) -> list[Disagreement]:
     """All checks of a case, or one; empty: it holds."""
     expected = expect(case.decoded, case.tables, case.rules)
+    case = replace(case, run=replace(case.run, converters=sink.use(case.converter, case.schemas)))
     found = sink.take(case.run, case.targets, case.raws)
     if found.error is not None:
         return [Disagreement("oracle", None, "a batch", found.error)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from calving.data.spec import Routing
 from tests.fuzz import kinds, values
-from tests.fuzz.oracle import Converter, Needs, NotJson, parse
+from tests.fuzz.oracle import Converter, Needs, NotJson, Typed, parse
 from tests.fuzz.tables import Table, created
 from tests.fuzz.values import Unfit
 
@@ -119,25 +119,32 @@ class _Oracle:
     tables: dict[str, Table]
     rules: Rules
     needs: dict[str, Needs] = field(default_factory=dict)
-    asked: bool = False
-    """Whether missing tables were asked for already."""
+    rounds: int = 0
+    """Tables that records name are looked for in the first; tables that are missing are created once they are missed."""
 
     def change(self) -> bool:
         """Give the tables what was needed; whether anything was."""
         needs, self.needs = self.needs, {}
-        again = not self.asked and self.rules.create
-        self.asked = True
+        again = (self.rules.routing.dynamic and self.rounds == 0) or (self.rules.create and not self.created)
+        self.rounds += 1
         for name, need in needs.items():
-            if need.create:
+            if name not in self.tables and need.create:
                 self.tables[name] = created(need.create, self.rules.id_columns)
             elif name in self.tables:
                 self.tables[name] = self.tables[name].changed(need)
         return again or any(needs.values())
 
+    @property
+    def created(self) -> bool:
+        """Whether what can be created has been."""
+        return self.rounds > (1 if self.rules.routing.dynamic else 0)
+
     def fate(self, value: Any) -> Fate:
         names = self._targets(value)
         if not names:
             return Filtered("unrouted") if self.rules.routing.unrouted == "skip" else Dead("ROUTING")
+        if self.rules.routing.dynamic and self.rounds == 0:
+            return Rows({})
         rows: dict[str, Any] = {}
         found: dict[str, Needs] = {}
         missing = False
@@ -150,13 +157,10 @@ class _Oracle:
                     return Dead("conversion")
                 found[name] = converter.needs
             elif self.rules.create:
-                if (
-                    self.asked
-                    or not isinstance(value, dict)
-                    or any(value.get(c) is None for c in self.rules.id_columns)
-                ):
+                row = value.value if isinstance(value, Typed) else value
+                if self.created or not isinstance(row, dict) or any(row.get(c) is None for c in self.rules.id_columns):
                     return Dead(ANY)
-                found[name] = Needs(create=kinds.of_value(values.folded(value) if self.rules.fold else value))
+                found[name] = Needs(create=self._kind(value))
             elif self.rules.routing.missing_table == "skip":
                 missing = True
             else:
@@ -165,8 +169,14 @@ class _Oracle:
             self.needs.setdefault(name, Needs()).merge(need)
         return Filtered("missing table") if missing and not rows else Rows(rows)
 
+    def _kind(self, value: Any) -> kinds.Kind:
+        if isinstance(value, Typed):
+            return value.node.need()
+        return kinds.of_value(values.folded(value) if self.rules.fold else value)
+
     def _targets(self, value: Any) -> tuple[str, ...]:
         routing = self.rules.routing
+        value = value.value if isinstance(value, Typed) else value
         if routing.field is None:
             return tuple(rule.table for rule in routing.rules)
         for name in routing.field.split("."):

@@ -1,7 +1,7 @@
 """Types of new columns: what docs/types.md says that values need, and how needs of several records become one.
 
-A kind is ``long``, ``double``, ``boolean``, ``string``, ``decimal(38, 0)``; ``{"struct": {...}}``; ``{"list": kind}``; None
-says nothing.
+A kind is the name of a primitive type; ``{"struct": {...}}`` with ``required`` names beside it; ``{"list": kind}`` and
+``{"map": [key, value]}`` with ``required`` where elements or values are never null. None says nothing.
 """
 
 from __future__ import annotations
@@ -34,20 +34,49 @@ def of_value(value: Any) -> Kind:
     return None
 
 
+_NUMBERS = ("int", "long", "float", "double")
+
+
 def merge(a: Kind, b: Kind) -> Kind:
     """The narrowest kind for both."""
     if a is None or b is None or a == b:
         return b if a is None else a
     if isinstance(a, dict) and isinstance(b, dict):
-        if "struct" in a and "struct" in b:
-            names = [*a["struct"], *(n for n in b["struct"] if n not in a["struct"])]
-            return {"struct": {n: merge(a["struct"].get(n), b["struct"].get(n)) for n in names}}
-        if "list" in a and "list" in b:
-            return {"list": merge(a["list"], b["list"])}
-        return "string"
+        return _merge_nested(a, b)
     if isinstance(a, str) and isinstance(b, str):
-        if "double" in (a, b) and {a, b} <= {"long", "double", "decimal(38, 0)"}:
-            return "double"
-        if {a, b} == {"long", "decimal(38, 0)"}:
-            return "decimal(38, 0)"
+        if a in _NUMBERS and b in _NUMBERS:
+            return "double" if {a, b} == {"long", "float"} else max(a, b, key=_NUMBERS.index)
+        if "decimal" in a + b:
+            return _merge_decimals(a, b)
     return "string"
+
+
+def _merge_nested(a: Kind, b: Kind) -> Kind:
+    both = {"required": True} if a.get("required") and b.get("required") else {}
+    if "struct" in a and "struct" in b:
+        names = [*a["struct"], *(n for n in b["struct"] if n not in a["struct"])]
+        required = [n for n in a.get("required", ()) if n in b.get("required", ())]
+        merged = {"struct": {n: merge(a["struct"].get(n), b["struct"].get(n)) for n in names}}
+        return merged | ({"required": required} if required else {})
+    if "list" in a and "list" in b:
+        return {"list": merge(a["list"], b["list"])} | both
+    if "map" in a and "map" in b:
+        return {"map": [merge(x, y) for x, y in zip(a["map"], b["map"], strict=True)]} | both
+    return "string"
+
+
+def _merge_decimals(a: str, b: str) -> Kind:
+    if {"double", "float"} & {a, b}:
+        return "double"
+    digits = []
+    for kind in (a, b):
+        if kind in ("int", "long"):
+            digits.append((10, 0) if kind == "int" else (19, 0))
+        elif kind.startswith("decimal"):
+            precision, scale = kind[8:-1].split(",")
+            digits.append((int(precision), int(scale)))
+        else:
+            return "string"
+    scale = max(s for _, s in digits)
+    whole = max(p - s for p, s in digits)
+    return f"decimal({whole + scale}, {scale})" if whole + scale <= 38 else "string"

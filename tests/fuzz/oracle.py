@@ -14,8 +14,9 @@ from typing import Any
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, ListType, LongType, MapType, StructType
 
 from tests.fuzz import kinds, values
+from tests.fuzz.nodes import Node
 from tests.fuzz.tables import Column, Table
-from tests.fuzz.values import TooLarge, Unfit
+from tests.fuzz.values import Pairs, TooLarge, Unfit
 
 
 @dataclass
@@ -36,6 +37,14 @@ class Needs:
             self.add[path] = kinds.merge(self.add.get(path), kind)
         self.widen |= other.widen
         self.optional |= other.optional
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A value that came with its schema."""
+
+    value: Any
+    node: Node
 
 
 class NotJson(Exception):
@@ -74,21 +83,26 @@ class Converter:
 
     def row(self, value: Any) -> Any:
         """:raises Unfit: it does not fit, and no need can change that."""
-        if not isinstance(value, dict):
-            raise Unfit("no object")
-        return self._struct(value, self._table.columns, ())
+        value, node = (value.value, value.node) if isinstance(value, Typed) else (value, None)
+        return self._struct(value, self._table.columns, (), node)
 
-    def _struct(self, value: Any, columns: Sequence[Column], path: tuple[str, ...]) -> Any:
+    def _struct(self, value: Any, columns: Sequence[Column], path: tuple[str, ...], node: Node | None) -> Any:
         if not isinstance(value, dict):
             raise Unfit("no object")
-        given: dict[str, Any] = {}
+        given: dict[str, tuple[Any, Node | None]] = {}
         for name, item in value.items():
-            column = self._find(columns, name)
+            column, inner = self._find(columns, name), _inner(node, name)
             if column is not None:
-                given[column.name] = item
-            elif self._evolve and (kind := kinds.of_value(values.folded(item) if self._fold else item)) is not None:
+                given[column.name] = item, inner
+            elif self._evolve and (kind := self._kind(item, inner)) is not None:
                 self.needs.merge(Needs(add={(*path, name.lower() if self._fold else name): kind}))
-        return {c.name: self._column(given.get(c.name), c, (*path, c.name)) for c in columns}
+        return {c.name: self._column(*given.get(c.name, (None, None)), c, (*path, c.name)) for c in columns}
+
+    def _kind(self, value: Any, node: Node | None) -> kinds.Kind:
+        """What a field that is new needs."""
+        if node is not None:
+            return None if value is None else node.need()
+        return kinds.of_value(values.folded(value) if self._fold else value)
 
     def _find(self, columns: Sequence[Column], name: str) -> Column | None:
         for column in columns:
@@ -96,7 +110,7 @@ class Converter:
                 return column
         return None
 
-    def _column(self, value: Any, column: Column, path: tuple[str, ...]) -> Any:
+    def _column(self, value: Any, node: Node | None, column: Column, path: tuple[str, ...]) -> Any:
         if value is None:
             if column.required and (column.identifier or not self._evolve):
                 raise Unfit("required")
@@ -105,31 +119,42 @@ class Converter:
             return None
         match column.kind:
             case StructType():
-                return self._struct(value, column.inner, path)
+                return self._struct(value, column.inner, path, node)
             case ListType():
-                if not isinstance(value, list):
+                if not isinstance(value, list) or isinstance(value, Pairs):
                     raise Unfit("no array")
-                return [self._column(item, column.inner[0], (*path, "element")) for item in value]
+                element = _inner(node, "element")
+                return [self._column(item, element, column.inner[0], (*path, "element")) for item in value]
             case MapType():
-                return self._map(value, column, path)
-        return self._primitive(value, column.kind, path)
+                return self._map(value, node, column, path)
+        return self._primitive(value, node, column.kind, path)
 
-    def _map(self, value: Any, column: Column, path: tuple[str, ...]) -> Any:
-        if not isinstance(value, dict):
+    def _map(self, value: Any, node: Node | None, column: Column, path: tuple[str, ...]) -> Any:
+        if not isinstance(value, dict | Pairs) or (node is not None and node.kind != "map"):
             raise Unfit("no object")
         key, item = column.inner
-        last = {values.canonical(k := self._primitive(name, key.kind, None)): (k, v) for name, v in value.items()}
-        return [(k, self._column(v, item, (*path, "value"))) for k, v in last.values()]
+        pairs = value.items() if isinstance(value, dict) else value
+        last = {values.canonical(k := self._primitive(name, None, key.kind, None)): (k, v) for name, v in pairs}
+        return [(k, self._column(v, _inner(node, "value"), item, (*path, "value"))) for k, v in last.values()]
 
-    def _primitive(self, value: Any, kind: IcebergType, path: tuple[str, ...] | None) -> Any:
+    def _primitive(self, value: Any, node: Node | None, kind: IcebergType, path: tuple[str, ...] | None) -> Any:
+        wider = LongType() if isinstance(kind, IntegerType) else DoubleType() if isinstance(kind, FloatType) else None
+        may_widen = wider is not None and self._evolve and path is not None
+        if may_widen and node is not None and node.kind == str(wider):
+            self.needs.widen[path] = str(wider)  # type: ignore[index]
+            return None
         try:
             return values.convert(value, kind)
         except TooLarge:
-            wider = (
-                LongType() if isinstance(kind, IntegerType) else DoubleType() if isinstance(kind, FloatType) else None
-            )
-            if wider is None or not self._evolve or path is None:
+            if not may_widen:
                 raise
-            values.convert(value, wider)
-            self.needs.widen[path] = str(wider)
+            values.convert(value, wider)  # type: ignore[arg-type]
+            self.needs.widen[path] = str(wider)  # type: ignore[index]
             return None
+
+
+def _inner(node: Node | None, name: str) -> Node | None:
+    """The schema of a field, of elements or of a map's values, where there is one."""
+    if node is None:
+        return None
+    return next((n for n in node.inner if n.name == name), None)

@@ -96,6 +96,8 @@ def fit(value: Any, kind: IcebergType) -> Any:
     match value:
         case bytes() if str(kind) == "uuid":
             return uuid.UUID(bytes=value)
+        case str() if str(kind) == "uuid":
+            return uuid.UUID(value)
         case datetime():
             return micros_of(value)
         case date():

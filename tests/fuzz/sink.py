@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 from zlib import crc32
 
@@ -24,6 +25,7 @@ from calving.data.conversion.table import TableConverter
 from calving.data.converters.json import JsonConverter
 from calving.data.reader import Block
 from calving.data.spec import (
+    ConverterSpec,
     Evolution,
     Limits,
     Range,
@@ -45,7 +47,9 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
 from tests.fuzz import plain, values
+from tests.fuzz.encoding import schema_id
 from tests.fuzz.tables import Table, table_of
+from tests.registry import serving
 
 TOPIC = "fuzzed"
 START = 100
@@ -168,9 +172,29 @@ class Sink:
         self.catalog.create_namespace("db")
         self.records = 0
         """Records taken in all batches."""
+        self._stack = ExitStack()
+        self._registry = self._stack.enter_context(serving())
+        self._schemas: dict[int, str] = {}
+        self._registry.answer = self._answer  # type: ignore[method-assign]
+
+    def use(self, converter: str, schemas: Sequence[str]) -> Mapping[str, TopicConverters]:
+        """How values are decoded; ``schemas`` are what the registry has."""
+        self._schemas |= {schema_id(text): text for text in schemas}
+        options = {"schema.registry.url": self._registry.url}
+        match converter:
+            case "avro":
+                return {"": TopicConverters(value=ConverterSpec("avro", options))}
+            case "envelope":
+                return {"": TopicConverters(value=ConverterSpec("json", {"schemas.enable": "true"}))}
+        return {}
+
+    def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        text = self._schemas.get(int(path.partition("?")[0].rpartition("/")[2]))
+        return (404, {"error_code": 40403}) if text is None else (200, {"schema": text, "schemaType": "AVRO"})
 
     def close(self) -> None:
         """Delete everything."""
+        self._stack.close()
         self.catalog.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    BooleanType,
-    DecimalType,
-    DoubleType,
     IcebergType,
     ListType,
-    LongType,
     MapType,
     NestedField,
-    StringType,
     StructType,
 )
 
@@ -24,8 +19,6 @@ from tests.fuzz.kinds import Kind
 
 if TYPE_CHECKING:
     from tests.fuzz.oracle import Needs
-
-_TYPES = {"long": LongType(), "double": DoubleType(), "boolean": BooleanType(), "string": StringType()}
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,7 @@ class Table:
         for path in needs.optional:
             columns = _at(columns, path, lambda c: replace(c, required=False))
         for path, wider in needs.widen.items():
-            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_TYPES[w]))
+            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_primitive(w)))
         for path, kind in needs.add.items():
             columns = _add(columns, path, column_of(path[-1], kind))
         return Table(columns)
@@ -95,18 +88,23 @@ def _column(f: NestedField, identifiers: set[int], mapping: Mapping[int, tuple[s
     )
 
 
-def column_of(name: str, kind: Kind) -> Column:
-    """A new column, optional, as is all that is in it."""
+def column_of(name: str, kind: Kind, required: bool = False) -> Column:
+    """A new column; inside it is required what a schema says is."""
     if isinstance(kind, str):
-        if kind.startswith("decimal"):
-            precision, scale = kind[8:-1].split(",")
-            return Column(name, DecimalType(int(precision), int(scale)), False, names=(name,))
-        return Column(name, _TYPES[kind], False, names=(name,))
+        return Column(name, _primitive(kind), required, names=(name,))
     if "list" in kind:
-        element = column_of("element", kind["list"])
-        return Column(name, ListType(0, element.kind, False), False, names=(name,), inner=(element,))
-    inner = tuple(column_of(n, k) for n, k in kind["struct"].items())
-    return Column(name, StructType(), False, names=(name,), inner=inner)
+        inner = (column_of("element", kind["list"], bool(kind.get("required"))),)
+        return Column(name, ListType(0, inner[0].kind, False), required, names=(name,), inner=inner)
+    if "map" in kind:
+        key, value = kind["map"]
+        both = (column_of("key", key, True), column_of("value", value, bool(kind.get("required"))))
+        return Column(name, MapType(0, both[0].kind, 0, both[1].kind, False), required, names=(name,), inner=both)
+    fields = tuple(column_of(n, k, n in kind.get("required", ())) for n, k in kind["struct"].items())
+    return Column(name, StructType(), required, names=(name,), inner=fields)
+
+
+def _primitive(kind: str) -> IcebergType:
+    return NestedField.model_validate({"id": 1, "name": "x", "required": False, "type": kind}).field_type
 
 
 def _at(columns: Sequence[Column], path: tuple[str, ...], change: Any) -> tuple[Column, ...]:

@@ -13,6 +13,7 @@ import math
 import re
 import struct
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
@@ -33,6 +34,44 @@ _STAMP = re.compile(rf"{_DATE.pattern}(?:[T ]{_CLOCK}(Z|[+-][0-9]{{2}}(?::?[0-9]
 _NAMED = {"NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 
 
+class Digits(Decimal):
+    """A decimal of a schema: every digit counts."""
+
+
+class Single(float):
+    """A number of 32 bits."""
+
+
+class Pairs(list):  # type: ignore[type-arg]
+    """A map of a schema: keys and values."""
+
+
+@dataclass(frozen=True)
+class Day:
+    """Days since 1970."""
+
+    days: int
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Microseconds of a day."""
+
+    micros: int
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Microseconds since 1970."""
+
+    micros: int
+
+
+def single(value: float) -> Single:
+    """The nearest number of 32 bits."""
+    return Single(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
 class Unfit(Exception):
     """The value cannot be in the column."""
 
@@ -44,6 +83,17 @@ class TooLarge(Unfit):
 def convert(value: Any, kind: IcebergType) -> Any:
     """:raises Unfit: it does not fit."""
     name = str(kind).partition("(")[0].partition("[")[0]
+    match value:
+        case Day() if name == "date":
+            return value.days
+        case Clock() if name == "time":
+            return value.micros
+        case Instant() if name in ("timestamp", "timestamptz"):
+            return value.micros
+        case Instant() if name == "date":
+            return value.micros // DAY
+        case Day() | Clock() | Instant():
+            raise Unfit(name)
     return _CONVERTERS[name](value, kind)
 
 
@@ -65,7 +115,7 @@ def _whole(value: Any, bits: int) -> int:
     else:
         if isinstance(value, float) and not math.isfinite(value):
             raise Unfit("finite")
-        if isinstance(value, Decimal) and value.adjusted() > 400:
+        if isinstance(value, Decimal) and value != 0 and value.adjusted() > 400:
             raise TooLarge("bits")
         if value != value // 1 if not isinstance(value, Decimal) else not _is_whole(value):
             raise Unfit("whole")
@@ -129,7 +179,7 @@ def _decimal(value: Any, kind: IcebergType) -> Decimal:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise Unfit("finite")
-        value = repr(value)
+        value = float_digits(value)
     number = Decimal(value)
     if number == 0:
         return Decimal(0).scaleb(-kind.scale)
@@ -152,6 +202,12 @@ def _string(value: Any, _: IcebergType) -> str:
             return str(value).lower()
         case int():
             return str(value)
+        case Digits():
+            return f"{value:f}"
+        case uuid.UUID():
+            return str(value)
+        case Single():
+            return java_double(value)
         case Decimal() | float():
             return java_double(float(value))
         case dict() | list():
@@ -166,7 +222,7 @@ def java_double(value: float) -> str:
     sign = "-" if math.copysign(1, value) < 0 else ""
     if value == 0:
         return sign + "0.0"
-    mantissa, _, exponent = f"{Decimal(repr(abs(value))):E}".partition("E")
+    mantissa, _, exponent = f"{abs(Decimal(float_digits(value))):E}".partition("E")
     digits = mantissa.replace(".", "").rstrip("0") or "0"
     power = int(exponent)
     if not -3 <= power < 7:
@@ -175,6 +231,16 @@ def java_double(value: float) -> str:
         return f"{sign}0.{'0' * (-power - 1)}{digits}"
     digits = digits.ljust(power + 2, "0")
     return f"{sign}{digits[: power + 1]}.{digits[power + 1 :]}"
+
+
+def float_digits(value: float) -> str:
+    """The shortest digits that give the same number again."""
+    return shortest_single(value) if isinstance(value, Single) else repr(float(value))
+
+
+def shortest_single(value: float) -> str:
+    """The shortest digits that give the same number of 32 bits again."""
+    return next(text for n in range(1, 18) if single(float(text := f"{float(value):.{n}g}")) == float(value))
 
 
 def json_text(value: Any) -> str:
@@ -190,6 +256,8 @@ def json_text(value: Any) -> str:
 
 
 def _uuid(value: Any, _: IcebergType) -> uuid.UUID:
+    if isinstance(value, uuid.UUID):
+        return value
     if isinstance(value, bytes) and len(value) == 16:
         return uuid.UUID(bytes=value)
     if not isinstance(value, str) or not _UUID.fullmatch(value):

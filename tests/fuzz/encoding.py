@@ -1,0 +1,192 @@
+"""Schemas and values of ``nodes`` as Avro in Confluent's wire format, and as Connect's JSON envelope."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import math
+import struct
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from io import BytesIO
+from typing import Any
+from zlib import crc32
+
+import fastavro
+
+from tests.fuzz.nodes import ENUM, Node
+from tests.fuzz.values import Digits
+
+_CONNECT = "org.apache.kafka.connect.data."
+
+
+def schema_id(text: str) -> int:
+    """The registry's id of a schema."""
+    return crc32(text.encode()) & 0x7FFFFFFF
+
+
+def avro_schema(node: Node) -> str:
+    """As JSON."""
+    return json.dumps(_avro(node, itertools.count()))
+
+
+def _avro(node: Node, numbers: Iterator[int]) -> Any:
+    found = _avro_type(node, numbers)
+    return ["null", found] if node.optional else found
+
+
+def _avro_type(node: Node, numbers: Iterator[int]) -> Any:
+    match node.kind:
+        case "struct":
+            name = f"R{next(numbers)}"
+            return {"type": "record", "name": name, "fields": [_field(n, numbers) for n in node.inner]}
+        case "list":
+            return {"type": "array", "items": _avro(node.inner[0], numbers)}
+        case "map":
+            return {"type": "map", "values": _avro(node.inner[1], numbers)}
+        case "enum":
+            return {"type": "enum", "name": f"E{next(numbers)}", "symbols": list(ENUM)}
+        case "fixed":
+            return {"type": "fixed", "name": f"F{next(numbers)}", "size": node.size}
+        case "decimal":
+            return {"type": "bytes", "logicalType": "decimal", "precision": node.size, "scale": node.scale}
+        case "uuid":
+            return {"type": "string", "logicalType": "uuid"}
+        case "date" | "time-millis":
+            return {"type": "int", "logicalType": node.kind}
+        case (
+            "time-micros"
+            | "timestamp-millis"
+            | "timestamp-micros"
+            | "local-timestamp-millis"
+            | "local-timestamp-micros"
+        ):
+            return {"type": "long", "logicalType": node.kind}
+    return node.kind
+
+
+def _field(node: Node, numbers: Iterator[int]) -> Any:
+    return {"name": node.name, "type": _avro(node, numbers)}
+
+
+def avro(schema: str, node: Node, value: Any) -> bytes:
+    """A value with its header."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(_raw_types(json.loads(schema))), _avro_value(node, value))
+    return struct.pack(">bI", 0, schema_id(schema)) + out.getvalue()
+
+
+def _raw_types(schema: Any) -> Any:
+    """Without logical types: values are given as they are on the wire."""
+    match schema:
+        case dict():
+            return {k: _raw_types(v) for k, v in schema.items() if k not in ("logicalType", "precision", "scale")}
+        case list():
+            return [_raw_types(item) for item in schema]
+    return schema
+
+
+def _avro_value(node: Node, value: Any) -> Any:
+    if value is None:
+        return None
+    match node.kind:
+        case "struct":
+            return {n.name: _avro_value(n, value[n.name]) for n in node.inner}
+        case "list":
+            return [_avro_value(node.inner[0], item) for item in value]
+        case "map":
+            return {k: _avro_value(node.inner[1], v) for k, v in value}
+        case "decimal":
+            return _unscaled(value, node.scale)
+        case "uuid":
+            return str(value)
+    return on_wire(node, value)
+
+
+def on_wire(node: Node, value: Any) -> Any:
+    """Numbers of temporal kinds; others as they are."""
+    match node.kind:
+        case "date":
+            return value.days
+        case "time-millis" | "timestamp-millis" | "local-timestamp-millis":
+            return value.micros // 1000
+        case "time-micros" | "timestamp-micros" | "local-timestamp-micros":
+            return value.micros
+    return value
+
+
+def _unscaled(value: Decimal, scale: int) -> bytes:
+    with localcontext(prec=100):
+        number = int(value.scaleb(scale))
+    return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, "big", signed=True)
+
+
+_CONNECT_TYPES = {
+    "boolean": "boolean",
+    "int8": "int8",
+    "int16": "int16",
+    "int": "int32",
+    "long": "int64",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+    "date": "int32",
+    "time-millis": "int32",
+    "timestamp-millis": "int64",
+    "decimal": "bytes",
+    "list": "array",
+    "map": "map",
+    "struct": "struct",
+}
+_LOGICAL = {"date": "Date", "time-millis": "Time", "timestamp-millis": "Timestamp", "decimal": "Decimal"}
+
+
+def connect_schema(node: Node) -> dict[str, Any]:
+    """A schema as Connect's JSON converter writes it."""
+    found: dict[str, Any] = {"type": _CONNECT_TYPES[node.kind], "optional": node.optional}
+    if node.name:  # an element's or a key's does no harm
+        found["field"] = node.name
+    if node.kind in _LOGICAL:
+        found["name"] = _CONNECT + _LOGICAL[node.kind]
+        found["version"] = 1
+    match node.kind:
+        case "struct":
+            found["fields"] = [connect_schema(n) for n in node.inner]
+        case "list":
+            found["items"] = connect_schema(node.inner[0])
+        case "map":
+            found["keys"], found["values"] = map(connect_schema, node.inner)
+        case "decimal":
+            found["parameters"] = {"scale": str(node.scale), "connect.decimal.precision": str(node.size)}
+    return found
+
+
+def envelope(schema: dict[str, Any], node: Node, value: Any) -> bytes:
+    """A value with its schema in front."""
+    return json.dumps(
+        {"schema": schema, "payload": payload(node, value)}, separators=(",", ":"), ensure_ascii=False
+    ).encode()
+
+
+def payload(node: Node, value: Any) -> Any:
+    if value is None:
+        return None
+    match node.kind:
+        case "struct":
+            return {n.name: payload(n, value[n.name]) for n in node.inner}
+        case "list":
+            return [payload(node.inner[0], item) for item in value]
+        case "map":
+            return {k: payload(node.inner[1], v) for k, v in value}
+    match value:
+        case Digits():
+            return base64.b64encode(_unscaled(value, node.scale)).decode()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case float() if not math.isfinite(value):
+            return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+        case float():
+            return float(value)
+    return on_wire(node, value)

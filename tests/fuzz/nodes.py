@@ -1,0 +1,205 @@
+"""Schemas that records bring with them: one tree for Avro and for Connect's envelope, and the values that it describes.
+
+Values are plain: bool, int, float, ``Single``, str, bytes, ``Digits``, UUID, ``Day``, ``Clock``, ``Instant``, dict, list, and
+``Pairs`` for maps.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from random import Random
+from typing import Any
+
+from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, StructType
+
+from tests.fuzz import schemas
+from tests.fuzz.kinds import Kind
+from tests.fuzz.texts import STRINGS
+from tests.fuzz.values import Clock, Day, Digits, Instant, Pairs, single
+
+_KINDS = {
+    **dict.fromkeys(("int8", "int16", "int"), "int"),
+    **dict.fromkeys(("time-millis", "time-micros"), "time"),
+    **dict.fromkeys(("timestamp-millis", "timestamp-micros"), "timestamptz"),
+    **dict.fromkeys(("local-timestamp-millis", "local-timestamp-micros"), "timestamp"),
+    "bytes": "binary",
+    "enum": "string",
+}
+ENUM = ("RED", "GREEN", "BLUE")
+
+
+@dataclass(frozen=True)
+class Node:
+    """``inner``: fields of a struct, the element of a list, the key and value of a map, the branches of a union."""
+
+    kind: str
+    optional: bool = False
+    name: str = ""
+    inner: tuple[Node, ...] = ()
+    size: int = 0
+    scale: int = 0
+
+    def need(self) -> Kind:
+        """What it needs of a column that is new."""
+        match self.kind:
+            case "struct":
+                required = [n.name for n in self.inner if not n.optional]
+                return {"struct": {n.name: n.need() for n in self.inner}} | ({"required": required} if required else {})
+            case "union":
+                return {"struct": {n.name: n.need() for n in self.inner}}
+            case "list":
+                return {"list": self.inner[0].need()} | ({} if self.inner[0].optional else {"required": True})
+            case "map":
+                key, value = self.inner
+                return {"map": [key.need(), value.need()]} | ({} if value.optional else {"required": True})
+            case "decimal":
+                return f"decimal({self.size}, {self.scale})"
+            case "fixed":
+                return f"fixed[{self.size}]"
+        return _KINDS.get(self.kind, self.kind)
+
+
+def record(random: Random, struct: StructType, envelope: bool) -> Node:
+    """A record's schema that mostly fits a table; ``envelope``: of types that Connect has."""
+    return _Builder(random, envelope).struct(struct, "", False)
+
+
+def changed(random: Random, node: Node) -> Node:
+    """The same schema some time later: fields are gone, new, wider or optional."""
+    inner = []
+    for field in node.inner:
+        choice = random.random()
+        wider = {"int": "long", "float": "double"}.get(field.kind)
+        if choice < 0.2:
+            continue
+        if choice < 0.5 and wider:
+            field = replace(field, kind=wider)
+        elif choice < 0.6:
+            field = replace(field, optional=not field.optional)
+        inner.append(field)
+    names = {n.name for n in inner}
+    if "later" not in names:
+        inner.append(Node(random.choice(("long", "string", "double", "date")), True, "later"))
+    return replace(node, inner=tuple(inner))
+
+
+class _Builder:
+    def __init__(self, random: Random, envelope: bool) -> None:
+        self._random, self._envelope = random, envelope
+
+    def struct(self, struct: StructType, name: str, optional: bool) -> Node:
+        random = self._random
+        inner = [
+            self.node(f.field_type, f.name, random.random() < (0.1 if f.required else 0.7))
+            for f in struct.fields
+            if random.random() < 0.93
+        ]
+        while random.random() < 0.2 or not inner:
+            extra = random.choice(("new", "extra", "n1", "n2"))
+            if all(n.name != extra for n in inner):
+                inner.append(self.node(schemas.primitive(random), extra, random.random() < 0.8))
+        return Node("struct", optional, name, tuple(inner))
+
+    def node(self, kind: IcebergType, name: str, optional: bool) -> Node:
+        random = self._random
+        if random.random() < 0.06:
+            kind = schemas.primitive(random)
+        match kind:
+            case StructType():
+                return self.struct(kind, name, optional)
+            case ListType():
+                element = self.node(kind.element_type, "element", random.random() < 0.5)
+                return Node("list", optional, name, (element,))
+            case MapType():
+                value = self.node(kind.value_type, "value", random.random() < 0.5)
+                return Node("map", optional, name, (Node("string", name="key"), value))
+        return replace(self._primitive(kind), name=name, optional=optional)
+
+    def _primitive(self, kind: IcebergType) -> Node:
+        random = self._random
+        name = str(kind).partition("(")[0].partition("[")[0]
+        if isinstance(kind, DecimalType):
+            change = random.choice((0, 0, 0, 1, -1))
+            scale = max(0, min(kind.scale + change, 38))
+            precision = max(1, scale, min(38, kind.precision + random.choice((0, 0, 1, -1))))
+            return Node("decimal", size=precision, scale=scale)
+        if isinstance(kind, FixedType):
+            return Node("bytes") if self._envelope else Node("fixed", size=len(kind))
+        choices = {
+            "boolean": ("boolean", "boolean", "string"),
+            "int": ("int", "int", "int", "long", "int8", "int16") if self._envelope else ("int", "int", "int", "long"),
+            "long": ("long", "long", "int", "double"),
+            "float": ("float", "float", "double", "int"),
+            "double": ("double", "double", "float", "long"),
+            "string": ("string", "string", "string", "enum", "long", "double", "float", "boolean", "decimal", "uuid"),
+            "binary": ("bytes", "bytes", "fixed"),
+            "uuid": ("uuid", "uuid", "string"),
+            "date": ("date", "date", "int", "timestamp-millis"),
+            "time": ("time-millis", "time-micros", "int"),
+            "timestamp": ("local-timestamp-micros", "local-timestamp-millis", "timestamp-micros", "long"),
+            "timestamptz": ("timestamp-micros", "timestamp-millis", "local-timestamp-millis", "long"),
+        }[name]
+        chosen = random.choice(choices)
+        if self._envelope:
+            chosen = {
+                "fixed": "bytes",
+                "uuid": "string",
+                "enum": "string",
+                "time-micros": "time-millis",
+                "timestamp-micros": "timestamp-millis",
+                "local-timestamp-millis": "timestamp-millis",
+                "local-timestamp-micros": "timestamp-millis",
+            }.get(chosen, chosen)
+        if chosen == "decimal":
+            return Node("decimal", size=38, scale=random.choice((0, 2, 10)))
+        return Node(chosen, size=random.choice((1, 4, 16)))
+
+
+def value(random: Random, node: Node, number: int | None = None) -> Any:
+    """A value of a schema."""
+    if node.optional and random.random() < 0.15:
+        return None
+    match node.kind:
+        case "struct":
+            return {n.name: value(random, n, number if n.name == "id" else None) for n in node.inner}
+        case "list":
+            return [value(random, node.inner[0]) for _ in range(random.choice((0, 1, 1, 2, 3)))]
+        case "map":
+            keys = {f"{random.choice(STRINGS[:20])}{random.randint(0, 3)}" for _ in range(random.choice((0, 1, 2, 3)))}
+            return Pairs((k, value(random, node.inner[1])) for k in sorted(keys))
+        case "boolean":
+            return random.random() < 0.5
+        case "int8" | "int16" | "int" | "long":
+            bits = {"int8": 8, "int16": 16, "int": 32, "long": 64}[node.kind]
+            if number is not None:
+                return number % 100
+            low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+            return random.choice((random.randint(low, high), random.randint(-100, 100), low, high))
+        case "float" | "double":
+            found = random.choice(
+                (random.uniform(-1e3, 1e3), random.uniform(-1e38, 1e38), 0.1, -0.0, 1e7, 16777217.0, 3.0)
+            )
+            if random.random() < 0.05:
+                found = random.choice((float("nan"), float("inf"), float("-inf")))
+            return single(found) if node.kind == "float" else found
+        case "string":
+            return random.choice(STRINGS) if random.random() < 0.5 else f"text {random.randint(0, 999)}"
+        case "enum":
+            return random.choice(ENUM)
+        case "bytes" | "fixed":
+            return random.randbytes(node.size if node.kind == "fixed" else random.choice((0, 1, 4, 16, 20)))
+        case "decimal":
+            unscaled = random.choice((1, -1)) * random.randint(0, 10 ** random.randint(1, node.size) - 1)
+            with localcontext(prec=100):
+                return Digits(Decimal(unscaled).scaleb(-node.scale))
+        case "uuid":
+            return uuid.UUID(int=random.getrandbits(128))
+        case "date":
+            return Day(random.randint(-40_000, 60_000))
+        case "time-millis" | "time-micros":
+            micros = random.choice((0, 86_399_999_000, random.randint(0, 86_399_999) * 1000))
+            return Clock(micros + (random.randint(0, 999) if node.kind == "time-micros" else 0))
+    micros = random.randint(-(10**12), 4 * 10**12) * 1000
+    return Instant(micros + (random.randint(0, 999) if node.kind.endswith("micros") else 0))
