@@ -25,6 +25,8 @@ def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
     for file in files:
         rows = plain.file_rows(file.file_path, file.file_format, schema)
         texts = Counter(map(row_text, rows))
+        if not rows:
+            yield "a file without rows"
         if file.record_count != len(rows):
             yield f"record_count {file.record_count} of {len(rows)} rows"
         yield from _partition_faults(file, rows, schema, parts)
@@ -98,6 +100,8 @@ def _statistics_faults(
             (file.nan_value_counts or {}).get(i),
         )
         wanted = (None, None, None) if mode == "none" else (leaf.values, leaf.nulls, leaf.nans if floats else None)
+        if told == (None, None, None) and leaf.values == leaf.nulls:
+            continue  # a task that needed no change has written its file before the column was added
         if told != wanted:
             yield f"statistics of {name} ({leaf.kind}): {told} instead of {wanted}"
         for fault in spec.wrong_bounds(leaf, mode, (file.lower_bounds or {}).get(i), (file.upper_bounds or {}).get(i)):
