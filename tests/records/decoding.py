@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from calving.data.converters.interface import Converter
 from calving.data.records import objects
+from calving.data.shapes import by_shape
 
 
 @dataclass
@@ -26,3 +30,9 @@ def decode(converter: Converter, values: list[bytes]) -> Found:
         found.types.append("objects" if isinstance(part.data, list) else str(part.data.type))
     assert sorted([*found.values, *found.bad]) == list(range(len(values)))
     return found
+
+
+def columns(values: Sequence[Any]) -> pa.Array:
+    """Schemaless values as one column: as the chain of transforms gets them if they are of one shape."""
+    shapes = by_shape(values, decimals=False)
+    return shapes[0][1] if len(shapes) == 1 else pa.array(values)

@@ -25,7 +25,6 @@ from calving.data.conversion.fields import name_mapping
 from calving.data.conversion.table import Converted, TableConverter
 from calving.data.records import Values
 from calving.data.spec import Evolution
-from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, Tables
 
@@ -301,9 +300,9 @@ def test_columns_that_a_schema_requires_are_required_unless_forced_optional(
     assert grown.catalog.load_table("db.new").schema().find_field("a").required is required
 
 
-def test_a_table_cannot_be_created_of_records_that_say_nothing(grown: Grown) -> None:
+def test_records_without_any_field_create_no_table(grown: Grown) -> None:
     from calving.data.spec import Need
 
     grown.tables.refresh(["db.none"])
-    with pytest.raises(ConfigError, match="no field with a value"):
-        grown.tables.apply([Need("db.none", "create")])
+    grown.tables.apply([Need("db.none", "create")])
+    assert grown.tables.missing == grown.tables.barren == {"db.none"}

@@ -18,7 +18,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from calving.data.conversion.table import TableConverter
 from calving.data.converters.avro import AvroConverter
-from calving.data.converters.interface import Converter, Wish
+from calving.data.converters.interface import Converter
 from calving.data.converters.json import JsonConverter
 from calving.data.converters.plain import BytesConverter, StringConverter
 from calving.data.converters.protobuf import ProtobufConverter
@@ -94,7 +94,7 @@ def _message(file: Any) -> None:
 
 def rows_of(sender: Sender, values: list[bytes]) -> list[dict[str, Any] | str]:
     """For each value its row, or ``BAD``."""
-    decoded = sender.converter().decode(values, Wish(SCHEMA.as_struct(), closed=False))
+    decoded = sender.converter().decode(values, None)
     found: dict[int, dict[str, Any] | str] = {bad.index: BAD for bad in decoded.bad}
     table = TableConverter("db.t", SCHEMA, Evolution(), {})
     for part in decoded.values:

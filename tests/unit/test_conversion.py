@@ -221,10 +221,10 @@ def convert(
 ) -> Outcome:
     decoder = JsonConverter({}, is_key=False)
     decoder.fast = not exactly
-    wish = Wish(schema.as_struct(), closed=not (evolution.evolve or evolution.case_insensitive))
-    decoded = decoder.decode(values, wish)
-    found = Outcome({}, {b.index: b.reason for b in decoded.bad}, [])
     table = TableConverter("db.t", schema, evolution, {}, exactly=exactly)
+    unknown = "add" if evolution.evolve else "look" if evolution.case_insensitive else "ignore"
+    decoded = decoder.decode(values, Wish((table.target,), unknown))
+    found = Outcome({}, {b.index: b.reason for b in decoded.bad}, [])
     for part in decoded.values:
         places = part.index if part.index is not None else range(len(values))
         converted = table.convert(part)
@@ -399,7 +399,7 @@ def test_the_text_of_a_route_field_is_found_at_any_depth_and_of_any_kind(exactly
     decoder = JsonConverter({}, is_key=False)
     decoder.fast = not exactly
     found: dict[int, str | None] = {}
-    for part in decoder.decode(values, Wish(StructType(), closed=True, names=("a",))).values:
+    for part in decoder.decode(values, Wish(route="a.b")).values:
         found |= dict(zip(part.index or range(len(values)), texts(part.data, "a.b"), strict=True))
     assert [found[i] for i in range(len(values))] == ["x", "7", None, None, None, "true"]
 

@@ -33,5 +33,10 @@ class BadRecordError(CalvingError):
     """A record cannot be decoded, routed or converted, and the settings do not tolerate it."""
 
 
+class AccountingError(CalvingError):
+    """Records were read that are neither written, nor dead letters, nor filtered. Nothing is published, and the sink
+    stops: a bug in calving, which trying again would only repeat."""
+
+
 class ProtocolError(CalvingError):
     """A machine was given an input that its state forbids. A bug in calving; never caught."""

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
+from calving.data.arrays import take
 from calving.data.conversion.fields import name_mapping, table_schema
-from calving.data.conversion.kinds import Kind, merge, of_array, of_type, of_value
+from calving.data.conversion.growth import check_new
+from calving.data.conversion.kinds import Kind, of_array, of_type, of_value
 from calving.data.conversion.needs import Needs
-from calving.data.conversion.table import TableConverter
+from calving.data.conversion.table import NOT_AN_OBJECT, STAGE, Converted, TableConverter
+from calving.data.converters.interface import Target
+from calving.data.failures import first_line, is_of_value
+from calving.data.layout import Placed
 from calving.data.records import HEADERS, Bad, Values
 from calving.data.shuffle import Outbox, Parcel, Sample
 from calving.data.spec import Need, Range, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
-from calving.errors import BadRecordError, ConfigError
+from calving.errors import ConfigError
 from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 
-_ROUTING = "ROUTING"
+_ROUTING, _WRITING = "ROUTING", "WRITING"
 
 
 @dataclass(slots=True)
@@ -43,13 +50,13 @@ class Delivery:
         self._converters: dict[str, TableConverter] = {}
         self._writers: dict[str, TableWriter] = {}
         self._outboxes: dict[str, Outbox] = {}
-        self._needs = Needs()
+        self._needs = Needs(fold=spec.evolution.case_insensitive)
         self._inferred: Counter[str] = Counter()
-        self._mapped: dict[str, bool] = {}
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
         self._held: dict[str, set[int]] = {}
         """By table the places of the block that it holds already."""
+        self._rehearsing = False
 
     @property
     def needs(self) -> list[Need]:
@@ -57,9 +64,20 @@ class Delivery:
 
     def maps_names(self, table: str) -> bool:
         """Whether the table has a name mapping."""
-        if table not in self._mapped:
-            self._mapped[table] = bool(name_mapping(self._spec.tables[table].properties))
-        return self._mapped[table]
+        return self._converter(table).maps_names
+
+    def target(self, table: str) -> Target:
+        """What the table takes."""
+        return self._converter(table).target
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Rows are tried, in memory, and not written."""
+        self._rehearsing = True
+        try:
+            yield
+        finally:
+            self._rehearsing = False
 
     def begin(self, source: Range, offsets: Callable[[], Sequence[int]]) -> None:
         """A block of this range comes next; ``offsets`` are those of its records, asked for only where they matter."""
@@ -73,60 +91,139 @@ class Delivery:
         """Every value to every table, or to none: a value that one of them cannot take is bad for all.
 
         Tables that are missing and may be are left out.
-
-        :raises BadRecordError: a table is missing, and may not be.
         """
         spec = self._spec
+        result = Delivered()
+        values = self._objects_only(tables, values, result)
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.evolution.create]
+        places = _places(values)
+        if absent and spec.routing.missing_table in ("fail", "dead-letter"):
+            fatal = spec.routing.missing_table == "fail"
+            advice = (
+                ": create it, or set iceberg.tables.auto-create-enabled = true, or iceberg.tables.on-missing-table ="
+                " skip or dead-letter"
+            )
+            reason = f"table {absent[0]} does not exist{advice if fatal else ''}"
+            result.bad += [Bad(i, _ROUTING, "MissingTableError", reason, fatal) for i in places]
+            return result
         for table in tables:
             if table not in live and table not in absent:
-                self._ask_for(table, values)
-        places = values.index if values.index is not None else range(len(values))
-        if absent and spec.routing.missing_table == "fail":
-            raise BadRecordError(
-                f"table {absent[0]} does not exist: create it, or set iceberg.tables.auto-create-enabled = true,"
-                " or iceberg.tables.on-missing-table = skip or dead-letter"
-            )
-        if absent and spec.routing.missing_table == "dead-letter":
-            reason = f"table {absent[0]} does not exist"
-            return Delivered(bad=[Bad(i, _ROUTING, "MissingTableError", reason) for i in places])
+                values = self._ask_for(table, values, result)
         if not live:
-            return Delivered(filtered=Counter({"missing table": len(values)}))
+            if len(absent) == len(tables) and len(values):
+                result.filtered["missing table"] += len(values)
+            else:
+                result.written += len(values)  # the tables come first, and then the task runs again
+            return result
+        self._to_tables(live, values, result)
+        return result
+
+    def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
+        """Without the values that no table takes."""
+        if isinstance(values.data, list):
+            good = [i for i, value in enumerate(values.data) if isinstance(value, dict)]
+        else:
+            good = list(range(len(values))) if pa.types.is_struct(values.data.type) else []
+        if len(good) == len(values):
+            return values
+        places, kept = _places(values), set(good)
+        reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
+        result.bad += [Bad(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
+        return _chosen(values, good)
+
+    def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
+        places = _places(values)
         held = {
             table: {i for i, place in enumerate(places) if place in self._held[table]}
-            for table in live
+            for table in tables
             if table in self._held
         }
-        done = set.intersection(*(held.get(table, set()) for table in live)) if held else set()
-        bad = {i: found for i, found in self._write(live, values, held).items() if i not in done}
-        return Delivered(
-            len(values) - len(bad) - len(done),
-            [replace(b, index=places[b.index]) for b in bad.values()],
-            Counter({"held by its tables": len(done)} if done else {}),
-        )
+        done = set.intersection(*(held.get(table, set()) for table in tables)) if held else set()
+        bad = {i: found for i, found in self._write(tables, values, held).items() if i not in done}
+        result.written += len(values) - len(bad) - len(done)
+        result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+        if done:
+            result.filtered["held by its tables"] += len(done)
 
     def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, Bad]:
         """The bad ones by place among the values; the others are handed to the writers, but for what a table holds."""
-        rows: list[tuple[str, pa.RecordBatch, Sequence[int] | None]] = []
-        bad: dict[int, Bad] = {}
         with self._stages("convert"):
-            for table in tables:
-                converted = self._converter(table).convert(values)
-                for need in converted.needs:
-                    self._needs.add(need)
-                for found in converted.bad:
-                    bad.setdefault(found.index, found)
-                if converted.rows is not None:
-                    rows.append((table, converted.rows, converted.places))
+            bad, converted = self._convert(tables, values)
         # With a need the whole task runs again: from here on it only looks for more needs.
-        if not self._needs:
-            with self._stages("write"):
-                for table, batch, kept in rows:
-                    left_out = {*bad, *held.get(table, ())}
-                    self._writer(table).write(_without(batch, kept, left_out, len(values)))
+        if self._needs:
+            return bad
+        with self._stages("write"):
+            prepared = self._prepare(converted, bad, held, len(values))
+            if not self._rehearsing:
+                for table, ready in prepared:
+                    self._writer(table).accept(ready)
                 self._relieve()
         return bad
+
+    def _convert(self, tables: Sequence[str], values: Values) -> tuple[dict[int, Bad], list[tuple[str, Converted]]]:
+        """For every table, the values as rows; needs only of values that no table refuses."""
+        bad: dict[int, Bad] = {}
+        converted = [(table, self._converter(table).convert(values)) for table in tables]
+        for _, found in converted:
+            for each in found.bad:
+                bad.setdefault(each.index, each)
+        needs = [need for _, found in converted for need in found.needs]
+        if needs and len(tables) > 1 and bad:
+            good = _chosen(values, [i for i in range(len(values)) if i not in bad])
+            needs = (
+                [need for table in tables for need in self._converter(table).convert(good).needs] if len(good) else []
+            )
+        for need in needs:
+            self._needs.add(need)
+        return bad, converted
+
+    def _prepare(
+        self,
+        converted: Sequence[tuple[str, Converted]],
+        bad: dict[int, Bad],
+        held: Mapping[str, Set[int]],
+        count: int,
+    ) -> list[tuple[str, Placed]]:
+        """Rows ready to be written. What only writing finds wrong with a value joins the bad ones."""
+        while True:
+            ready: list[tuple[str, Placed]] = []
+            known = len(bad)
+            for table, found in converted:
+                if found.rows is None:
+                    continue
+                there = range(count) if found.places is None else found.places
+                left_out = {*bad, *held.get(table, ())}
+                kept = [i for i in there if i not in left_out] if left_out else there
+                rows = found.rows if len(kept) == len(there) else _rows(found.rows, there, kept)
+                if rows.num_rows:
+                    ready += self._prepare_table(table, rows, kept, bad)
+            if len(bad) == known:
+                return ready
+
+    def _prepare_table(
+        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, Bad]
+    ) -> list[tuple[str, Placed]]:
+        writer = self._writer(table)
+        pending = [(0, rows.num_rows)]
+        ready: list[tuple[str, Placed]] = []
+        while pending:
+            start, count = pending.pop()
+            part = rows.slice(start, count) if count < rows.num_rows else rows
+            try:
+                if self._rehearsing:
+                    writer.trial(part)
+                ready.append((table, writer.prepare(part)))
+            except BaseException as error:
+                if not is_of_value(error):
+                    raise
+                if count == 1:
+                    reason = f"table {table}: {first_line(error)}"
+                    bad[places[start]] = Bad(places[start], _WRITING, type(error).__name__, reason)
+                else:
+                    half = count // 2
+                    pending += [(start + half, count - half), (start, half)]
+        return ready
 
     def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
         """Into the dead-letter table, which is created if it is missing; ``places`` are those of the block."""
@@ -178,22 +275,45 @@ class Delivery:
         self._writers.clear()
         self._outboxes.clear()
 
-    def _ask_for(self, table: str, values: Values) -> None:
-        """A table that was not looked for yet, or that may be created."""
+    def _ask_for(self, table: str, values: Values, result: Delivered) -> Values:
+        """A table that was not looked for yet, or that may be created. Without the values that cannot create one."""
         if table not in self._spec.missing:
             self._needs.add(Need(table, "load"))
-            return
+            return values
         room = self._spec.limits.inferred_records - self._inferred[table]
-        if room > 0:
-            self._inferred[table] += min(room, len(values))
-            self._needs.add(Need(table, "create", type=_kind(values, room)))
+        if room <= 0 and table not in self._spec.barren:
+            return values
+        self._inferred[table] += min(room, len(values))
+        good: list[int] = []
+        for i, kind in enumerate(_kinds(values)):
+            reason = self._uncreatable(table, kind)
+            if reason is None:
+                good.append(i)
+                if i < room:
+                    self._needs.add(Need(table, "create", type=kind))
+            else:
+                result.bad.append(Bad(_places(values)[i], STAGE, "UnfitError", f"table {table}: {reason}"))
+        return _chosen(values, good)
+
+    def _uncreatable(self, table: str, kind: Kind | None) -> str | None:
+        """Why a record of this kind cannot be in the table that is to be created; None: it can."""
+        limits = self._spec.limits
+        if kind is None:
+            empty = "it does not exist, and the record has no field with a value to create it from"
+            return empty if table in self._spec.barren else None
+        try:
+            check_new(kind, limits, self._spec.evolution.case_insensitive)
+        except ValueError as error:
+            return str(error)
+        return None
 
     def _converter(self, table: str) -> TableConverter:
         found = self._converters.get(table)
         if found is None:
             spec = self._spec.tables[table]
             schema = table_schema(spec.schema_json)
-            found = TableConverter(table, schema, self._spec.evolution, name_mapping(spec.properties))
+            names = name_mapping(spec.properties)
+            found = TableConverter(table, schema, self._spec.evolution, names, self._spec.limits)
             self._converters[table] = found
         return found
 
@@ -250,18 +370,36 @@ def _letter_rows(letters: Sequence[DeadLetter]) -> pa.StructArray:
     return pa.array(rows, LETTERS)
 
 
-def _without(rows: pa.RecordBatch, kept: Sequence[int] | None, left_out: Set[int], count: int) -> pa.RecordBatch:
-    """The rows but for those of some values."""
-    there = range(count) if kept is None else kept
-    if not left_out or not any(i in left_out for i in there):
-        return rows
-    return rows.take(pa.array([row for row, i in enumerate(there) if i not in left_out], pa.int32()))
+def _rows(rows: pa.RecordBatch, there: Sequence[int], kept: Sequence[int]) -> pa.RecordBatch:
+    """The rows of the values ``kept``, out of those ``there``."""
+    row_of = {place: row for row, place in enumerate(there)}
+    chosen = pa.array([row_of[i] for i in kept], pa.int32())
+    return pa.RecordBatch.from_arrays([take(column, chosen) for column in rows.columns], schema=rows.schema)
 
 
-def _kind(values: Values, room: int) -> Kind | None:
+def _places(values: Values) -> Sequence[int]:
+    return values.index if values.index is not None else range(len(values))
+
+
+def _chosen(values: Values, wanted: Sequence[int]) -> Values:
+    """These of the values."""
+    if len(wanted) == len(values):
+        return values
+    places = _places(values)
     if isinstance(values.data, list):
-        kind: Kind | None = None
-        for value in values.data[:room]:
-            kind = merge(kind, of_value(value))
-        return kind
-    return of_array(values.data.slice(0, room), values.typed)
+        data: Any = [values.data[i] for i in wanted]
+    else:
+        data = take(values.data, pa.array(wanted, pa.int32()))
+    return Values(data, values.typed, [places[i] for i in wanted])
+
+
+def _kinds(values: Values) -> Iterator[Kind | None]:
+    """The kind of each value."""
+    if isinstance(values.data, list):
+        yield from map(of_value, values.data)
+        return
+    if values.typed:
+        yield from [of_type(values.data.type)] * len(values)
+        return
+    for i in range(len(values)):
+        yield of_array(values.data.slice(i, 1), typed=False)

@@ -16,6 +16,9 @@ from calving.data.sorting import sorting
 from calving.data.spec import TableSpec
 from calving.errors import ConfigError
 
+Placed = tuple[pa.RecordBatch, pa.Array]
+"""Rows as files hold them, and the number of each one's partition."""
+
 
 class Layout:
     """The layout of one table's files.
@@ -37,9 +40,8 @@ class Layout:
         self._schema = arrow_schema(schema)
         self._measured = measured(schema, self.properties, self.order.columns if self.order else ())
 
-    def place(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-        """The rows as files hold them, and the number of each one's partition. Nothing later depends on a single value,
-        so far as is known.
+    def place(self, rows: pa.RecordBatch) -> Placed:
+        """The rows, placed. Nothing later depends on a single value, so far as is known.
 
         :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
         """

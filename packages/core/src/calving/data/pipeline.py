@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField, StructType
 
-from calving.data.conversion.fields import table_schema
-from calving.data.converters.interface import Converter, Wish
+from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.registry import converter
 from calving.data.delivery import Delivery
 from calving.data.reader import Block
-from calving.data.records import HEADERS, Bad, Records, Values, columns, texts
-from calving.data.routing import Places, Router
+from calving.data.records import HEADERS, Bad, Records, Values, texts
+from calving.data.routing import Places, Router, is_table_name
+from calving.data.shapes import by_shape
 from calving.data.spec import TaskSpec, TopicConverters
 from calving.data.stages import Stages
 from calving.data.transforms.chain import Chain
@@ -48,17 +47,19 @@ class Pipeline:
         self._chain = Chain(spec.transforms)
         self._converters: dict[tuple[str, str], Converter] = {}
         self._wishes: dict[Tables, Wish] = {}
-        path = spec.routing.field
-        self._route_wish = Wish(StructType(), closed=True, names=(path.split(".")[0],)) if path else None
+        self._route_wish = Wish(route=spec.routing.field)
+        self._decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
+        self._whole_wish = Wish(decimals=self._decimals)
 
-    def run(self, block: Block, raw: Sequence[bytes | None]) -> Outcome:
-        """Deliver every record of the block, or say what became of it."""
+    def run(self, block: Block, raw: Sequence[bytes | None], places: Places = None) -> Outcome:
+        """Deliver every record of the block, or those at ``places``, or say what became of it."""
         outcome = Outcome()
-        if self._spec.tolerance.replayed:
-            for topic, partition, places in _origins(block):
-                self._run(block, raw, topic, partition, places, outcome)
-        else:
-            self._run(block, raw, block.source.topic, block.source.partition, None, outcome)
+        if not self._spec.tolerance.replayed:
+            self._run(block, raw, block.source.topic, block.source.partition, places, outcome)
+            return outcome
+        wanted = set(range(len(block)) if places is None else places)
+        for topic, partition, found in _origins(block):
+            self._run(block, raw, topic, partition, [i for i in found if i in wanted], outcome)
         return outcome
 
     def _run(
@@ -84,7 +85,7 @@ class Pipeline:
                 nothing = Values(pa.nulls(len(nulls)), False, nulls)
                 self._transform(block, topic, partition, nothing, outcome)
             with self._stages("decode"):
-                decoded = self._decode(topic, "", present, None, places, outcome)
+                decoded = self._decode(topic, "", present, self._whole_wish, places, outcome)
             for part in decoded:
                 self._transform(block, topic, partition, part, outcome)
             return
@@ -101,7 +102,7 @@ class Pipeline:
             return
         with self._stages("decode"):
             parts = self._decode(topic, "route", present, self._route_wish, places, outcome)
-        for part in parts:
+        for part in (_without_nulls(part, outcome) for part in parts):
             if not self._converter(topic, "route").projects:
                 self._route(topic, part, outcome)
                 continue
@@ -155,6 +156,7 @@ class Pipeline:
 
     def _route(self, topic: str, values: Values, outcome: Outcome) -> None:
         """By field, of values that are decoded."""
+        values = _without_nulls(values, outcome)
         with self._stages("decode"):
             groups = self._router.by_field(texts(values.data, self._router.field or ""))
         for tables, inner in groups.items():
@@ -166,7 +168,11 @@ class Pipeline:
 
     def _deliver(self, tables: Tables, values: Values, outcome: Outcome) -> None:
         values = _without_nulls(values, outcome)
-        if len(values):
+        wrong = next((table for table in tables if not is_table_name(table)), None)
+        if wrong is not None:
+            reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
+            outcome.bad += [Bad(i, _ROUTING, "TableNameError", reason) for i in _places(values)]
+        elif len(values):
             found = self._delivery.deliver(tables, values)
             outcome.written += found.written
             outcome.bad += found.bad
@@ -174,7 +180,7 @@ class Pipeline:
 
     def _drop_unrouted(self, topic: str, values: Values, outcome: Outcome) -> None:
         values = _without_nulls(values, outcome)
-        self._unrouted(topic, range(len(values)) if values.index is None else values.index, outcome)
+        self._unrouted(topic, _places(values), outcome)
 
     def _unrouted(self, topic: str, places: Sequence[int], outcome: Outcome) -> None:
         if not places:
@@ -195,17 +201,56 @@ class Pipeline:
         """Decoded values with their places in the block. ``use`` keeps apart what decoders learn."""
         if not present:
             return []
-        decoded = self._converter(topic, use).decode(present, wish)
+        decoded = self._in_bounds(topic, use, present, wish)
         outcome.bad += [replace(b, index=b.index if places is None else places[b.index]) for b in decoded.bad]
         return [replace(part, index=_at(places, part.index)) for part in decoded.values]
 
+    def _in_bounds(self, topic: str, use: str, present: Sequence[bytes], wish: Wish | None) -> Decoded:
+        """Decoded values; those that are too large are bad."""
+        most = self._spec.limits.record_bytes
+        if max(map(len, present)) <= most:
+            return self._converter(topic, use).decode(present, wish)
+        kept = [i for i, value in enumerate(present) if len(value) <= most]
+        reason = "{} bytes are more than iceberg.limits.record-bytes = {}"
+        bad = [
+            Bad(i, stage(is_key=False), "RecordTooLargeError", reason.format(len(value), most))
+            for i, value in enumerate(present)
+            if len(value) > most
+        ]
+        if not kept:
+            return Decoded([], bad)
+        decoded = self._converter(topic, use).decode([present[i] for i in kept], wish)
+        return Decoded(
+            [replace(part, index=_at(kept, part.index)) for part in decoded.values],
+            [*bad, *(replace(b, index=kept[b.index]) for b in decoded.bad)],
+        )
+
     def _records(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> list[Records]:
-        needs = self._chain.needs
         index = values.index if values.index is not None else range(len(values))
+        found: list[Records] = []
+        for part, data in self._shaped(values.data):
+            places = index if part is None else [index[i] for i in part]
+            found += self._columns(block, topic, partition, places, data, values.typed, outcome)
+        return found
+
+    def _shaped(self, data: pa.Array | list[Any]) -> Sequence[tuple[Places, pa.Array]]:
+        """Columns that hold their values without loss, with their places."""
+        return by_shape(data, decimals=self._decimals) if isinstance(data, list) else [(None, data)]
+
+    def _columns(
+        self,
+        block: Block,
+        topic: str,
+        partition: int,
+        index: Sequence[int],
+        data: pa.Array,
+        typed: bool,
+        outcome: Outcome,
+    ) -> list[Records]:
+        needs = self._chain.needs
         count = len(index)
         whole = count == len(block)
-        data = columns(values.data) if isinstance(values.data, list) else values.data
-        offsets = block.offsets if "offset" in needs else None
+        offsets = self._offsets(block) if "offset" in needs else None
         records = Records(
             pa.array(index, pa.int32()),
             pa.repeat(pa.scalar(topic, pa.string()), count),
@@ -215,9 +260,16 @@ class Pipeline:
             pa.nulls(count),
             data,
             _headers(block, index) if "headers" in needs else pa.nulls(count, HEADERS),
-            values.typed,
+            typed,
         )
         return self._with_keys(block, topic, records, outcome) if "key" in needs else [records]
+
+    def _offsets(self, block: Block) -> Sequence[int]:
+        """Source offsets; those of replayed dead letters are where they once were."""
+        if not self._spec.tolerance.replayed:
+            return block.offsets
+        found = zip(map(origin, block.headers), block.offsets, strict=True)
+        return [offset if place is None else place[2] for place, offset in found]
 
     def _with_keys(self, block: Block, topic: str, records: Records, outcome: Outcome) -> list[Records]:
         """Keys come in shapes of their own: one part for each."""
@@ -233,10 +285,11 @@ class Pipeline:
             outcome.bad += [replace(b, index=index[present[b.index][0]]) for b in decoded.bad]
             for found in decoded.values:
                 inner = found.index if found.index is not None else range(len(present))
-                places = [present[i][0] for i in inner]
-                data = columns(found.data) if isinstance(found.data, list) else found.data
-                part = records if len(places) == len(index) else records.take(pa.array(places, pa.int32()))
-                parts.append(replace(part, key=data))
+                for some, data in self._shaped(found.data):
+                    chosen = inner if some is None else [inner[i] for i in some]
+                    places = [present[i][0] for i in chosen]
+                    part = records if len(places) == len(index) else records.take(pa.array(places, pa.int32()))
+                    parts.append(replace(part, key=data))
         return parts
 
     def _converter(self, topic: str, use: str, *, is_key: bool = False) -> Converter:
@@ -250,24 +303,19 @@ class Pipeline:
         return found
 
     def _wish(self, tables: Tables) -> Wish | None:
-        """The columns of the tables, where they agree."""
-        if tables not in self._wishes:
-            spec = self._spec
-            if any(table not in spec.tables for table in tables):
-                return None
-            schemas = [table_schema(spec.tables[table].schema_json) for table in tables]
-            mapped = any(self._delivery.maps_names(table) for table in tables)
-            closed = not (spec.evolution.evolve or spec.evolution.case_insensitive or mapped)
-            self._wishes[tables] = Wish(_common(schemas), closed)
-        return self._wishes[tables]
+        """What these tables take; None while one of them is not known."""
+        found = self._wishes.get(tables)
+        if found is None and all(table in self._spec.tables for table in tables):
+            evolution = self._spec.evolution
+            folds = evolution.case_insensitive or any(self._delivery.maps_names(table) for table in tables)
+            targets = tuple(self._delivery.target(table) for table in tables)
+            found = Wish(targets, "add" if evolution.evolve else "look" if folds else "ignore")
+            self._wishes[tables] = found
+        return found
 
 
-def _common(schemas: Sequence[Schema]) -> StructType:
-    kinds: dict[str, tuple[NestedField, set[IcebergType]]] = {}
-    for schema in schemas:
-        for column in schema.fields:
-            kinds.setdefault(column.name, (column, set()))[1].add(column.field_type)
-    return StructType(*(column for column, found in kinds.values() if len(found) == 1))
+def _places(values: Values) -> Sequence[int]:
+    return range(len(values)) if values.index is None else values.index
 
 
 def _at(outer: Places, inner: Places) -> Places:

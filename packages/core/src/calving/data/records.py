@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.conversion.kinds import JSON
+from calving.data import arrays
+from calving.data.arrays import arrow
+from calving.data.jsontext import load_json, parse
+
+__all__ = ["HEADERS", "Bad", "Objects", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
 
 Objects = list[Any]
 """Schemaless values as Python's JSON reader gives them, fractions as Decimal: what Arrow did not read exactly."""
@@ -89,142 +91,13 @@ class Records:
         return replace(self, value=value)
 
 
-def columns(objects: Sequence[Any]) -> pa.Array:
-    """Schemaless values as one Arrow column. A field with values of several kinds becomes ``JSON`` text."""
-    kind = _arrow_kind(objects)
-    return build(objects, kind)
-
-
-def _arrow_kind(values: Sequence[Any]) -> pa.DataType:
-    """The type that holds all values: numbers with fractions are doubles, several kinds are JSON."""
-    found: set[str] = {JSON_KINDS.get(type(v), "object") for v in values}
-    found.discard("null")
-    if found == {"long"} and any(not -(2**63) <= v < 2**63 for v in values if v is not None):
-        return JSON
-    if found == {"object"}:
-        names: dict[str, list[Any]] = {}
-        for value in values:
-            if value is not None:
-                for name, item in value.items():
-                    names.setdefault(name, []).append(item)
-        return pa.struct([(name, _arrow_kind(items)) for name, items in names.items()])
-    if found == {"array"}:
-        return pa.list_(_arrow_kind([item for value in values if value is not None for item in value]))
-    if found == {"long", "double"}:
-        return pa.float64() if all(v is None or float(v) == v or isinstance(v, Decimal) for v in values) else JSON
-    return _SIMPLE.get(next(iter(found), "null"), JSON) if len(found) < 2 else JSON
-
-
-JSON_KINDS = {
-    type(None): "null",
-    bool: "boolean",
-    int: "long",
-    float: "double",
-    Decimal: "double",
-    str: "string",
-    dict: "object",
-    list: "array",
-}
-"""What JSON calls the values of Python's JSON reader; whole numbers and fractions are told apart."""
-_SIMPLE = {
-    "null": pa.null(),
-    "boolean": pa.bool_(),
-    "long": pa.int64(),
-    "double": pa.float64(),
-    "string": pa.string(),
-}
-
-
-def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if kind == JSON:
-        texts = [None if v is None else json.dumps(v, default=float, ensure_ascii=False) for v in values]
-        return pa.array(texts, JSON)
-    if pa.types.is_float64(kind):
-        return pa.array([None if v is None else float(v) for v in values], kind)
-    return pa.array(values, kind)
-
-
-def build(
-    values: Sequence[Any], kind: pa.DataType, leaf: Callable[[Sequence[Any], pa.DataType], pa.Array] = _leaf
-) -> pa.Array:
-    """Python values as an Arrow column of a type that fits them; ``leaf`` makes the columns of what is not nested.
-
-    ``pa.array`` does this too, but not with extension types inside others.
-    """
-    if not pa.types.is_nested(kind) or kind == pa.struct([]):
-        return leaf(values, kind)
-    mask = pa.array([v is None for v in values], pa.bool_())
-    if pa.types.is_struct(kind):
-        children = [build([None if v is None else v.get(f.name) for v in values], f.type, leaf) for f in kind]
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=mask)
-    ends, items = [0], list[Any]()
-    for value in values:
-        items += value or ()
-        ends.append(len(items))
-    offsets = pa.array(ends, pa.int32())
-    if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(offsets, build(items, kind.value_type, leaf), type=kind, mask=mask)
-    keys = build([k for k, _ in items], kind.key_type, leaf)
-    return pa.MapArray.from_arrays(
-        offsets, keys, build([v for _, v in items], kind.item_type, leaf), type=kind, mask=mask
-    )
-
-
-def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """``pa.array``, also where there are extension types inside others. :raises Exception: a value does not fit."""
-    nested = pa.types.is_nested(kind) and _holds(kind, lambda inner: isinstance(inner, pa.BaseExtensionType))
-    return build(values, kind, pa.array) if nested else pa.array(values, kind)
-
-
-def load_json(text: str, fraction: Callable[[str], Any] = Decimal) -> Any:
-    """A JSON value, fractions as Decimal unless told otherwise. The last of several fields of one name counts.
-
-    :raises ValueError, RecursionError: it is none, or holds what no column can: half of a surrogate pair, or a fraction
-        beyond a double.
-    """
-    value = json.loads(text, parse_float=partial(_fraction, fraction), parse_constant=_no_constant)
-    if "\\ud" in text or "\\uD" in text:
-        json.dumps(value, default=str, ensure_ascii=False).encode()
-    return value
-
-
-def _fraction(kind: Callable[[str], Any], text: str) -> Any:
-    if math.isinf(float(text)):
-        raise ValueError(f"{text} is not a number that a double holds")
-    return kind(text)
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def objects(column: pa.Array) -> list[Any]:
-    """A column as Python values; JSON text becomes the value that it holds."""
-    if not _holds(column.type, _is_json):
-        return column.to_pylist()  # type: ignore[no-any-return]
-    return [_unfold(value, column.type) for value in column.to_pylist()]
+    """A column as Python values: JSON text becomes the value that it holds, a map ``Pairs``."""
+    return arrays.objects(column, _read)
 
 
-def _unfold(value: Any, kind: pa.DataType) -> Any:
-    if value is None or not _holds(kind, _is_json):
-        return value
-    if kind == JSON:
-        return load_json(value)
-    if pa.types.is_struct(kind):
-        return {f.name: _unfold(value[f.name], f.type) for f in kind}
-    if pa.types.is_list(kind):
-        return [_unfold(item, kind.value_type) for item in value]
-    return [(_unfold(k, kind.key_type), _unfold(v, kind.item_type)) for k, v in value]
-
-
-def _is_json(kind: pa.DataType) -> bool:
-    return bool(kind == JSON)
-
-
-def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_holds(kind.field(i).type, wanted) for i in range(kind.num_fields))
-    return wanted(kind)
+def _read(text: str) -> Any:
+    return parse(text.encode(), 1_000)
 
 
 def field(column: pa.Array, path: str) -> pa.Array | None:
@@ -261,4 +134,4 @@ def _text(value: Any) -> str | None:
         return value
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value, default=str if not isinstance(value, Decimal) else float)
+    return json.dumps(value, default=lambda item: float(item) if isinstance(item, Decimal) else str(item))

@@ -11,6 +11,16 @@ Places = Sequence[int] | None
 """Places among the values that were handed in; None stands for all."""
 
 
+_KNOWN_AT_MOST = 10_000
+"""Texts of the route field, and topics, whose targets are kept: records may bring any number."""
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a name that a record gives can be that of a table: a namespace and a name, none of their parts empty."""
+    parts = name.split(".")
+    return len(parts) > 1 and all(part and part == part.strip() and part.isprintable() for part in parts)
+
+
 class Router:
     """As the Java sink's ``SinkWriter``: full match for static routes, lower case for names that records give."""
 
@@ -30,6 +40,8 @@ class Router:
         """The tables of a topic's records, where no field decides; empty: they go nowhere."""
         found = self._by_topic.get(topic)
         if found is None:
+            if len(self._by_topic) >= _KNOWN_AT_MOST:
+                self._by_topic.clear()
             found = self._by_topic[topic] = self._topic_targets(topic)
         return found
 
@@ -39,6 +51,8 @@ class Router:
         for i, text in enumerate(texts):
             targets = self._by_field.get(text)
             if targets is None:
+                if len(self._by_field) >= _KNOWN_AT_MOST:
+                    self._by_field.clear()
                 targets = self._by_field[text] = self._field_targets(text)
             found.setdefault(targets, []).append(i)
         return {targets: None if len(places) == len(texts) else places for targets, places in found.items()}

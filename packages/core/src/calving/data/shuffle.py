@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from calving.data.layout import Layout
+from calving.data.layout import Layout, Placed
 from calving.data.spec import TableSpec
 from calving.data.waiting import Waiting
 
@@ -60,7 +60,15 @@ class Outbox:
 
         :raises BadRecordError: the writer at the other end could not take one of them. None of them is taken.
         """
-        placed, numbers = self._layout.place(rows)
+        self.accept(self.prepare(rows))
+
+    def prepare(self, rows: pa.RecordBatch) -> Placed:
+        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
+        return self._layout.place(rows)
+
+    def accept(self, rows: Placed) -> None:
+        """Take rows that were prepared: no value can stand in their way any more."""
+        placed, numbers = rows
         self.rows += placed.num_rows
         self._waiting.add(placed, numbers)
         for number, part in self._waiting.full():

@@ -134,6 +134,16 @@ class Limits:
     open_files: int = 64
     inferred_records: int = 10_000
     stalled_seconds: float = 60.0
+    record_bytes: int = 16 * 1024 * 1024
+    """The largest value; a larger one is a bad record."""
+    nesting: int = 32
+    """Levels of objects and arrays in a value, and of structs, lists and maps in a schema that records ask for."""
+    learned_names: int = 2_000
+    """Distinct names that a decoder learns to read faster; with more it reads each record for itself."""
+    new_columns: int = 500
+    """Columns, nested ones included, that one batch adds to a table."""
+    columns: int = 5_000
+    """Columns, nested ones included, that a table may reach by evolution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +166,13 @@ class TaskSpec:
     tolerance: Tolerance = field(default_factory=Tolerance)
     limits: Limits = field(default_factory=Limits)
     shuffle: bool = False
+    barren: frozenset[str] = frozenset()
+    """Missing tables that no record had a field for: a record that has none either is bad."""
+    careful: bool = False
+    """Whether every row is tried before it is written: something went wrong that only writing shows."""
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self) | {"missing": sorted(self.missing)})
+        return json.dumps(asdict(self) | {"missing": sorted(self.missing), "barren": sorted(self.barren)})
 
     @staticmethod
     def from_json(text: str) -> TaskSpec:
@@ -180,6 +194,7 @@ class TaskSpec:
                 "routing": Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
                 "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
                 "missing": frozenset(raw["missing"]),
+                "barren": frozenset(raw["barren"]),
                 "evolution": Evolution(**raw["evolution"]),
                 "limits": Limits(**raw["limits"]),
             }
@@ -233,6 +248,8 @@ class TaskResult:
     error: str | None = None
     """What no other attempt can change: a record that cannot be taken, or records that are gone."""
     data_loss: bool = False
+    unclear: str | None = None
+    """Some record, it is not known which, breaks writing: every task has to run again, with care."""
     shuffled: int = 0
     """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
     stages: dict[str, float] = field(default_factory=dict)
@@ -250,6 +267,7 @@ class TaskResult:
                 "first_rejected": self.first_rejected,
                 "error": self.error,
                 "data_loss": self.data_loss,
+                "unclear": self.unclear,
                 "shuffled": self.shuffled,
                 "stages": self.stages,
             }
@@ -267,6 +285,7 @@ class TaskResult:
             raw["first_rejected"],
             raw["error"],
             raw["data_loss"],
+            raw["unclear"],
             raw["shuffled"],
             raw["stages"],
         )

@@ -12,9 +12,12 @@ class Stages:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.last = ""
+        """The stage that was entered last."""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
+        self.last = name
         started = time.thread_time()
         try:
             yield

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from calving.data.delivery import Delivery
+from calving.data.failures import first_line, is_of_value
 from calving.data.pipeline import Outcome, Pipeline
 from calving.data.reader import Block, RangeReader
 from calving.data.records import Bad
@@ -17,8 +19,10 @@ from calving.data.shuffle import Parcel, Sample, unpack
 from calving.data.spec import RECEIVED, Range, RangeResult, TaskResult, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
-from calving.errors import BadRecordError, ConfigError, DataLossError
+from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError
 from calving.model.dead_letters import DeadLetter, origin
+
+log = logging.getLogger(__name__)
 
 
 def run(spec: TaskSpec) -> TaskResult:
@@ -34,7 +38,8 @@ def stream(spec: TaskSpec) -> Iterator[Parcel | Sample | TaskResult]:
     per range; or only needs, if some record does not fit its table as it is. Then what was sent is void.
 
     Raises what may pass by another attempt; a record that can never be taken, or a table that cannot be written as its
-    properties want, is an ``error`` of the result, so that nobody tries again.
+    properties want, is an ``error`` of the result, so that nobody tries again. A result that is ``unclear`` wants all
+    tasks to run once more, ``careful``.
     """
     task = _Task(spec)
     collecting = gc.isenabled()
@@ -42,15 +47,29 @@ def stream(spec: TaskSpec) -> Iterator[Parcel | Sample | TaskResult]:
     gc.disable()
     try:
         yield from task.run()
-    except (BadRecordError, ConfigError, DataLossError) as error:
+    except BaseException as error:
         task.discard()
-        yield TaskResult(spec.number, error=str(error), data_loss=isinstance(error, DataLossError))
-    except BaseException:
-        task.discard()
-        raise
+        failed = _failed(error, spec)
+        if failed is None:
+            raise
+        yield failed
     finally:
         if collecting:
             gc.enable()
+
+
+def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> TaskResult | None:
+    """The result of a task that failed; None: another attempt may help."""
+    number = spec.number if number is None else number
+    if isinstance(error, BadRecordError | ConfigError | DataLossError | AccountingError):
+        return TaskResult(number, error=str(error), data_loss=isinstance(error, DataLossError))
+    if not is_of_value(error):
+        return None
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    log.error("a task failed in a way that another attempt cannot change", exc_info=error)
+    if spec.careful:
+        return TaskResult(number, error=f"the batch cannot be written, whichever record is left out: {reason}")
+    return TaskResult(number, unclear=reason)
 
 
 @dataclass(slots=True)
@@ -75,9 +94,9 @@ class _Book:
             self.latest_ms = latest if self.latest_ms is None else max(latest, self.latest_ms)
 
     def result(self, source: Range) -> RangeResult:
-        """:raises RuntimeError: the book does not balance."""
+        """:raises AccountingError: the book does not balance."""
         if self.read != self.written + self.rejected + sum(self.filtered.values()):
-            raise RuntimeError(
+            raise AccountingError(
                 f"{source}: read {self.read} records, wrote {self.written}, rejected {self.rejected}, filtered"
                 f" {dict(self.filtered)}"
             )
@@ -131,10 +150,34 @@ class _Task:
                     return
                 values = block.values
             self._delivery.begin(block.source, lambda: block.offsets)  # noqa: B023 - asked at once
-            outcome = self._pipeline.run(block, values)
+            found = self._rehearse(block, values) if self._spec.careful else []
+            left = {bad.index for bad in found}
+            places = [i for i in range(len(block)) if i not in left] if left else None
+            outcome = self._pipeline.run(block, values, places)
+            outcome.bad += found
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
             yield from self._delivery.parcels()
+
+    def _rehearse(self, block: Block, values: Sequence[bytes | None]) -> list[Bad]:
+        """The records that break something, found by running the block, and its halves, without keeping anything."""
+        found: list[Bad] = []
+        pending: list[Sequence[int]] = [range(len(block))]
+        while pending:
+            places = pending.pop()
+            try:
+                with self._delivery.rehearsal():
+                    self._pipeline.run(block, values, places)
+            except BaseException as error:
+                if not is_of_value(error):
+                    raise
+                if len(places) == 1:
+                    name = type(error).__name__
+                    found.append(Bad(places[0], self._stages.last.upper(), name, first_line(error)))
+                else:
+                    half = len(places) // 2
+                    pending += [places[half:], places[:half]]
+        return found
 
     def _reject(self, block: Block, bad: Sequence[Bad]) -> None:
         if not bad:
@@ -198,14 +241,13 @@ def receive(spec: TaskSpec, parcels: Iterable[Parcel]) -> TaskResult:
                         while writers[table].weight > spec.limits.buffered_bytes:
                             writers[table].relieve()
                 writers[table].close()
-    except (BadRecordError, ConfigError) as error:
+    except BaseException as error:
         for writer in writers.values():
             writer.discard()
-        return TaskResult(RECEIVED, error=str(error))
-    except BaseException:
-        for writer in writers.values():
-            writer.discard()
-        raise
+        failed = _failed(error, spec, RECEIVED)
+        if failed is None:
+            raise
+        return failed
     files = {table: writer.done for table, writer in writers.items()}
     return TaskResult(RECEIVED, files, shuffled=-taken, stages=stages.seconds)
 

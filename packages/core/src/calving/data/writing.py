@@ -11,7 +11,7 @@ from pyiceberg.table.locations import load_location_provider
 
 from calving.data.formats.interface import FileWriter
 from calving.data.formats.metrics import Metrics
-from calving.data.layout import Layout
+from calving.data.layout import Layout, Placed
 from calving.data.partitioning import Partition
 from calving.data.spec import Limits, TableSpec
 from calving.data.waiting import Waiting
@@ -66,7 +66,15 @@ class TableWriter:
         :raises BadRecordError: one of them has no partition, no place in the sort order, or a value that files cannot
             hold. None of them is taken.
         """
-        placed, numbers = self._layout.place(rows)
+        self.accept(self.prepare(rows))
+
+    def prepare(self, rows: pa.RecordBatch) -> Placed:
+        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
+        return self._layout.place(rows)
+
+    def accept(self, rows: Placed) -> None:
+        """Take rows that were prepared: no value can stand in their way any more."""
+        placed, numbers = rows
         self.rows += placed.num_rows
         self._waiting.add(placed, numbers)
         for number, part in self._waiting.full():

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.catalog import Catalog
@@ -20,7 +20,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table
 from pyiceberg.transforms import (
     BucketTransform,
@@ -34,10 +34,11 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
+from calving.data.conversion.growth import paths_of
 from calving.data.conversion.kinds import Kind, all_optional
 from calving.data.conversion.needs import Needs
 from calving.data.properties import WriteProperties
-from calving.data.spec import Need, TableSpec
+from calving.data.spec import Limits, Need, TableSpec
 from calving.errors import ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
@@ -78,9 +79,16 @@ class TableRules:
     force_optional: bool = False
     left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
     """What is left out for a table with these properties."""
+    case_insensitive: bool = False
+    new_columns: int = Limits().new_columns
+    columns: int = Limits().columns
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
+
+    def key(self, name: str) -> str:
+        """What columns may not have in common."""
+        return name.lower() if self.case_insensitive else name
 
 
 class Tables:
@@ -91,6 +99,7 @@ class Tables:
         self._known: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
+        self._barren: set[str] = set()
 
     def refresh(self, names: Iterable[str]) -> None:
         """Look at these tables again, and at those that were missing."""
@@ -104,6 +113,11 @@ class Tables:
     def missing(self) -> frozenset[str]:
         return frozenset(self._missing)
 
+    @property
+    def barren(self) -> frozenset[str]:
+        """Missing tables that could not be created: no record had a field with a value."""
+        return frozenset(self._barren)
+
     def reference(self, name: str) -> TableReference:
         identifier = table_id(name)
         return TableReference(
@@ -116,10 +130,13 @@ class Tables:
         :raises ConfigError: it cannot be given. :raises Unavailable: others kept changing the table.
         """
         for name, group in itertools.groupby(sorted(needs, key=lambda n: n.table), key=lambda n: n.table):
-            mine = Needs(group).list()
+            mine = Needs(group, fold=self._rules.case_insensitive).list()
             create = next((need for need in mine if need.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
-                self._create(name, create.type)
+                if create.type is None:
+                    self._barren.add(name)
+                else:
+                    self._create(name, create.type)
             changes = [need for need in mine if need.kind in ("add", "widen", "optional")]
             if changes:
                 self._evolve(name, changes)
@@ -133,6 +150,7 @@ class Tables:
         if found is None:
             self._missing[name] = None
         else:
+            self._barren.discard(name)
             self._check_version(found.metadata.format_version, f"table {name}")
             self._specs[name] = self._spec(name, found)
             self._known[name] = found
@@ -174,9 +192,7 @@ class Tables:
                 except Exception as error:  # it stays behind, which harms nobody
                     log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
-    def _create(self, name: str, kind: Kind | None) -> None:
-        if kind is None:
-            raise ConfigError(f"table {name} cannot be created: its first records have no field with a value")
+    def _create(self, name: str, kind: Kind) -> None:
         rules = self._rules.of(name)
         schema = schema_of(all_optional(kind) if self._rules.force_optional else kind, rules.id_columns, name)
         spec = partition_spec(rules.partition_by, schema, name)
@@ -209,16 +225,50 @@ class Tables:
             if not pending:
                 return
             try:
+                changes = self._possible(table, pending)
                 with table.update_schema(allow_incompatible_changes=False) as update:
-                    for need in pending:
+                    for need in changes:
                         _change(update, need)
-                log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in pending))
+                log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
                 return
             except CommitFailedException:
                 time.sleep(0.05 * 2**tries)
             except ValueError as error:
                 raise ConfigError(f"table {name} cannot be evolved: {error}") from error
         raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
+
+    def _possible(self, table: Table, needs: Sequence[Need]) -> list[Need]:
+        """The changes without those that would give two columns one name, the same ones in whatever order they come.
+
+        :raises ConfigError: they are too many.
+        """
+        rules, name = self._rules, ".".join(table.name())
+        taken = {rules.key(known) for known in index_by_name(table.schema())}
+        found: list[Need] = []
+        added = 0
+        for need in sorted(needs, key=lambda n: (n.kind, len(n.path), n.path)):
+            if need.kind == "add":
+                full = [need.path, *((*need.path, *inner) for inner in paths_of(need.type))]
+                names = {rules.key(".".join(path)) for path in full}
+                if names & taken:
+                    continue
+                taken |= names
+                added += len(full)
+                if rules.force_optional:
+                    need = replace(need, type=all_optional(need.type))
+            found.append(need)
+        if added > rules.new_columns:
+            raise ConfigError(
+                f"table {name}: the records of one batch ask for {added} new columns, such as"
+                f" {', '.join('.'.join(n.path) for n in found if n.kind == 'add')[:200]}; raise"
+                f" iceberg.limits.new-columns = {rules.new_columns}, or make them one map or text column"
+            )
+        if added and len(table.schema().column_names) + added > rules.columns:
+            raise ConfigError(
+                f"table {name} has {len(table.schema().column_names)} columns, and {added} more would exceed"
+                f" iceberg.limits.columns = {rules.columns}: raise it, or make them one map or text column"
+            )
+        return found
 
 
 def _is_open(need: Need, schema: Schema) -> bool:

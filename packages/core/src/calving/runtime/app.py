@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.data.converters.registry import converter
-from calving.data.spec import Evolution, RouteRule, Routing, Tolerance
+from calving.data.spec import Evolution, Limits, RouteRule, Routing, Tolerance
 from calving.data.transforms.chain import Chain
 from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
-from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, ProtocolError
+from calving.errors import AccountingError, BadRecordError, CalvingError, ConfigError, DataLossError, ProtocolError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import TableRules, Tables, TableSettings
@@ -44,7 +44,7 @@ from calving.source.kafka import KafkaGroup, Topics
 
 log = logging.getLogger(__name__)
 
-_FATAL = (ConfigError, DataLossError, BadRecordError, ProtocolError)
+_FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
 _STEP_SECONDS = 0.05
 _RESTART_SECONDS = (0.2, 10.0)
 _CAUGHT_UP_SECONDS = 0.3
@@ -383,6 +383,13 @@ def _batch_settings(sink: Sink) -> BatchSettings:
         sink.transforms,
         _tolerance(sink),
         ErrorLimits(keys.errors_per_batch, keys.errors_share),
+        Limits(
+            record_bytes=keys.record_bytes,
+            nesting=keys.nesting,
+            learned_names=keys.learned_names,
+            new_columns=keys.new_columns,
+            columns=keys.columns,
+        ),
     )
 
 
@@ -422,4 +429,7 @@ def _table_rules(sink: Sink) -> TableRules:
         defaults,
         keys.force_optional,
         _left_out(sink),
+        keys.case_insensitive,
+        keys.new_columns,
+        keys.columns,
     )

@@ -13,6 +13,7 @@ from calving.data.spec import (
     RECEIVED,
     Evolution,
     Limits,
+    Need,
     Range,
     Routing,
     TaskResult,
@@ -22,7 +23,7 @@ from calving.data.spec import (
     TransformSpec,
 )
 from calving.engine.interface import Engine
-from calving.errors import BadRecordError, CalvingError, DataLossError
+from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError
 from calving.iceberg.tables import Tables
 from calving.model.events import TableFiles, TableReference
 from calving.model.files import DataFile
@@ -129,28 +130,7 @@ class BatchRunner:
         rules = self._settings.routing.rules
         known = set(self._tables.specs())
         self._tables.refresh(known | {rule.table for rule in rules})
-        tasks = [self._task(n, ranges) for n, ranges in enumerate(cut(spans, self._engine.slots))]
-        results: list[TaskResult] = []
-        for _ in range(_ROUNDS):
-            round_results = self._engine.run(tasks)
-            _raise_errors(round_results)
-            needy: Mapping[int, object] = {r.number: r for r in round_results if r.needs}
-            results += [r for r in round_results if not r.needs]
-            if not needy:
-                break
-            needs = [need for result in round_results for need in result.needs]
-            if any(r.number == RECEIVED for r in round_results):
-                # Rows of all tasks are mixed in the files of a shuffle.
-                for result in results:
-                    self._tables.delete_files(result.files)
-                results = []
-                needy = {task.number: task for task in tasks}
-            self._tables.refresh({need.table for need in needs if need.kind == "load"})
-            self._tables.apply([need for need in needs if need.kind != "load"])
-            tasks = [self._task(t.number, t.ranges) for t in tasks if t.number in needy]
-        else:
-            raise CalvingError(f"after {_ROUNDS} rounds the tables still do not fit the records: {needs[:3]}")
-        outcome = self._outcome(spans, results)
+        outcome = self._outcome(spans, self._rounds(cut(spans, self._engine.slots)))
         if self.totals.batches == 1:
             log.info("first batch finished %.1f s after the start", time.monotonic() - self._started)
         log.info(
@@ -161,7 +141,36 @@ class BatchRunner:
         )
         return outcome
 
-    def _task(self, number: int, ranges: Sequence[Range]) -> TaskSpec:
+    def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
+        """Runs tasks until all records fit their tables. A round only runs what some need has held up."""
+        done: list[TaskResult] = []
+        needs: list[Need] = []
+        careful = False
+        waiting = dict(enumerate(ranges))
+        for _ in range(_ROUNDS):
+            results = self._engine.run([self._task(n, found, careful=careful) for n, found in waiting.items()])
+            _raise_errors(results)
+            unclear = next((r.unclear for r in results if r.unclear is not None), None)
+            needs = [need for result in results for need in result.needs]
+            done += [r for r in results if not r.needs and r.unclear is None]
+            if not needs and unclear is None:
+                return done
+            if unclear is not None or any(r.number == RECEIVED for r in results):
+                # A shuffle mixes rows of all tasks in its files.
+                for result in done:
+                    self._tables.delete_files(result.files)
+                done, waiting = [], dict(enumerate(ranges))
+            else:
+                needy = {r.number for r in results if r.needs}
+                waiting = {n: found for n, found in waiting.items() if n in needy}
+            if unclear is not None:
+                log.warning("a record breaks the batch, which runs again to find out which one: %s", unclear)
+                careful = True
+            self._tables.refresh({need.table for need in needs if need.kind == "load"})
+            self._tables.apply([need for need in needs if need.kind != "load"])
+        raise ConfigError(f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(needs)}")
+
+    def _task(self, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
         s = self._settings
         return TaskSpec(
             number,
@@ -175,6 +184,8 @@ class BatchRunner:
             s.evolution,
             s.tolerance,
             s.limits,
+            barren=self._tables.barren,
+            careful=careful,
         )
 
     def _outcome(self, spans: Spans, results: Sequence[TaskResult]) -> BatchOutcome:
@@ -202,9 +213,9 @@ class BatchRunner:
         wanted = {tp: span.end - span.start for tp, span in spans.items()}
         lost = sum(result.shuffled for result in results)
         if lost:
-            raise CalvingError(f"the batch does not balance: the shuffle lost {lost} rows; nothing is published")
+            raise AccountingError(f"the batch does not balance: the shuffle lost {lost} rows; nothing is published")
         if covered != wanted or read != written + rejected + sum(filtered.values()):
-            raise CalvingError(
+            raise AccountingError(
                 f"the batch does not balance: {dict(covered)} of {wanted} offsets covered, {read} records read,"
                 f" {written} written, {rejected} dead letters, {dict(filtered)} filtered; nothing is published"
             )
@@ -245,6 +256,10 @@ def cut(spans: Spans, slots: int) -> list[list[Range]]:
             room -= end - start + _RANGE_RECORDS
             start = end
     return tasks
+
+
+def _described(needs: Sequence[Need]) -> str:
+    return "; ".join(f"table {n.table}: {n.kind} {'.'.join(n.path)} {n.type or ''}".strip() for n in needs[:3])
 
 
 def _raise_errors(results: Sequence[TaskResult]) -> None:

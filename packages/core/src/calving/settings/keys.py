@@ -217,6 +217,38 @@ class SinkKeys(BaseModel):
         description="Share of bad records in a batch that stops the sink instead, once there are more than 100.",
     )
 
+    record_bytes: int = Field(
+        16 * 1024 * 1024, ge=1024, alias="iceberg.limits.record-bytes", description="A larger value is a bad record."
+    )
+    nesting: int = Field(
+        32,
+        ge=1,
+        le=50,
+        alias="iceberg.limits.nesting",
+        description="Levels of objects and arrays that a value may have, and columns that are added; one with more is"
+        " a bad record.",
+    )
+    learned_names: int = Field(
+        2_000,
+        ge=1,
+        alias="iceberg.limits.learned-names",
+        description="Distinct field names that a task learns to read JSON faster; with more it reads each record for"
+        " itself, slower and with the same results.",
+    )
+    new_columns: int = Field(
+        500,
+        ge=1,
+        alias="iceberg.limits.new-columns",
+        description="Columns, nested ones included, that one batch may add to a table: a record that alone needs more"
+        " is bad, and records that together need more stop the sink.",
+    )
+    columns: int = Field(
+        5_000,
+        ge=1,
+        alias="iceberg.limits.columns",
+        description="Columns, nested ones included, up to which records may make a table grow.",
+    )
+
     # Keys of a Kafka Connect file that is used as it is. Each is checked, none is a silent option.
     connector_class: (
         Literal["org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"]

@@ -32,8 +32,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.data.arrays import children_of, entries, items_of, lists, maps, offsets_of, struct
 from calving.data.conversion.exact import date_text, plain_text, time_text, timestamp_text, timestamptz_text
-from calving.data.conversion.fields import Lookup, entries
+from calving.data.conversion.fields import Lookup
 
 _DAY_MS = 86_400_000
 
@@ -67,7 +68,7 @@ def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
         raise RefusedError("not a struct")
     lookup = lookups(kind)
     children: dict[int, pa.Array] = {}
-    for field, child in zip(column.type, column.flatten(), strict=True):
+    for field, child in zip(column.type, children_of(column), strict=True):
         target = lookup.find(field.name)
         if target is None:
             continue
@@ -79,10 +80,12 @@ def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
         child = children.get(target.field_id)
         if target.required and (child is None or len(child) - child.null_count < present):
             raise RefusedError("nulls in a required column")
-    return pa.StructArray.from_arrays(
-        [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields],
-        names=[f.name for f in kind.fields],
-        mask=column.is_null(),
+    found = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]
+    return struct(
+        found,
+        pa.struct([(f.name, child.type) for f, child in zip(kind.fields, found, strict=True)]),
+        column.is_null() if column.null_count else None,
+        len(column),
     )
 
 
@@ -95,26 +98,21 @@ def _child(child: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
 def _list(column: pa.Array, kind: ListType, lookups: Lookups) -> pa.Array:
     if not pa.types.is_list(column.type):
         raise RefusedError("not a list")
-    items = _child(column.flatten(), kind.element_type, lookups)
+    items = _child(items_of(column), kind.element_type, lookups)
     if kind.element_required and items.null_count:
         raise RefusedError("nulls in a required element")
-    mask = column.is_null() if column.null_count else None
-    return pa.ListArray.from_arrays(_offsets(column), items, mask=mask)
-
-
-def _offsets(column: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.list_value_length(column), 0)
-    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    return lists(offsets_of(column), items, pa.list_(items.type), column.is_null() if column.null_count else None)
 
 
 def _map(column: pa.Array, kind: MapType, lookups: Lookups) -> pa.Array:
-    if not pa.types.is_map(column.type) or column.offset or column.null_count:
-        raise RefusedError("not a map, or not a whole one")
+    if not pa.types.is_map(column.type):
+        raise RefusedError("not a map")
     keys, items = entries(column)
     keys, items = _child(keys, kind.key_type, lookups), _child(items, kind.value_type, lookups)
     if keys.null_count or (kind.value_required and items.null_count):
         raise RefusedError("nulls in a required key or value")
-    return pa.MapArray.from_arrays(pc.subtract(column.offsets, column.offsets[0]), keys, items)
+    nulls = column.is_null() if column.null_count else None
+    return maps(offsets_of(column), keys, items, pa.map_(keys.type, items.type), nulls)
 
 
 Cast = Callable[[pa.Array, IcebergType], pa.Array]
@@ -169,11 +167,13 @@ def _double(column: pa.Array, kind: IcebergType) -> pa.Array:
 def _decimal(column: pa.Array, kind: IcebergType) -> pa.Array:
     _only(column, pa.types.is_integer, pa.types.is_decimal)
     wanted = pa.decimal128(kind.precision, kind.scale)  # type: ignore[attr-defined]
+    # In 256 bits nothing overflows on the way: 38 digits, and up to 38 more for the scale.
+    wide = pa.decimal256(76, wanted.scale)
     if pa.types.is_integer(column.type):
-        return column.cast(pa.decimal128(38, 0)).cast(pa.decimal128(38, wanted.scale)).cast(wanted)
+        return column.cast(pa.decimal256(20, 0)).cast(wide).cast(wanted)
     if column.type.scale > wanted.scale:
-        column = pc.round(column, wanted.scale, "half_towards_infinity")
-    return column.cast(wanted)
+        column = pc.round(column.cast(pa.decimal256(76, column.type.scale)), wanted.scale, "half_towards_infinity")
+    return column.cast(wide).cast(wanted)
 
 
 @_to(StringType)

@@ -11,10 +11,11 @@ import binascii
 import json
 import math
 import re
+import struct
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -43,17 +44,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.data.arrays import Digits, Items, Pairs, Single, Typed
 from calving.data.conversion.fields import Lookup
+from calving.data.conversion.growth import Growth, Path, UnfitError
 from calving.data.conversion.kinds import of_value
-from calving.data.spec import Evolution, Need
-
-
-class UnfitError(ValueError):
-    """The value cannot become the column's type. ``path`` leads to the column."""
-
-    def __init__(self, path: tuple[str, ...], reason: str) -> None:
-        super().__init__(f"field '{'.'.join(path)}': {reason}")
-
+from calving.data.spec import Need
 
 _INT = re.compile(r"[+-]?[0-9]+")
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
@@ -64,52 +59,62 @@ _F32_MAX = 3.4028235677973366e38
 class ExactConverter:
     """Converts values to the columns of one table, and collects what the table needs for those that do not fit."""
 
-    def __init__(self, table: str, evolution: Evolution, names: Mapping[int, tuple[str, ...]]) -> None:
-        self._table, self._evolution, self._names = table, evolution, names
-        self._lookups: dict[int, Lookup] = {}
+    def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup]) -> None:
+        self._growth, self._lookup = growth, lookup
         self.needs: list[Need] = []
 
-    def value(self, value: Any, column: NestedField, path: tuple[str, ...]) -> Any:
-        """One value of one column. :raises UnfitError: it does not fit, and no need can change that."""
-        found = self._to(value, column.field_type, path)
-        if value is None and column.required:
-            self._missing(column, path)
+    def value(self, value: Any, column: NestedField, path: Path) -> Any:
+        """One value of one column.
+
+        :raises UnfitError: it does not fit, and no need can change that; it has left no needs.
+        """
+        before = len(self.needs)
+        try:
+            found = self._to(value, column.field_type, path)
+            if value is None and column.required:
+                self.needs.append(self._growth.optional(column, path))
+        except Exception as error:
+            del self.needs[before:]
+            if isinstance(error, UnfitError):
+                raise
+            # Whatever a value does to a library is the value's fault: the next attempt would fail in the same way.
+            raise UnfitError(path, f"{type(error).__name__}: {_first_line(error)}") from error
         return found
 
-    def _to_struct(self, value: Any, struct: StructType, path: tuple[str, ...]) -> dict[str, Any]:
+    def _to_struct(self, value: Any, struct: StructType, path: Path) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise UnfitError(path, f"{_short(value)} is not an object")
-        lookup = self._lookups.get(id(struct))
-        if lookup is None:
-            lookup = self._lookups[id(struct)] = Lookup(struct, self._evolution.case_insensitive, self._names)
+        lookup = self._lookup(struct)
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
         given: set[str] = set()
         for name, item in value.items():
             column = lookup.find(name)
             if column is not None:
                 row[column.name] = self._to(item, column.field_type, (*path, column.name))
-                if item is not None:
-                    given.add(column.name)
-            elif self._evolution.evolve and (kind := of_value(item)) is not None:
-                self.needs.append(Need(self._table, "add", (*path, name), kind))
+                (given.discard if item is None else given.add)(column.name)
+            else:
+                self.unknown(item, (*path, name))
         for column in struct.fields:
             if column.required and column.name not in given:
-                self._missing(column, (*path, column.name))
+                self.needs.append(self._growth.optional(column, (*path, column.name)))
         return row
 
-    def _missing(self, column: NestedField, path: tuple[str, ...]) -> None:
-        if not self._evolution.evolve:
-            raise UnfitError(path, "the column is required, but the record has no value for it")
-        self.needs.append(Need(self._table, "optional", path))
+    def unknown(self, value: Any, path: Path) -> None:
+        """A field that has no column. :raises UnfitError: it needs one, and cannot get it."""
+        if not self._growth.evolves:
+            return
+        kind = of_value(value)
+        if kind is not None:
+            self.needs.append(self._growth.add(path, kind))
 
-    def _to(self, value: Any, kind: IcebergType, path: tuple[str, ...]) -> Any:
+    def _to(self, value: Any, kind: IcebergType, path: Path) -> Any:
         if value is None:
             return None
         match kind:
             case StructType():
                 return self._to_struct(value, kind, path)
             case ListType():
-                if not isinstance(value, list):
+                if not isinstance(value, list) or isinstance(value, Pairs):
                     raise UnfitError(path, f"{_short(value)} is not an array")
                 return [self._element(item, kind, (*path, "element")) for item in value]
             case MapType():
@@ -118,34 +123,35 @@ class ExactConverter:
             return primitive(value, kind)
         except OverflowError as error:
             wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
-            if wider is not None and self._evolution.evolve and _fits_wider(value, wider):
-                self.needs.append(Need(self._table, "widen", path, wider))
+            if wider is not None and self._growth.evolves and _fits_wider(value, wider):
+                self.needs.append(self._growth.widen(path, wider))
                 return None
             raise UnfitError(path, str(error)) from error
-        except (ValueError, InvalidOperation, pa.ArrowInvalid) as error:
+        except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
             raise UnfitError(path, f"{_short(value)} is not a {kind}: {_first_line(error)}") from error
 
-    def _element(self, value: Any, kind: ListType, path: tuple[str, ...]) -> Any:
+    def _element(self, value: Any, kind: ListType, path: Path) -> Any:
         found = self._to(value, kind.element_type, path)
         if value is None and kind.element_required:
-            self._missing(kind.element_field, path)
+            self.needs.append(self._growth.optional(kind.element_field, path))
         return found
 
-    def _to_map(self, value: Any, kind: MapType, path: tuple[str, ...]) -> list[tuple[Any, Any]]:
-        if isinstance(value, Mapping):
-            value = list(value.items())
-        elif not (isinstance(value, list) and all(isinstance(pair, tuple) for pair in value)):
+    def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
+        if not isinstance(value, Mapping | Pairs):
             raise UnfitError(path, f"{_short(value)} is not an object")
-        found: dict[Any, Any] = {}
-        for k, v in value:
+        found: list[tuple[Any, Any]] = []
+        keys: set[str] = set()
+        for k, v in value.items() if isinstance(value, Mapping) else value:
             key = self._to(k, kind.key_type, (*path, "key"))
             if key is None:
                 raise UnfitError((*path, "key"), "a map has no null keys")
-            found[key if not isinstance(key, dict) else json.dumps(key, default=str)] = (key, v)
-        items = [(key, self._to(v, kind.value_type, (*path, "value"))) for key, v in found.values()]
-        if kind.value_required and any(v is None for _, v in items):
-            self._missing(kind.value_field, (*path, "value"))
-        return items
+            if repr(key) in keys:
+                raise UnfitError((*path, "key"), f"the key {_short(key)} comes twice")
+            keys.add(repr(key))
+            found.append((key, self._to(v, kind.value_type, (*path, "value"))))
+        if kind.value_required and any(v is None for _, v in found):
+            self.needs.append(self._growth.optional(kind.value_field, (*path, "value")))
+        return found
 
 
 def _fits_wider(value: Any, wider: str) -> bool:
@@ -296,26 +302,38 @@ def _number(value: Any, bits: int) -> int:
 
 def _float(value: Any, *, single: bool) -> float:
     if isinstance(value, str):
-        value = float(value.strip().rstrip("dDfF") if not value.strip().lower().startswith(("inf", "nan")) else value)
+        value = _number_text(value)
+        value = value if value.lower().lstrip("+-").startswith(("inf", "nan")) else value.rstrip("dDfF")
     elif not _is_number(value):
         raise ValueError("not a number")
     number = float(value)
-    if math.isinf(number) and isinstance(value, Decimal) and value.is_finite():
+    if math.isinf(number) and isinstance(value, Decimal):
         raise OverflowError(f"{_short(value)} does not fit a double")
     if single and math.isfinite(number) and abs(number) >= _F32_MAX:
         raise OverflowError(f"{number} does not fit a float")
     return number
 
 
+def _number_text(text: str) -> str:
+    """The text of a number, without blanks around it. :raises ValueError: it holds what only Python reads."""
+    if "_" in text or not text.isascii():
+        raise ValueError("not a number")
+    return text.strip()
+
+
 def _decimal(value: Any, kind: DecimalType) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError("not a number")
+    if isinstance(value, str):
+        value = _number_text(value)
     if isinstance(value, float):
         value = repr(value)  # the shortest text that reads back, as Java's BigDecimal.valueOf
     with localcontext(prec=120):
         number = Decimal(value)
         if not number.is_finite():
             raise ValueError("not a finite number")
+        if number and number.adjusted() >= kind.precision:
+            raise OverflowError(f"{_short(value)} does not fit {kind}")
         rounded = number.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP)
         if len(rounded.as_tuple().digits) > kind.precision and rounded != 0:
             raise OverflowError(f"{_short(value)} does not fit {kind}")
@@ -327,22 +345,57 @@ def _string(value: Any) -> str:
         return value
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, Digits):
+        return format(value, "f")
     if isinstance(value, float | Decimal):
-        return java_double(float(value))
+        return java_double(value if isinstance(value, float) else _float(value, single=False))
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, list) and value and all(isinstance(item, tuple) for item in value):
-        value = dict(value)
     if not isinstance(value, Mapping | list):
         raise ValueError("it has no text of its own")
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_json_default)
+    return json_text(value)
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON: fractions as doubles, typed decimals with all their digits, a map as an object.
+
+    :raises ValueError: it has no JSON form.
+    """
+    if not isinstance(value, Typed | Items | Pairs):
+        try:
+            return _dumps(value)
+        except ValueError:
+            return _dumps(_named(value))
+    if isinstance(value, Items):
+        return "[" + ",".join(map(_item_text, value)) + "]"
+    items = value.items() if isinstance(value, Typed) else value
+    return "{" + ",".join(f"{json_text(plain_text(k))}:{_item_text(v)}" for k, v in items) + "}"
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=_json_default)
+
+
+def _named(value: Any) -> Any:
+    """The value with text in the place of NaN and infinity, for which JSON has no numbers."""
+    if isinstance(value, Mapping):
+        return {name: _named(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_named(item) for item in value]
+    return java_double(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _item_text(value: Any) -> str:
+    if isinstance(value, Digits):
+        return format(value, "f")
+    return json_text(float(_single_text(value)) if isinstance(value, Single) else value)
 
 
 def _json_default(value: Any) -> Any:
     """As Connect's JSON without a schema: bytes in base64, days, milliseconds."""
     match value:
         case Decimal():
-            return float(value)
+            return _float(value, single=False)
         case bytes():
             return base64.b64encode(value).decode()
         case uuid.UUID():
@@ -378,7 +431,7 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    sign, digits, exponent = Decimal(_single_text(value) if isinstance(value, Single) else repr(value)).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
     point = len(digits) + int(exponent)
     minus = "-" if sign else ""
@@ -387,6 +440,15 @@ def java_double(value: float) -> str:
             return f"{minus}0.{'0' * -point}{text}"
         return f"{minus}{text[:point].ljust(point, '0')}.{text[point:] or '0'}"
     return f"{minus}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+def _single_text(value: float) -> str:
+    """The shortest text that reads back as the same 32-bit float."""
+    if not math.isfinite(value):
+        return repr(float(value))
+    packed = struct.pack("f", value)
+    texts = (f"{value:.{digits}g}" for digits in range(1, 10))
+    return next(text for text in texts if struct.pack("f", float(text)) == packed)
 
 
 def _uuid(value: Any) -> bytes:
@@ -460,7 +522,7 @@ def _millis(value: Any) -> int:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, default=str) if not isinstance(value, str) else repr(value)
+    text = repr(value) if isinstance(value, str | Digits) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-Kind = Any
+from calving.data.arrays import JSON, Pairs, children_of, items_of
+from calving.data.jsontext import load_json
 
-JSON = pa.json_()
-"""Text that holds one JSON value: what has no single Arrow type."""
+__all__ = ["JSON", "Kind", "all_optional", "decimal_digits", "folded", "merge", "of_array", "of_type", "of_value"]
+
+Kind = Any
 
 _NUMBERS = ("int", "long", "float", "double")
 
@@ -34,6 +36,11 @@ def of_value(value: object) -> Kind | None:
     if isinstance(value, Mapping):
         fields = {str(name): kind for name, item in value.items() if (kind := of_value(item)) is not None}
         return {"struct": fields} if fields else None
+    if isinstance(value, Pairs):
+        key, item = None, None
+        for k, v in value:
+            key, item = merge(key, of_value(k)), merge(item, of_value(v))
+        return {"map": [key, item]} if item is not None else None
     if isinstance(value, list):
         element: Kind | None = None
         for item in value:
@@ -49,12 +56,17 @@ def of_array(array: pa.Array, typed: bool) -> Kind | None:
         return of_type(kind)
     if pa.types.is_null(kind) or array.null_count == len(array):
         return None
+    if kind == JSON:
+        found: Kind | None = None
+        for text in array.drop_null().to_pylist():
+            found = merge(found, of_value(load_json(text)))
+        return found
     if pa.types.is_struct(kind):
-        children = zip(kind, array.flatten(), strict=True)
+        children = zip(kind, children_of(array), strict=True)
         fields = {f.name: found for f, child in children if (found := of_array(child, typed)) is not None}
         return {"struct": fields} if fields else None
     if pa.types.is_list(kind):
-        element = of_array(array.flatten(), typed)
+        element = of_array(items_of(array), typed)
         return {"list": element} if element is not None else None
     return of_type(kind)
 
@@ -130,6 +142,24 @@ def all_optional(kind: Kind) -> Kind:
             return {"list": all_optional(element)}
         case {"map": [key, value]}:
             return {"map": [key, all_optional(value)]}
+    return kind
+
+
+def folded(kind: Any) -> Any:
+    """The kind with fields as one whose names differ by case only, under the first of their names in order."""
+    match kind:
+        case {"struct": fields}:
+            found: dict[str, tuple[str, Kind]] = {}
+            for name in sorted(fields):
+                first, inner = found.get(name.lower(), (name, None))
+                found[name.lower()] = (first, merge(inner, folded(fields[name])))
+            merged: dict[str, Any] = {"struct": dict(found.values())}
+            required = [n for n in kind.get("required", ()) if n in merged["struct"]]
+            return merged | ({"required": required} if required else {})
+        case {"list": element}:
+            return {**kind, "list": folded(element)}
+        case {"map": [key, value]}:
+            return {**kind, "map": [folded(key), folded(value)]}
     return kind
 
 

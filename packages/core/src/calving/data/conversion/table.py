@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     DoubleType,
@@ -20,15 +21,18 @@ from pyiceberg.types import (
     StructType,
 )
 
+from calving.data.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
 from calving.data.conversion.columns import RefusedError, cast, missing_rows
-from calving.data.conversion.exact import ExactConverter, UnfitError
+from calving.data.conversion.exact import ExactConverter
 from calving.data.conversion.fields import Lookup, arrow_schema
-from calving.data.conversion.kinds import of_array, of_type, of_value
-from calving.data.records import Bad, Values, arrow, objects
-from calving.data.spec import Evolution, Need
+from calving.data.conversion.growth import Growth, Path, UnfitError
+from calving.data.conversion.kinds import of_array, of_type
+from calving.data.converters.interface import Target
+from calving.data.records import Bad, Values, objects
+from calving.data.spec import Evolution, Limits, Need
 
 STAGE = "conversion"
-_NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
+NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
 
 
 @dataclass(slots=True)
@@ -54,20 +58,33 @@ class TableConverter:
         schema: Schema,
         evolution: Evolution,
         names: Mapping[int, tuple[str, ...]],
+        limits: Limits | None = None,
         *,
         exactly: bool = False,
     ) -> None:
         self._table, self._evolution, self._names, self._exactly = table, evolution, names, exactly
+        self._limits = limits or Limits()
+        self._growth = Growth(table, schema, evolution, self._limits)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
         self._lookups: dict[int, Lookup] = {}
+
+    @property
+    def maps_names(self) -> bool:
+        """Whether the table has a name mapping."""
+        return bool(self._names)
+
+    @property
+    def target(self) -> Target:
+        """What the table takes, for converters that read no more than it."""
+        return Target(self._struct, self._lookup)
 
     def convert(self, values: Values) -> Converted:
         """All values, the bad ones told from the good ones."""
         if isinstance(values.data, list):
             return self._objects(values.data)
         if not pa.types.is_struct(values.data.type):
-            return Converted(None, [], [self._bad(i, _NOT_AN_OBJECT) for i in range(len(values))])
+            return Converted(None, [], [self._bad(i, NOT_AN_OBJECT) for i in range(len(values))])
         return self._columns(values.data, values.typed)
 
     def _lookup(self, struct: StructType) -> Lookup:
@@ -78,185 +95,260 @@ class TableConverter:
 
     def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
         sources: dict[int, pa.Array] = {}
-        needs: list[Need] = []
-        for i, source in enumerate(data.type):
-            target = self._lookup(self._struct).find(source.name)
-            child = data.field(i)
+        found = _Found()
+        lookup = self._lookup(self._struct)
+        for source, child in zip(data.type, children_of(data), strict=True):
+            target = lookup.find(source.name)
             if target is None:
-                needs += self._additions(child, (source.name,), typed)
-            elif target.field_id in sources:
-                return self._objects(objects(data))
+                self._additions(child, (source.name,), typed, found)
             else:
+                # Of several fields for one column the last one counts, as with records that are read one by one.
                 sources[target.field_id] = child
-                needs += self._inner_needs(child, target.field_type, (target.name,), typed)
-        bad: dict[int, str] = {}
+                self._inner_needs(child, target.field_type, (target.name,), typed, found)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
-            found = sources.get(target.field_id)
-            if found is None:
-                found = pa.nulls(len(data))
-            columns.append(self._column(found, target, wanted.type, bad, needs))
-        if bad and needs:
+            source = sources.get(target.field_id)
+            if source is None:
+                source = pa.nulls(len(data))
+            columns.append(self._column(source, target, wanted.type, found))
+        if found.bad and found.needs:
             # A bad record is not written, so a table needs nothing for it.
-            good = pa.array([i for i in range(len(data)) if i not in bad], pa.int32())
-            needs = self._columns(data.take(good), typed).needs if len(good) else []
-        return self._result(columns, len(data), bad, needs)
+            good = pa.array([i for i in range(len(data)) if i not in found.bad], pa.int32())
+            found.needs = self._columns(data.take(good), typed).needs if len(good) else []
+        return self._result(columns, len(data), found)
 
-    def _column(
-        self, source: pa.Array, target: NestedField, wanted: pa.DataType, bad: dict[int, str], needs: list[Need]
-    ) -> pa.Array:
+    def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
         if source.null_count == len(source):
             column = pa.nulls(len(source), wanted)
         else:
+            if self._exactly:
+                return self._column_exactly(source, target, wanted, found)
             try:
-                if self._exactly:
-                    raise RefusedError("on request")
-                column = cast(source, target.field_type, self._lookup)
-                column = column if column.type == wanted else column.cast(wanted)
-            except (RefusedError, ValueError, pa.ArrowException):
-                return self._column_exactly(source, target, wanted, bad, needs)
+                column = conform(cast(source, target.field_type, self._lookup), wanted)
+            except _REFUSALS:
+                return self._column_exactly(source, target, wanted, found)
         if target.required and column.null_count:
-            if self._evolution.evolve:
-                needs.append(Need(self._table, "optional", (target.name,)))
-            else:
-                reason = str(UnfitError((target.name,), "the column is required, but the record has no value for it"))
-                for i in missing_rows(column):
-                    bad.setdefault(i, reason)
+            self._missing(target, missing_rows(column), found)
         return column
 
-    def _column_exactly(
-        self, source: pa.Array, target: NestedField, wanted: pa.DataType, bad: dict[int, str], needs: list[Need]
-    ) -> pa.Array:
+    def _missing(self, target: NestedField, rows: Sequence[int], found: _Found) -> None:
         try:
-            values = objects(source)
+            found.needs.append(self._growth.optional(target, (target.name,)))
+        except UnfitError as error:
+            for i in rows:
+                found.bad.setdefault(i, str(error))
+
+    def _column_exactly(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+        if holds(source.type, pa.types.is_temporal):
+            return self._temporal(source, target, wanted, found)
+        return self._values_exactly(objects(source), target, wanted, found)
+
+    def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+        """Python's dates end where Arrow's do not: what Arrow casts alone, it casts."""
+        parts: list[pa.Array] = []
+        pending = [(0, len(source))]
+        while pending:
+            start, count = pending.pop()
+            piece = source.slice(start, count)
+            try:
+                if piece.null_count == count:
+                    raise RefusedError("only nulls")
+                parts.append(conform(cast(piece, target.field_type, self._lookup), wanted))
+            except _REFUSALS:
+                if count > 1:
+                    half = count // 2
+                    pending += [(start + half, count - half), (start, half)]
+                    continue
+                parts.append(self._temporal_value(piece, start, target, wanted, found))
+        column = pa.concat_arrays(parts)
+        if target.required and column.null_count:
+            missing = [i for i in missing_rows(column) if not source[i].is_valid]
+            self._missing(target, missing, found) if missing else None
+        return column
+
+    def _temporal_value(
+        self, piece: pa.Array, place: int, target: NestedField, wanted: pa.DataType, found: _Found
+    ) -> pa.Array:
+        if piece.null_count:
+            return pa.nulls(1, wanted)
+        alone = _Found()
+        try:
+            column = self._values_exactly(objects(piece), target, wanted, alone)
         except (ValueError, OverflowError) as error:
-            values = _one_by_one(source, bad, str(UnfitError((target.name,), str(error))))
-        return self._values_exactly(values, target, wanted, bad, needs)
+            alone.bad[0], column = str(UnfitError((target.name,), str(error))), pa.nulls(1, wanted)
+        found.needs += alone.needs
+        if alone.bad:
+            found.bad.setdefault(place, alone.bad[0])
+        return column
 
     def _values_exactly(
-        self, values: list[Any], target: NestedField, wanted: pa.DataType, bad: dict[int, str], needs: list[Need]
+        self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: _Found
     ) -> pa.Array:
-        converter = ExactConverter(self._table, self._evolution, self._names)
-        found: list[Any] = [None] * len(values)
+        converter = ExactConverter(self._growth, self._lookup)
+        rows: list[Any] = [None] * len(values)
+        path = (target.name,)
         for i, value in enumerate(values):
-            if i not in bad:
+            if i not in found.bad:
                 try:
-                    found[i] = converter.value(value, target, (target.name,))
+                    rows[i] = converter.value(value, target, path)
                 except UnfitError as error:
-                    bad[i] = str(error)
-        needs += converter.needs
-        return arrow(found, wanted)
+                    found.bad[i] = str(error)
+        found.needs += converter.needs
+        return arrow(rows, wanted)
 
     def _objects(self, values: Sequence[object]) -> Converted:
         """Column by column as well: most of them hold values of one kind, and those Arrow can take."""
-        bad: dict[int, str] = {}
-        needs: list[Need] = []
+        found = _Found()
         items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in self._struct.fields}
-        new: list[tuple[int, str, object]] = []
         lookup = self._lookup(self._struct)
+        columns_of: dict[str, list[object] | None] = {}
+        new: list[tuple[int, str, object]] = []
         for i, value in enumerate(values):
-            if not isinstance(value, Mapping):
-                bad[i] = _NOT_AN_OBJECT
+            if not isinstance(value, dict):
+                found.bad[i] = NOT_AN_OBJECT
                 continue
             for name, item in value.items():
-                target = lookup.find(name)
-                if target is not None:
-                    items[target.field_id][i] = item
-                elif self._evolution.evolve and item is not None:
+                try:
+                    column = columns_of[name]
+                except KeyError:
+                    target = lookup.find(name)
+                    column = None if target is None else items[target.field_id]
+                    if len(columns_of) < self._limits.learned_names:
+                        columns_of[name] = column
+                if column is not None:
+                    column[i] = item
+                elif item is not None:
                     new.append((i, name, item))
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
             column = items[target.field_id]
             source = None if self._exactly else _simple_column(column, target.field_type)
             if source is None:
-                columns.append(self._values_exactly(column, target, wanted.type, bad, needs))
+                columns.append(self._values_exactly(column, target, wanted.type, found))
             else:
-                columns.append(self._column(source, target, wanted.type, bad, needs))
-        for i, name, item in new:
-            kind = of_value(item) if i not in bad else None
-            if kind is not None:
-                needs.append(Need(self._table, "add", (name,), kind))
-        if bad and needs:
+                columns.append(self._column(source, target, wanted.type, found))
+        if self._evolution.evolve:
+            self._new(new, found)
+        if found.bad and found.needs:
             # A bad record is not written, so a table needs nothing for it.
-            good = [value for i, value in enumerate(values) if i not in bad]
-            needs = self._objects(good).needs if good else []
-        return self._result(columns, len(values), bad, needs)
+            good = [value for i, value in enumerate(values) if i not in found.bad]
+            found.needs = self._objects(good).needs if good else []
+        return self._result(columns, len(values), found)
 
-    def _result(self, columns: list[pa.Array], size: int, bad: dict[int, str], needs: list[Need]) -> Converted:
-        if needs:
-            return Converted(None, [], self._all_bad(bad), needs)
+    def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
+        """Fields of records that have no column."""
+        converter = ExactConverter(self._growth, self._lookup)
+        for i, name, item in items:
+            if i not in found.bad:
+                try:
+                    converter.unknown(item, (name,))
+                except UnfitError as error:
+                    found.bad[i] = str(error)
+        found.needs += converter.needs
+
+    def _result(self, columns: list[pa.Array], size: int, found: _Found) -> Converted:
+        bad = [self._bad(i, reason) for i, reason in sorted(found.bad.items())]
+        if found.needs:
+            return Converted(None, [], bad, found.needs)
         if not bad:
             return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), None)
-        places = [i for i in range(size) if i not in bad]
+        places = [i for i in range(size) if i not in found.bad]
         chosen = pa.array(places, pa.int32())
-        rows = pa.RecordBatch.from_arrays([c.take(chosen) for c in columns], schema=self._arrow)
-        return Converted(rows, places, self._all_bad(bad))
-
-    def _all_bad(self, bad: dict[int, str]) -> list[Bad]:
-        return [self._bad(i, reason) for i, reason in sorted(bad.items())]
+        rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in columns], schema=self._arrow)
+        return Converted(rows, places, bad)
 
     def _bad(self, index: int, reason: str) -> Bad:
         return Bad(index, STAGE, "UnfitError", f"table {self._table}: {reason}")
 
-    def _additions(self, column: pa.Array, path: tuple[str, ...], typed: bool) -> list[Need]:
+    def _additions(self, column: pa.Array, path: Path, typed: bool, found: _Found) -> None:
         """A column is added only if some record has a value for it."""
         if not self._evolution.evolve or column.null_count == len(column):
-            return []
+            return
+        if not typed and holds(column.type, _is_json):
+            # Only the values themselves say what they are.
+            converter = ExactConverter(self._growth, self._lookup)
+            for i, value in enumerate(objects(column)):
+                try:
+                    if value is not None:
+                        converter.unknown(value, path)
+                except UnfitError as error:
+                    found.bad.setdefault(i, str(error))
+            found.needs += converter.needs
+            return
         kind = of_array(column, typed)
-        return [] if kind is None else [Need(self._table, "add", path, kind)]
+        if kind is None:
+            return
+        try:
+            found.needs.append(self._growth.add(path, kind))
+        except UnfitError as error:
+            for i in pc.indices_nonzero(column.is_valid()).to_pylist():
+                found.bad.setdefault(i, str(error))
 
-    def _inner_needs(self, column: pa.Array, kind: IcebergType, path: tuple[str, ...], typed: bool) -> list[Need]:
+    def _inner_needs(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
         """Fields that are new inside a column, and types that a schema says are wider."""
         if not self._evolution.evolve or column.null_count == len(column):
-            return []
-        needs: list[Need] = []
+            return
         match kind:
             case StructType() if pa.types.is_struct(column.type):
-                for source, child in zip(column.type, column.flatten(), strict=True):
+                for source, child in zip(column.type, children_of(column), strict=True):
                     target = self._lookup(kind).find(source.name)
                     if target is None:
-                        needs += self._additions(child, (*path, source.name), typed)
+                        self._additions(child, (*path, source.name), typed, found)
                     else:
-                        needs += self._inner_needs(child, target.field_type, (*path, target.name), typed)
+                        self._inner_needs(child, target.field_type, (*path, target.name), typed, found)
             case ListType() if pa.types.is_list(column.type):
-                needs += self._inner_needs(column.flatten(), kind.element_type, (*path, "element"), typed)
+                inner = _Found()
+                self._inner_needs(items_of(column), kind.element_type, (*path, "element"), typed, inner)
+                found.take(inner, lambda: pc.list_parent_indices(column))
             case MapType() if pa.types.is_map(column.type):
-                needs += self._inner_needs(column.items, kind.value_type, (*path, "value"), typed)
+                inner = _Found()
+                self._inner_needs(entries(column)[1], kind.value_type, (*path, "value"), typed, inner)
+                found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
             case IntegerType() if typed and of_type(column.type) == "long":
-                needs.append(Need(self._table, "widen", path, "long"))
+                found.needs.append(self._growth.widen(path, "long"))
             case FloatType() if typed and of_type(column.type) == "double":
-                needs.append(Need(self._table, "widen", path, "double"))
-        return needs
+                found.needs.append(self._growth.widen(path, "double"))
+
+
+@dataclass(slots=True)
+class _Found:
+    """What conversion has found so far: bad values by place, with the reason, and needs of the others."""
+
+    bad: dict[int, str] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
+
+    def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
+        """Also what was found of the elements of lists; ``parents``: the row of each element."""
+        self.needs += inner.needs
+        if inner.bad:
+            rows = parents().to_pylist()
+            for i, reason in inner.bad.items():
+                self.bad.setdefault(rows[i], reason)
+
+
+_REFUSALS = (RefusedError, ValueError, ArithmeticError, pa.ArrowException)
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    return bool(kind == JSON)
 
 
 def _simple_column(values: list[Any], kind: IcebergType) -> pa.Array | None:
     """Values of one simple kind as a column that ``cast`` takes as it would take each of them; else None."""
-    kinds = {type(v) for v in values}
+    kinds = {*map(type, values)}
     kinds.discard(type(None))
     if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):
         try:
             return pa.array([None if v is None else float(v) for v in values], pa.float64())
         except OverflowError:
             return None
-    arrow = _SIMPLE.get(next(iter(kinds))) if len(kinds) == 1 else None
-    if arrow is None:
+    simple = _SIMPLE.get(next(iter(kinds))) if len(kinds) == 1 else None
+    if simple is None:
         return None
     try:
-        return pa.array(values, arrow)
+        return pa.array(values, simple)
     except (OverflowError, ValueError):
         return None
 
 
 _SIMPLE = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
-
-
-def _one_by_one(column: pa.Array, bad: dict[int, str], reason: str) -> list[object]:
-    """The values that Python can hold; the others are bad."""
-    values: list[object] = []
-    for i in range(len(column)):
-        try:
-            values += objects(column.slice(i, 1))
-        except (ValueError, OverflowError):
-            bad.setdefault(i, reason)
-            values.append(None)
-    return values

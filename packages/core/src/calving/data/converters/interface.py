@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pyiceberg.types import StructType
 
+from calving.data.conversion.fields import Lookup
 from calving.data.records import Bad, Values
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What becomes of schemaless values: the columns they go to, if the values stay as they are on the way there.
-
-    ``closed``: nothing but these columns and the fields of these ``names`` is wanted, others may be skipped.
-    """
+class Target:
+    """A table that values go to as they are: its columns, and how names find them."""
 
     columns: StructType
-    closed: bool
-    names: tuple[str, ...] = ()
+    lookup: Callable[[StructType], Lookup]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What becomes of schemaless values, so that a converter reads no more than it has to.
+
+    ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:
+    nothing (``ignore``); nothing, but names have to be looked at (``look``); columns to be added (``add``).
+    ``route``: only the text of this dotted field is wanted. Neither: the values must be kept without loss, fractions
+    with every digit if ``decimals``.
+    """
+
+    targets: tuple[Target, ...] = ()
+    unknown: Literal["ignore", "look", "add"] = "ignore"
+    route: str | None = None
+    decimals: bool = True
 
 
 @dataclass(slots=True)
@@ -42,7 +55,7 @@ class Converter(ABC):
     """
 
     projects: ClassVar[bool] = False
-    """Whether a closed wish makes decoding cheaper, so that it pays to look at the route field first."""
+    """Whether a wish makes decoding cheaper, so that it pays to look at the route field first."""
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None: ...

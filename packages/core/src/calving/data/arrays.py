@@ -1,0 +1,195 @@
+"""Arrow arrays from Python values and from other arrays.
+
+Nested arrays are put together from buffers: Arrow's own functions refuse a null child of a required field even where
+its parent is null, and take types for equal that differ in what is required.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+JSON = pa.json_()
+"""Text that holds one JSON value: what has no single Arrow type."""
+
+Leaf = Callable[[Sequence[Any], pa.DataType], pa.Array]
+
+
+class Pairs(list[tuple[Any, Any]]):
+    """The entries of a typed map, in order. It differs from other lists by its type only."""
+
+
+class Typed(dict[str, Any]):
+    """A typed struct. It differs from a JSON object by its type only."""
+
+
+class Items(list[Any]):
+    """A typed list. It differs from a JSON array by its type only."""
+
+
+class Digits(Decimal):
+    """A typed decimal, every digit of which counts. (A fraction of JSON text is a Decimal, and means a double.)"""
+
+
+class Single(float):
+    """A 32-bit float, widened. Its text is shorter than that of the double."""
+
+
+def struct(children: Sequence[pa.Array], kind: pa.DataType, nulls: pa.Array | None, count: int) -> pa.Array:
+    """A struct array of ``count`` rows, null where the boolean array ``nulls`` is true."""
+    return pa.Array.from_buffers(kind, count, [_validity(nulls)], children=list(children))
+
+
+def lists(ends: pa.Array, items: pa.Array, kind: pa.DataType, nulls: pa.Array | None) -> pa.Array:
+    """A list array; ``ends`` are int32 offsets into ``items``, one more than rows."""
+    return pa.Array.from_buffers(kind, len(ends) - 1, [_validity(nulls), ends.buffers()[1]], children=[items])
+
+
+def maps(ends: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType, nulls: pa.Array | None) -> pa.Array:
+    """A map array; ``ends`` are int32 offsets into ``keys`` and ``items``, one more than rows."""
+    entries = struct([keys, items], pa.struct([kind.key_field, kind.item_field]), None, len(keys))
+    return pa.Array.from_buffers(kind, len(ends) - 1, [_validity(nulls), ends.buffers()[1]], children=[entries])
+
+
+def _validity(nulls: pa.Array | None) -> pa.Buffer | None:
+    if nulls is None or not pc.any(nulls).as_py():
+        return None
+    return pc.invert(nulls).buffers()[1]
+
+
+def build(values: Sequence[Any], kind: pa.DataType, leaf: Leaf) -> pa.Array:
+    """Python values as an array of this type; ``leaf`` makes the arrays of what is not nested.
+
+    Structs come as mappings (missing fields are null), lists as lists, maps as pairs or mappings.
+    """
+    if not pa.types.is_nested(kind):
+        return leaf(values, kind)
+    mask = pa.array([v is None for v in values], pa.bool_()) if None in values else None
+    if pa.types.is_struct(kind):
+        children = [build([None if v is None else v.get(f.name) for v in values], f.type, leaf) for f in kind]
+        return struct(children, kind, mask, len(values))
+    ends, items = [0], list[Any]()
+    for value in values:
+        if value:
+            items += value.items() if isinstance(value, dict) else value
+        ends.append(len(items))
+    offsets = pa.array(ends, pa.int32())
+    if pa.types.is_list(kind):
+        return lists(offsets, build(items, kind.value_type, leaf), kind, mask)
+    keys = build([k for k, _ in items], kind.key_type, leaf)
+    return maps(offsets, keys, build([v for _, v in items], kind.item_type, leaf), kind, mask)
+
+
+def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Python values as an array of this type. :raises Exception: a value does not fit."""
+    return build(values, kind, pa.array)
+
+
+def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same values under a type that differs in names, in what is required, or in field metadata.
+
+    :raises pa.ArrowException: the values are of another type.
+    """
+    if not pa.types.is_nested(kind):
+        return array if array.type == kind else array.cast(kind)
+    nulls = array.is_null() if array.null_count else None
+    if pa.types.is_struct(kind):
+        children = [conform(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        return struct(children, kind, nulls, len(array))
+    if pa.types.is_list(kind):
+        return lists(offsets_of(array), conform(items_of(array), kind.value_type), kind, nulls)
+    keys, items = entries(array)
+    return maps(offsets_of(array), conform(keys, kind.key_type), conform(items, kind.item_type), kind, nulls)
+
+
+def offsets_of(array: pa.Array) -> pa.Array:
+    """Offsets from zero of a list or map array, as into ``items_of`` or ``entries``."""
+    ends = array.offsets
+    lengths = pc.subtract(ends[1:], ends[:-1])
+    if array.null_count:
+        lengths = pc.if_else(array.is_valid(), lengths, 0)
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+
+
+def items_of(array: pa.Array) -> pa.Array:
+    """All elements of a list array, one after the other; null lists have none."""
+    return _used(array, array.values)
+
+
+def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """All keys and all values of a map array, one after the other; null maps have none."""
+    return _used(array, array.keys), _used(array, array.items)
+
+
+def _used(array: pa.Array, children: pa.Array) -> pa.Array:
+    """The children that rows refer to. (Arrow's ``flatten`` knows no extension types where rows are null.)"""
+    ends = array.offsets
+    first, last = ends[0].as_py(), ends[-1].as_py()
+    if not array.null_count or last - first == offsets_of(array)[-1].as_py():
+        return children.slice(first, last - first)
+    parts = [
+        children.slice(start, end - start)
+        for start, end, there in zip(
+            ends[:-1].to_pylist(), ends[1:].to_pylist(), array.is_valid().to_pylist(), strict=True
+        )
+        if there
+    ]
+    return pa.concat_arrays(parts) if parts else children.slice(0, 0)
+
+
+def objects(array: pa.Array, read: Callable[[str], Any]) -> list[Any]:
+    """An array as Python values: JSON text becomes the value that ``read`` makes of it.
+
+    Decimals are ``Digits``, 32-bit floats ``Single``, maps ``Pairs``; a struct or a list that may hold such is
+    ``Typed`` or ``Items``.
+    """
+    values: list[Any] = array.to_pylist()
+    return [_unfold(v, array.type, read) for v in values] if holds(array.type, _is_special) else values
+
+
+def _unfold(value: Any, kind: pa.DataType, read: Callable[[str], Any]) -> Any:
+    if value is None or not holds(kind, _is_special):
+        return value
+    t = pa.types
+    if kind == JSON:
+        return read(value)
+    if t.is_decimal(kind):
+        return Digits(value)
+    if t.is_float32(kind):
+        return Single(value)
+    if t.is_struct(kind):
+        return Typed((f.name, _unfold(value[f.name], f.type, read)) for f in kind)
+    if t.is_map(kind):
+        return Pairs((_unfold(k, kind.key_type, read), _unfold(v, kind.item_type, read)) for k, v in value)
+    return Items(_unfold(item, kind.value_type, read) for item in value)
+
+
+def _is_special(kind: pa.DataType) -> bool:
+    t = pa.types
+    return bool(kind == JSON or t.is_map(kind) or t.is_decimal(kind) or t.is_float32(kind))
+
+
+def children_of(array: pa.StructArray) -> list[pa.Array]:
+    """The fields of a struct array, null where the struct is."""
+    return array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
+
+
+def as_list(array: pa.MapArray) -> pa.ListArray:
+    """A map array as a list of keys: the same rows and lengths."""
+    return lists(offsets_of(array), entries(array)[0], pa.list_(array.type.key_type), None)
+
+
+def take(array: pa.Array, rows: pa.Array) -> pa.Array:
+    """These rows of an array. (Arrow's own ``take`` loses what is required below.)"""
+    return conform(array.take(rows), array.type)
+
+
+def holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type, or one inside it, is as ``wanted``."""
+    if wanted(kind):
+        return True
+    return pa.types.is_nested(kind) and any(holds(kind.field(i).type, wanted) for i in range(kind.num_fields))

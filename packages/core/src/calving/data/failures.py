@@ -1,0 +1,38 @@
+"""What an exception says about trying again."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from calving.errors import BadRecordError
+
+_OF_VALUES = (
+    BadRecordError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    AssertionError,
+    RecursionError,
+    NotImplementedError,
+    pa.ArrowInvalid,
+    pa.ArrowTypeError,
+    pa.ArrowNotImplementedError,
+)
+
+
+def is_of_value(error: BaseException) -> bool:
+    """Whether the same values would fail in the same way again; else something around them failed, and may pass.
+
+    A panic of a library in Rust is no ``Exception``, but as final as one.
+    """
+    if isinstance(error, OSError):
+        return False
+    return isinstance(error, _OF_VALUES) or type(error).__name__ == "PanicException"
+
+
+def first_line(error: BaseException) -> str:
+    """The error in one line, for a reason."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,90 @@
+"""JSON text and the Python values that it holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+
+def parse(raw: bytes, nesting: int) -> Any:
+    """The value of one JSON text in UTF-8: fractions as Decimal, the last of several fields of one name.
+
+    :raises ValueError: it is not UTF-8, not JSON, nested deeper than ``nesting`` levels, or it holds what no column
+        can: half of a surrogate pair, or a number beyond a double.
+    """
+    text = raw.decode()
+    try:
+        value = _DECODER.decode(text)
+    except RecursionError:
+        raise ValueError(f"nested deeper than {nesting} levels") from None
+    if raw.count(b"{") + raw.count(b"[") > nesting and is_deeper(value, nesting):
+        raise ValueError(f"nested deeper than {nesting} levels")
+    _check_pairs(text, value)
+    return value
+
+
+def load_json(text: str, fraction: Callable[[str], Any] = Decimal) -> Any:
+    """The value of a JSON text, fractions as ``fraction`` makes them.
+
+    :raises ValueError, RecursionError: as ``parse``.
+    """
+    if fraction is Decimal:
+        value = _DECODER.decode(text)
+    else:
+
+        def made(number: str) -> Any:
+            _fraction(number)
+            return fraction(number)
+
+        value = json.loads(text, parse_float=made, parse_constant=_no_constant)
+    _check_pairs(text, value)
+    return value
+
+
+def _check_pairs(text: str, value: Any) -> None:
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(value, default=str, ensure_ascii=False).encode()
+
+
+def write(value: Any) -> str:
+    """A value of ``parse`` as JSON text that ``parse`` reads back as an equal value; all ASCII."""
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{json.dumps(name)}:{write(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(write, value)) + "]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value)
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether objects and arrays are nested deeper than so many levels."""
+    here: list[Any] = [value]
+    for _ in range(levels):
+        inner: list[Any] = []
+        for item in here:
+            if isinstance(item, Mapping):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+        if not inner:
+            return False
+        here = inner
+    return any(isinstance(item, Mapping | list) for item in here)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _fraction(text: str) -> Decimal:
+    if (len(text) > 300 or "e" in text or "E" in text) and math.isinf(float(text)):
+        raise ValueError(f"{text[:60]} is not a number that a double holds")
+    return Decimal(text)
+
+
+# ``json.loads`` with arguments builds a decoder in every call, which costs more than decoding.
+_DECODER = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)
