@@ -50,7 +50,7 @@ class _Group:
 def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], pa.Array]]:
     """The values of each shape, with their places among ``values``.
 
-    ``decimals``: every digit of a fraction counts; else a fraction is the double next to it.
+    ``decimals``: every digit of a fraction counts; else a fraction is the double next to it, if that is no integer.
     """
     groups: dict[Any, _Group] = {}
     for place, value in enumerate(values):
@@ -128,7 +128,9 @@ def _is_plain(value: Any, kind: str, decimals: bool) -> bool:
         return bool(-(2**63) <= value < 2**63)
     if kind == "double":
         double = float(value)
-        return math.isfinite(double) and (not decimals or Decimal(repr(double)) == value)
+        if not math.isfinite(double) or (double.is_integer() and value != double):
+            return False  # 5.0000000000000000001 is no whole number
+        return not decimals or Decimal(repr(double)) == value
     return True
 
 

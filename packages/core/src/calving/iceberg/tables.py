@@ -194,6 +194,8 @@ class Tables:
 
     def _create(self, name: str, kind: Kind) -> None:
         rules = self._rules.of(name)
+        if self._rules.case_insensitive:
+            kind = _spelt(kind, [*rules.id_columns, *(parse_term(term, name)[0] for term in rules.partition_by)])
         schema = schema_of(all_optional(kind) if self._rules.force_optional else kind, rules.id_columns, name)
         spec = partition_spec(rules.partition_by, schema, name)
         identifier = table_id(name)
@@ -293,6 +295,15 @@ def _change(update: Any, need: Need) -> None:
             update.update_column(need.path, field_type=_primitive(need.type))
         case "optional":
             update.make_column_optional(need.path)
+
+
+def _spelt(kind: Kind, names: Iterable[str]) -> Kind:
+    """The kind of a table with the fields of these names as the settings spell them, whatever their case."""
+    spelling = {name.lower(): name for name in names}
+    return kind | {
+        "struct": {spelling.get(name.lower(), name): inner for name, inner in kind["struct"].items()},
+        "required": [spelling.get(name.lower(), name) for name in kind.get("required", ())],
+    }
 
 
 def schema_of(kind: Kind, id_columns: Sequence[str], table: str) -> Schema:
