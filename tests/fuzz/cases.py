@@ -185,12 +185,12 @@ def _targets(random: Random, evolution: Evolution) -> Iterator[Target]:
         fresh = assign_fresh_schema_ids(schema)
         properties = schemas.properties(random)
         if random.random() < 0.12 and not evolution.case_insensitive:
-            properties[_MAPPING] = json.dumps(_mapping(random, fresh.as_struct(), evolution.evolve))
+            properties[_MAPPING] = json.dumps(_mapping(random, fresh.as_struct()))
         yield Target(name, fresh, schemas.partitions(random, fresh), schemas.order(random, fresh), properties)
 
 
-def _mapping(random: Random, kind: Any, own: bool) -> list[dict[str, Any]]:
-    """Old and new names; ``own``: a column's own name is always among them."""
+def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:
+    """Names of columns in records: their own, others, or both."""
     match kind:
         case StructType():
             inner = kind.fields
@@ -205,10 +205,8 @@ def _mapping(random: Random, kind: Any, own: bool) -> list[dict[str, Any]]:
         names = [field.name]
         if isinstance(kind, StructType):
             more = f"old_{field.name}"
-            names = random.choice(
-                ([field.name], [field.name, more], [more, field.name], [field.name] if own else [more])
-            )
-        found.append({"field-id": field.field_id, "names": names, "fields": _mapping(random, field.field_type, own)})
+            names = random.choice(([field.name], [field.name, more], [more, field.name], [more]))
+        found.append({"field-id": field.field_id, "names": names, "fields": _mapping(random, field.field_type)})
     return found
 
 

@@ -160,7 +160,11 @@ class _Oracle:
                 row = value.value if isinstance(value, Typed) else value
                 if self.created or not isinstance(row, dict) or any(row.get(c) is None for c in self.rules.id_columns):
                     return Dead(ANY)
-                found[name] = Needs(create=self._kind(value))
+                kind = self._kind(value)
+                inner = [".".join(path) for path in kinds.paths(kind)]
+                if len(set(inner)) < len(inner) or not all(all(path) for path in kinds.paths(kind)):
+                    return Dead(ANY)
+                found[name] = Needs(create=kind)
             elif self.rules.routing.missing_table == "skip":
                 missing = True
             else:

@@ -34,6 +34,20 @@ def of_value(value: Any) -> Kind:
     return None
 
 
+def paths(kind: Kind) -> list[tuple[str, ...]]:
+    """Of everything inside a kind."""
+    match kind:
+        case {"struct": fields}:
+            inner = fields
+        case {"list": element}:
+            inner = {"element": element}
+        case {"map": [key, value]}:
+            inner = {"key": key, "value": value}
+        case _:
+            return []
+    return [(name, *rest) for name, item in inner.items() for rest in ((), *paths(item))]
+
+
 _NUMBERS = ("int", "long", "float", "double")
 
 

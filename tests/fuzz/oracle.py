@@ -18,6 +18,9 @@ from tests.fuzz.nodes import Node
 from tests.fuzz.tables import Column, Table
 from tests.fuzz.values import Pairs, TooLarge, Unfit
 
+NESTING = 32
+"""Levels that a value and a new column may have: the default of iceberg.limits.nesting."""
+
 
 @dataclass
 class Needs:
@@ -59,9 +62,20 @@ def parse(raw: bytes) -> Any:
     try:
         value = json.loads(raw.decode(), parse_float=_fraction, parse_constant=_constant)
         json.dumps(value, default=str, ensure_ascii=False).encode()
+        if depth(value) > NESTING:
+            raise NotJson("nested too deep")
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
     return value
+
+
+def depth(value: Any) -> int:
+    """Levels of objects and arrays."""
+    found, here = 0, [value]
+    while here := [item for item in here if isinstance(item, dict | list)]:
+        found += 1
+        here = [inner for item in here for inner in (item.values() if isinstance(item, dict) else item)]
+    return found
 
 
 def _fraction(text: str) -> Decimal:
@@ -95,8 +109,18 @@ class Converter:
             if column is not None:
                 given[column.name] = item, inner
             elif self._evolve and (kind := self._kind(item, inner)) is not None:
-                self.needs.merge(Needs(add={(*path, name.lower() if self._fold else name): kind}))
+                self._add((*path, name.lower() if self._fold else name), kind)
         return {c.name: self._column(*given.get(c.name, (None, None)), c, (*path, c.name)) for c in columns}
+
+    def _add(self, path: tuple[str, ...], kind: kinds.Kind) -> None:
+        """:raises Unfit: the table cannot have such a column."""
+        new = [".".join((*path, *inner)) for inner in ((), *kinds.paths(kind))]
+        there = self._table.paths(self._fold)
+        if not all(path) or not all(all(inner) for inner in kinds.paths(kind)):
+            raise Unfit("a name is empty")
+        if len(set(new)) < len(new) or there & set(new):
+            raise Unfit("a column would be there twice")
+        self.needs.merge(Needs(add={path: kind}))
 
     def _kind(self, value: Any, node: Node | None) -> kinds.Kind:
         """What a field that is new needs."""

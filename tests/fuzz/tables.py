@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,29 @@ class Table:
             columns = _add(columns, path, column_of(path[-1], kind))
         return Table(columns)
 
+    def paths(self, fold: bool) -> frozenset[str]:
+        """Names of all columns, dotted; those in lists and maps also without ``element`` and ``value``, as Iceberg has it."""
+        return frozenset(name.lower() if fold else name for name in _paths(self.columns, "", ""))
+
     def signature(self, fold: bool = False) -> dict[str, Any]:
         """Names, types and what is required, to be compared."""
         return signature(self.columns, fold)
+
+
+def _paths(columns: Sequence[Column], prefix: str, short: str) -> Iterator[str]:
+    for c in columns:
+        yield prefix + c.name
+        yield short + c.name
+        shorter = short + c.name + "."
+        if isinstance(c.kind, ListType | MapType):
+            inner = [i for i in c.inner if isinstance(i.kind, StructType)]
+            for i in c.inner:
+                yield f"{prefix}{c.name}.{i.name}"
+                yield f"{shorter}{i.name}"
+                deeper = shorter if i in inner and i.name != "key" else f"{shorter}{i.name}."
+                yield from _paths(i.inner, f"{prefix}{c.name}.{i.name}.", deeper)
+        else:
+            yield from _paths(c.inner, f"{prefix}{c.name}.", shorter)
 
 
 def signature(columns: Sequence[Column], fold: bool) -> dict[str, Any]:

@@ -78,7 +78,31 @@ POISON = (
     *(b'{"id":01}', b'{"id":+1}', b'{"id":.5}', b'{"id":1.}', b'{"id":1,}', b'{"a":"\x01"}', b'{"a":"\\x"}', b"nul"),
     *(b'{"a":nan}', b'{"a":tru}', b'{"id" 1}', b"\x00", b"\x00\x00\x00\x00\x01abc", b'{"a":[1,]}', b"[{}]", b"\t\n"),
 )
-_MORE = ("new", "extra", "id", "A", "Id", "Value", "a", "ts", "n1", "n2", "mixed")
+_DEEP = tuple(
+    (b'{"id":1,"x":' + opened * levels + b"1" + closed * levels + b"}")
+    for levels in (20, 31, 32, 66, 350, 3_000)
+    for opened, closed in ((b"[", b"]"), (b'{"x":', b"}"))
+)
+_MORE = ("a.b", "", "new", "extra", "id", "A", "Id", "Value", "a", "ts", "n1", "n2", "mixed")
+
+
+_HABITS = (
+    *('{"a":%}', '{"a":7,"z":"x"}', '{"a":1.5,"b":"x"}', '{"a":9007199254740993}', '[{"a":%}]', '[{"a":1,"b":null}]'),
+    *(
+        "[]",
+        "{}",
+        "[1,2.5]",
+        '["x",null]',
+        "%",
+        "1.5",
+        "9007199254740993",
+        "true",
+        '{"a":{"b":%}}',
+        '{"a":{"c":1.0}}',
+        "null",
+    ),
+    *('[{"a":%},{"z":1}]', "[null,null]", '{"a":"%"}', "1.0"),
+)
 
 
 class Writer:
@@ -87,12 +111,14 @@ class Writer:
     def __init__(self, random: Random, wrong: float) -> None:
         self._random, self._wrong = random, wrong
         """``wrong``: the share of values that somebody should not have sent."""
+        self._habit = random.choice(_HABITS) if random.random() < 0.15 else None
+        """What this sender writes into text columns."""
 
     def record(self, struct: StructType, number: int) -> bytes:
         """One record, nearly always an object."""
         random = self._random
         if random.random() < self._wrong * 0.3:
-            return random.choice(POISON)
+            return random.choice(_DEEP) if random.random() < 0.03 else random.choice(POISON)
         text = self._object(struct, f"{number}")
         if random.random() < 0.03:
             text = random.choice((" ", "\n", "\r\n", "\t")) + text + random.choice(("", " ", "\n"))
@@ -123,6 +149,10 @@ class Writer:
             return "null"
         if random.random() < self._wrong:
             return self._any(2)
+        if self._habit is not None and str(kind) in ("string", "double") and random.random() < 0.8:
+            return random.choice((self._habit, self._habit, random.choice(_HABITS))).replace(
+                "%", str(random.randint(0, 99))
+            )
         match kind:
             case StructType():
                 return self._object(kind)
