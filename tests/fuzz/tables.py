@@ -114,11 +114,11 @@ def column_of(name: str, kind: Kind, required: bool = False) -> Column:
         return Column(name, _primitive(kind), required, names=(name,))
     if "list" in kind:
         inner = (column_of("element", kind["list"], bool(kind.get("required"))),)
-        return Column(name, ListType(0, inner[0].kind, False), required, names=(name,), inner=inner)
+        return Column(name, ListType(0, StringType(), False), required, names=(name,), inner=inner)
     if "map" in kind:
         key, value = kind["map"]
         both = (column_of("key", key, True), column_of("value", value, bool(kind.get("required"))))
-        return Column(name, MapType(0, both[0].kind, 0, both[1].kind, False), required, names=(name,), inner=both)
+        return Column(name, MapType(0, StringType(), 0, StringType(), False), required, names=(name,), inner=both)
     fields = tuple(column_of(n, k, n in kind.get("required", ())) for n, k in kind["struct"].items())
     return Column(name, StructType(), required, names=(name,), inner=fields)
 
