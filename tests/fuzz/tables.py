@@ -12,6 +12,7 @@ from pyiceberg.types import (
     ListType,
     MapType,
     NestedField,
+    StringType,
     StructType,
 )
 
