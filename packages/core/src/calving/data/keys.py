@@ -46,8 +46,9 @@ def key(schema: Schema, source_id: int, transform: Transform[Any, Any]) -> Calla
     if isinstance(transform, VoidTransform):
         return lambda rows: pa.nulls(rows.num_rows, pa.int32())
     places, kind = _find(schema.as_struct(), source_id) or ((), None)
+    name = schema.find_column_name(source_id)
     if kind is None or not transform.can_transform(kind):
-        raise ConfigError(f"column {source_id} of type {kind} cannot be partitioned or sorted by {transform}")
+        raise ConfigError(f"column '{name}' of type {kind} cannot be partitioned or sorted by {transform}")
     apply = _applied(transform, kind)
 
     def found(rows: pa.RecordBatch) -> pa.Array:
@@ -57,7 +58,6 @@ def key(schema: Schema, source_id: int, transform: Transform[Any, Any]) -> Calla
         try:
             return apply(_plain(column))
         except pa.ArrowInvalid as error:
-            name = schema.find_column_name(source_id)
             raise BadRecordError(f"column '{name}': Iceberg cannot hold the {transform} of a value") from error
 
     return found

@@ -84,7 +84,7 @@ def _own_text(kind: IcebergType, value: Any) -> str:
         case TimestamptzNanoType():
             return f"{timestamp_text(value, _NANOS)}+00:00"
         case UUIDType():
-            return str(UUID(bytes=value))
+            return str(UUID(bytes=value) if isinstance(value, bytes) else value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -129,6 +129,14 @@ def to_record(partition: PartitionTuple, spec: PartitionSpec, schema: Schema) ->
     return Record(*values)
 
 
+def partition_path(values: Record, spec: PartitionSpec, schema: Schema) -> str:
+    """The path of a partition in a manifest."""
+    kinds = [_result(schema, field) for field in spec.fields]
+    return path(
+        (f.name, f.transform, kind, values[i]) for i, (f, kind) in enumerate(zip(spec.fields, kinds, strict=True))
+    )
+
+
 def _result(schema: Schema, field: PartitionField) -> IcebergType:
     return field.transform.result_type(schema.find_type(field.source_id))
 

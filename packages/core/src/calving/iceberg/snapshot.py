@@ -32,7 +32,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
-from calving.data.partitioning import to_record
+from calving.data.partitioning import partition_path, to_record
 from calving.model import files
 
 _DATA_FILE = 2
@@ -59,6 +59,15 @@ class _DeleteManifestWriter(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes"}
+
+
+class _SummaryCollector(SnapshotSummaryCollector):
+    """Names partitions as their files' paths do: pyiceberg's own names end with Python's dates."""
+
+    def update_partition_metrics(
+        self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema
+    ) -> None:
+        self.partition_metrics[partition_path(file.partition, partition_spec, schema)].add_file(file)
 
 
 class SinkSnapshot(_MergeAppendFiles):
@@ -144,7 +153,7 @@ class SinkSnapshot(_MergeAppendFiles):
         limit = metadata.properties.get(
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
         )
-        collector = SnapshotSummaryCollector(partition_summary_limit=int(limit))
+        collector = _SummaryCollector(partition_summary_limit=int(limit))
         specs, schema = metadata.specs(), metadata.schema()
         for file in self._added_data_files + self._delete_files:
             collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
