@@ -432,6 +432,8 @@ def java_double(value: float) -> str:
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     sign, digits, exponent = Decimal(_single_text(value) if isinstance(value, Single) else repr(value)).as_tuple()
+    if len(digits) == 1 and float(near := f"{value:.1e}") == value:  # of two digits Java takes the nearest
+        sign, digits, exponent = Decimal(near).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
     point = len(digits) + int(exponent)
     minus = "-" if sign else ""

@@ -47,6 +47,11 @@ def days_of(year: int, month: int, day: int) -> int:
     return gregorian if gregorian >= _CUTOVER else julian
 
 
+def of_year(year: int, number: int) -> int:
+    """Days since 1970 of a day of a year, the first being 1. The year of the cutover counts as Julian, as in Java."""
+    return (_julian(year, 1) if year <= 1582 else _gregorian(year, 1)) + number - 1
+
+
 def weekday(days: int) -> int:
     """1 for Monday to 7 for Sunday."""
     return (days + 3) % 7 + 1

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from calving.data.conversion.kinds import JSON
 from calving.data.transforms.columns import Fields, check_options, each, required
-from calving.data.transforms.interface import UnfitTypeError
 from calving.data.transforms.sided import Sided
 from calving.data.transforms.text import as_text, millis
 from calving.errors import ConfigError
@@ -62,25 +61,21 @@ class Cast(Sided):
 
 
 def cast(column: pa.Array, name: str, what: str) -> pa.Array:
-    """:raises UnfitTypeError: its type cannot be cast. :raises RefusedError: some values cannot."""
+    """Nulls are nulls of the new type. :raises RefusedError: some values cannot be cast."""
     source, kind = column.type, _KINDS[name]
     t = pa.types
     if t.is_null(source):
         return pa.nulls(len(column), kind)
-    if t.is_nested(source):
-        raise UnfitTypeError(f"{what}: {source} cannot be cast")
     if t.is_temporal(source) and name != "string":
         column = millis(column) if not t.is_date(source) else column.cast(pa.date32()).cast(pa.int32())
         source = column.type
     if name == "string":
-        return as_text(column) if source != JSON else pa.array(each(column, _json_text, f"{what}: "), kind)
-    plain = t.is_boolean(source) or t.is_integer(source) or t.is_floating(source)
-    if plain:
+        plain = source != JSON and not t.is_nested(source)
+        return as_text(column) if plain else pa.array(each(column, _json_text, f"{what}: "), kind)
+    if t.is_boolean(source) or t.is_integer(source) or t.is_floating(source):
         fast = _by_arrow(column, kind)
         if fast is not None:
             return fast
-    elif not (t.is_string(source) or t.is_decimal(source) or source == JSON):
-        raise UnfitTypeError(f"{what}: {source} cannot be cast to {name}")
     return pa.array(each(column, _CHANGES[name], f"{what}: "), kind)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from calving.data.records import Records, objects
 from calving.data.transforms.interface import RefusedError, UnfitTypeError
@@ -99,10 +100,6 @@ def with_side(records: Records, side: Side, column: pa.Array) -> Records:
     return replace(records, value=column) if side == "value" else replace(records, key=column)
 
 
-def only_nulls(column: pa.Array) -> bool:
-    return bool(pa.types.is_null(column.type) or column.null_count == len(column))
-
-
 def each(column: pa.Array, change: Callable[[Any], Any], what: str = "") -> list[Any]:
     """Every value changed, nulls left alone. :raises RefusedError: with the places of values that cannot be."""
     made: list[Any] = []
@@ -115,6 +112,14 @@ def each(column: pa.Array, change: Callable[[Any], Any], what: str = "") -> list
     if reasons:
         raise RefusedError(reasons)
     return made
+
+
+def only_nulls(column: pa.Array, reason: str) -> pa.Array:
+    """The column, if nothing stands in it. :raises RefusedError: at the values that are no nulls."""
+    refused = pc.indices_nonzero(column.is_valid()).to_pylist()
+    if refused:
+        raise RefusedError(dict.fromkeys(refused, reason))
+    return column
 
 
 def names(options: Mapping[str, str], key: str) -> list[str]:
@@ -150,3 +155,11 @@ def check_options(options: Mapping[str, str], known: Sequence[str], transform: s
                 f"transform {transform}: unknown option '{name}'; there are: {', '.join(known) or 'none'}"
             )
     flag(options, _NO_EFFECT, transform)
+
+
+def by_type(kinds: Sequence[pa.DataType]) -> list[tuple[pa.DataType, list[int]]]:
+    """The places of each type, in the order in which the types first come."""
+    found: dict[pa.DataType, list[int]] = {}
+    for place, kind in enumerate(kinds):
+        found.setdefault(kind, []).append(place)
+    return list(found.items())

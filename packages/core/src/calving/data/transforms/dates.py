@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from calving.data.transforms.calendars import Day, day_of, days_of, weekday
+from calving.data.transforms.calendars import Day, day_of, days_of, of_year, weekday
 from calving.errors import ConfigError
 
 _DAY_MS = 86_400_000
@@ -76,17 +76,18 @@ class JavaDateFormat:
                 found.append(_Token(letter, len(text)))
         return found
 
-    def check_readable(self) -> None:
-        """:raises ConfigError: text cannot be read by this pattern, because fields of it contradict each other."""
+    def unreadable(self) -> str | None:
+        """Why text cannot be read by this pattern: fields of it contradict each other, or say too little."""
         letters = {token.letter for token in self._tokens}
         for these, those in (("Hk", "Kh"), ("D", "MLd")):
             if letters & set(these) and letters & set(those):
-                raise ConfigError(
+                return (
                     f"date pattern '{self.pattern}': to read text, use either {' or '.join(these)} "
                     f"or {' and '.join(those)}, not both"
                 )
         if letters & set("Eu") and not letters & set("dD"):
-            raise ConfigError(f"date pattern '{self.pattern}': to read text, a day of the week needs a date beside it")
+            return f"date pattern '{self.pattern}': to read text, a day of the week needs a date beside it"
+        return None
 
     def format(self, millis: int) -> str:
         days, of_day = divmod(millis, _DAY_MS)
@@ -117,7 +118,7 @@ def _instant(found: dict[str, int]) -> int:
     year = found.get("y", 1970)
     if found.get("G") == 0:
         year = 1 - year
-    days = days_of(year, 1, found["D"]) if "D" in found else days_of(year, found.get("M", 1), found.get("d", 1))
+    days = of_year(year, found["D"]) if "D" in found else days_of(year, found.get("M", 1), found.get("d", 1))
     hour = found["H"] if "H" in found else found.get("K", 0) + 12 * found.get("a", 0)
     minutes = hour * 60 + found.get("m", 0)
     return days * _DAY_MS + (minutes * 60 + found.get("s", 0)) * 1000 + found.get("S", 0) - found.get("zone", 0)

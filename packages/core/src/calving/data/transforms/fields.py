@@ -12,6 +12,7 @@ from calving.data.transforms.columns import (
     Fields,
     check_options,
     names,
+    only_nulls,
     required,
     side_of,
     struct_of,
@@ -45,8 +46,8 @@ class ExtractField(Sided):
 
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         for step in self._path:
-            if pa.types.is_null(column.type) and not typed:
-                return column
+            if not (typed or pa.types.is_struct(column.type)):
+                return only_nulls(column, f"an object with a field '{step}' is wanted, not {column.type}")
             fields = Fields(column)
             found = fields.require(step) if typed else fields.get(step)
             column = pa.nulls(len(column)) if found is None else found
@@ -126,10 +127,7 @@ class InsertField(Sided):
             raise ConfigError("transform InsertField: static.field and static.value belong together")
         self._static = options.get("static.value")
 
-    def apply(self, records: Records) -> Records:
-        column = side_of(records, self.side)
-        if column.null_count == len(column):
-            return records
+    def on(self, records: Records, column: pa.Array) -> Records:
         fields = Fields(column)
         count = len(records)
         found = {

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from calving.data.conversion.exact import java_double
 from calving.data.records import Records, arrow, load_json
-from calving.data.transforms.columns import check_options, each, flag, struct_of
+from calving.data.transforms.columns import by_type, check_options, each, flag, struct_of
 from calving.data.transforms.interface import Transform, UnfitTypeError
-from calving.data.transforms.shapes import by_type
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 

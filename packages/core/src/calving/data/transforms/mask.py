@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.data.conversion.kinds import JSON
-from calving.data.transforms.columns import Fields, check_options, each, names
-from calving.data.transforms.interface import UnfitTypeError
+from calving.data.records import arrow
+from calving.data.transforms.columns import Fields, check_options, each, names, only_nulls
 from calving.data.transforms.sided import Sided
 from calving.errors import ConfigError
 
@@ -50,7 +50,7 @@ def _masked(column: pa.Array, typed: bool, name: str) -> pa.Array:
     if t.is_struct(kind) and not typed:
         return pa.array([{} if valid else None for valid in column.is_valid().to_pylist()], pa.struct([]))
     if t.is_list(kind) or t.is_map(kind):
-        return pa.array([[] if valid else None for valid in column.is_valid().to_pylist()], kind)
+        return arrow([[] if valid else None for valid in column.is_valid().to_pylist()], kind)
     if t.is_string(kind) or t.is_binary(kind):
         nothing = pa.array([""]).cast(kind)[0]
     elif t.is_boolean(kind):
@@ -60,7 +60,7 @@ def _masked(column: pa.Array, typed: bool, name: str) -> pa.Array:
     elif t.is_temporal(kind):
         nothing = pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)[0]
     else:
-        raise UnfitTypeError(f"field '{name}': {kind} cannot be masked")
+        return only_nulls(column, f"field '{name}': {kind} cannot be masked")
     return _everywhere(column, nothing)
 
 
@@ -74,7 +74,7 @@ def _replaced(column: pa.Array, replacement: str, name: str) -> pa.Array:
     if t.is_string(kind):
         return _everywhere(column, pa.scalar(replacement, kind))
     if not (kind == JSON or t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
-        raise UnfitTypeError(f"field '{name}': {kind} cannot be replaced by '{replacement}'")
+        return only_nulls(column, f"field '{name}': {kind} cannot be replaced by '{replacement}'")
     try:
         number = Decimal(replacement)
         whole = int(number)
@@ -83,8 +83,9 @@ def _replaced(column: pa.Array, replacement: str, name: str) -> pa.Array:
             return pa.array(texts, JSON)
         said: Any = whole if t.is_integer(kind) else float(number) if t.is_floating(kind) else number
         return _everywhere(column, pa.array([said], kind)[0])
-    except (InvalidOperation, ValueError, OverflowError, pa.ArrowInvalid) as error:
-        raise UnfitTypeError(f"field '{name}': '{replacement}' is not a number of type {kind}") from error
+    except (InvalidOperation, ValueError, OverflowError, pa.ArrowInvalid):
+        pass
+    return only_nulls(column, f"field '{name}': '{replacement}' is not a number of type {kind}")
 
 
 def _json_number(value: Any, number: Decimal) -> str:

@@ -11,9 +11,8 @@ import pyarrow as pa
 from calving.data.records import Records, arrow, objects
 from calving.data.transforms import bson
 from calving.data.transforms.bson import Typed
-from calving.data.transforms.columns import Fields, check_options
+from calving.data.transforms.columns import Fields, by_type, check_options
 from calving.data.transforms.interface import RefusedError, Transform, UnfitTypeError
-from calving.data.transforms.shapes import by_type
 from calving.errors import ConfigError
 
 _BEFORE, _AFTER, _CHANGES, _ID = "before", "after", "updateDescription", "_id"

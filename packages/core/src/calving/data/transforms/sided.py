@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -20,14 +20,18 @@ class Sided(Transform):
 
     def apply(self, records: Records) -> Records:
         column = side_of(records, self.side)
-        if column.null_count == len(column) and len(column):
+        if column.null_count == len(column):
             return records
         try:
-            return with_side(records, self.side, self.change(column, typed=records.typed))
+            return self.on(records, column)
         except UnfitTypeError as error:
             if column.null_count:  # the nulls of a column are fine, whatever its type
                 raise ValueError(str(error)) from error
             raise
+
+    def on(self, records: Records, column: pa.Array) -> Records:
+        """The records after this step; ``column`` is their key or value."""
+        return with_side(records, self.side, self.change(column, typed=records.typed))
 
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         """The column after this step."""
@@ -72,7 +76,3 @@ def _quoted(rest: str, text: str, transform: str) -> tuple[str, str | None]:
         else:
             return step + rest[place:end], None if last else rest[end + 2 :]
     raise ConfigError(f"transform {transform}: a backtick in the path '{text}' is not closed")
-
-
-def names_of(steps: Sequence[str]) -> str:
-    return ".".join(steps)

@@ -8,16 +8,20 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.conversion.kinds import JSON
-from calving.data.transforms.columns import Fields, check_options, each, required
+from calving.data.transforms.columns import Fields, check_options, each, only_nulls, required
 from calving.data.transforms.dates import JavaDateFormat
-from calving.data.transforms.interface import UnfitTypeError
 from calving.data.transforms.sided import Sided
 from calving.data.transforms.text import millis
 from calving.errors import ConfigError
 
 _PER_SECOND = {"seconds": 1, "milliseconds": 1_000, "microseconds": 1_000_000, "nanoseconds": 1_000_000_000}
-_TARGETS = ("string", "unix", "Date", "Time", "Timestamp")
+_RESULTS = {
+    "string": pa.string(),
+    "unix": pa.int64(),
+    "Date": pa.date32(),
+    "Time": pa.time32("ms"),
+    "Timestamp": pa.timestamp("ms", "UTC"),
+}
 _DAY_MS = 86_400_000
 
 
@@ -32,13 +36,14 @@ class TimestampConverter(Sided):
         check_options(options, known, "TimestampConverter")
         self._field = options.get("field", "")
         self._target = required(options, "target.type", "TimestampConverter")
-        if self._target not in _TARGETS:
-            raise ConfigError(f"transform TimestampConverter: target.type is one of {', '.join(_TARGETS)}")
+        if self._target not in _RESULTS:
+            raise ConfigError(f"transform TimestampConverter: target.type is one of {', '.join(_RESULTS)}")
         self._format = _format(options["format"]) if options.get("format", "").strip() else None
         if self._target == "string" and self._format is None:
             raise ConfigError("transform TimestampConverter: target.type = string needs a format")
-        if self._target != "string" and self._format is not None:
-            self._format.check_readable()
+        self._unreadable = None if self._format is None else self._format.unreadable()
+        if self._target != "string" and self._unreadable is not None:
+            raise ConfigError(f"transform TimestampConverter: {self._unreadable}")
         precision = options.get("unix.precision", "milliseconds")
         if precision not in _PER_SECOND:
             raise ConfigError(f"transform TimestampConverter: unix.precision is one of {', '.join(_PER_SECOND)}")
@@ -57,39 +62,47 @@ class TimestampConverter(Sided):
     def _convert(self, column: pa.Array, what: str) -> pa.Array:
         if pa.types.is_null(column.type):
             return column
-        instants = self._millis(column, what)
+        if not self._takes(column.type):
+            about = " without a format" if pa.types.is_string(column.type) else ""
+            column = only_nulls(column, f"{what}: {column.type} is no timestamp{about}")
+            return pa.nulls(len(column), _RESULTS[self._target])
+        try:
+            return self._target_of(self._millis(column, what), what)
+        except (pa.ArrowInvalid, OverflowError) as error:
+            raise ValueError(f"{what}: an instant is out of range: {error}") from error
+
+    def _takes(self, kind: pa.DataType) -> bool:
+        t = pa.types
+        return t.is_temporal(kind) or t.is_int64(kind) or (t.is_string(kind) and self._format is not None)
+
+    def _millis(self, column: pa.Array, what: str) -> pa.Array:
+        if pa.types.is_temporal(column.type):
+            return millis(column)
+        if pa.types.is_int64(column.type):
+            return _scaled(column, self._per_second, 1_000)
+        assert self._format is not None  # noqa: S101 - _takes has looked
+        return pa.array(each(column, self._parse, f"{what}: "), pa.int64())
+
+    def _parse(self, text: str) -> int:
+        assert self._format is not None  # noqa: S101 - _takes has looked
+        if self._unreadable is not None:
+            raise ValueError(self._unreadable)
+        return self._format.parse(text)
+
+    def _target_of(self, instants: pa.Array, what: str) -> pa.Array:
+        kind = _RESULTS[self._target]
         match self._target:
             case "Timestamp":
-                return instants.cast(pa.timestamp("ms", "UTC"))
+                return instants.cast(kind)
             case "Date":
-                return _days(instants).cast(pa.int32()).cast(pa.date32())
+                return _days(instants).cast(pa.int32()).cast(kind)
             case "Time":
                 of_day = pc.subtract(instants, pc.multiply(_days(instants), _DAY_MS))
-                return of_day.cast(pa.int32()).cast(pa.time32("ms"))
+                return of_day.cast(pa.int32()).cast(kind)
             case "unix":
                 return _scaled(instants, 1_000, self._per_second)
         assert self._format is not None  # noqa: S101 - the constructor has looked
-        return pa.array(each(instants, self._format.format, f"{what}: "), pa.string())
-
-    def _millis(self, column: pa.Array, what: str) -> pa.Array:
-        kind = column.type
-        if pa.types.is_temporal(kind):
-            return millis(column)
-        if pa.types.is_int64(kind):
-            return _scaled(column, self._per_second, 1_000)
-        if pa.types.is_string(kind) and self._format is not None:
-            self._readable()
-            return pa.array(each(column, self._format.parse, f"{what}: "), pa.int64())
-        if kind == JSON:
-            raise UnfitTypeError(f"{what}: no number of 64 bits, and so no timestamp")
-        raise UnfitTypeError(f"{what}: {kind} is no timestamp" + (" without a format" if kind == pa.string() else ""))
-
-    def _readable(self) -> None:
-        assert self._format is not None  # noqa: S101 - the caller has looked
-        try:
-            self._format.check_readable()
-        except ConfigError as error:
-            raise UnfitTypeError(str(error)) from error
+        return pa.array(each(instants, self._format.format, f"{what}: "), kind)
 
 
 def _format(pattern: str) -> JavaDateFormat:

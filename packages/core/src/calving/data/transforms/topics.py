@@ -17,7 +17,6 @@ from calving.data.transforms.columns import (
     check_options,
     names,
     required,
-    side_of,
     with_side,
 )
 from calving.data.transforms.dates import JavaDateFormat
@@ -111,10 +110,7 @@ class HeaderFrom(Sided):
         if not self._move and options["operation"].lower() != "copy":
             raise ConfigError("transform HeaderFrom: operation is copy or move")
 
-    def apply(self, records: Records) -> Records:
-        column = side_of(records, self.side)
-        if column.null_count == len(column):
-            return records
+    def on(self, records: Records, column: pa.Array) -> Records:
         fields = Fields(column)
         rows = _header_rows(records)
         for name, header in zip(self._fields, self._headers, strict=True):

@@ -1,0 +1,354 @@
+"""The real Java classes, asked over pipes, and our own answers in the same words."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from calving.data.conversion.exact import java_double
+from calving.data.conversion.kinds import JSON
+from calving.data.converters.registry import converter
+from calving.data.records import HEADERS, Records, build, load_json, objects
+from calving.data.spec import TransformSpec
+from calving.data.transforms.chain import Chain
+from calving.errors import ConfigError
+from calving.host import java
+from calving.services.maven import Artifact, jars
+
+_KAFKA, _ICEBERG = "3.9.2", "1.12.0"
+_JARS = [
+    Artifact("org.apache.iceberg", "iceberg-kafka-connect", _ICEBERG),
+    Artifact("org.apache.iceberg", "iceberg-kafka-connect-transforms", _ICEBERG),
+    Artifact("org.apache.kafka", "connect-transforms", _KAFKA),
+    Artifact("org.apache.kafka", "connect-json", _KAFKA),
+    Artifact("org.apache.kafka", "connect-api", _KAFKA),
+    Artifact("org.slf4j", "slf4j-nop", "2.0.16"),
+]
+Answer = Any
+"""What became of a record: its columns, ``dropped``, or ``error`` with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record as JSON text: with ``typed``, key and value are Connect's envelopes."""
+
+    value: str | None
+    typed: bool = False
+    key: str | None = None
+    timestamp: int | None = 1_704_196_800_123
+    offset: int = 7
+    topic: str = "db.orders"
+    partition: int = 3
+
+
+class Java:
+    """One JVM for all questions."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def transform(self, kind: str, options: Mapping[str, str], messages: Sequence[Message]) -> list[Answer]:
+        return self._ask(messages, transform=kind, options=options)
+
+    def convert(self, messages: Sequence[Message]) -> list[Answer]:
+        """Values as JsonConverter gives them."""
+        return self._ask(messages)
+
+    def write(self, table: Mapping[str, Any], messages: Sequence[Message]) -> list[Answer]:
+        """Rows as the sink's RecordConverter gives them for a table's schema."""
+        return self._ask(messages, table=table)
+
+    def _ask(self, messages: Sequence[Message], **question: Any) -> list[Answer]:
+        fields = ("value", "typed", "key", "timestamp", "offset", "topic", "partition")
+        question["records"] = [{name: getattr(m, name) for name in fields} for m in messages]
+        pipe, answers = self._process.stdin, self._process.stdout
+        assert pipe is not None
+        assert answers is not None
+        pipe.write(json.dumps(question) + "\n")
+        pipe.flush()
+        found = json.loads(answers.readline(), parse_int=int)
+        return found if isinstance(found, list) else [found] * len(messages)
+
+
+@contextmanager
+def running() -> Iterator[Java]:
+    source = Path(__file__).with_name("Reference.java")
+    classes = f"{jars('connect-reference', _JARS)}/*"
+    with tempfile.TemporaryFile("w+") as log:
+        command = [
+            java(),
+            "-XX:TieredStopAtLevel=1",
+            "-Duser.language=en",
+            "-Duser.country=US",
+            "-cp",
+            classes,
+            str(source),
+        ]
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8"
+        )
+        try:
+            yield Java(process)
+        finally:
+            process.kill()
+            process.wait()
+
+
+# ---- ours
+
+
+def transformed(kind: str, options: Mapping[str, str], messages: Sequence[Message]) -> list[Answer]:
+    """Our answers to ``Java.transform``; messages of one type go through the chain together."""
+    try:
+        chain = Chain([TransformSpec("x", kind, options)])
+    except ConfigError as error:
+        return [{"error": f"ConfigError: {error}"}] * len(messages)
+    answers: list[Answer] = [{"dropped": True}] * len(messages)
+    for places, records in _records(messages, answers):
+        done = chain.apply(records)
+        for bad in done.bad:
+            answers[places[bad.index]] = {"error": bad.reason}
+        for part in done.records:
+            index = part.index.to_pylist()
+            described = type_of(part.value.type) if part.typed else None
+            for i, topic, key, value, headers in zip(
+                index,
+                part.topic.to_pylist(),
+                rendered(part.key),
+                rendered(part.value),
+                objects(part.headers),
+                strict=True,
+            ):
+                answers[places[i]] = {
+                    "topic": topic,
+                    "key": key,
+                    "value": value,
+                    "type": described if value is not None else None,
+                    "headers": [[h["key"], None if h["value"] is None else h["value"].decode()] for h in headers],
+                }
+    return answers
+
+
+def converted(messages: Sequence[Message]) -> list[Answer]:
+    """Our answers to ``Java.convert``."""
+    answers: list[Answer] = [None] * len(messages)
+    for places, records in _records(messages, answers):
+        described = type_of(records.value.type) if records.typed else None
+        for i, value in zip(places, rendered(records.value), strict=True):
+            answers[i] = {"value": value, "type": described}
+    return answers
+
+
+def _records(messages: Sequence[Message], answers: list[Answer]) -> Iterator[tuple[list[int], Records]]:
+    """Messages of one type together, each group with its places; those that cannot be decoded are answered."""
+    values, keys = _decoded(messages, "value", answers), _decoded(messages, "key", answers)
+    groups: dict[Any, list[int]] = {}
+    for place, message in enumerate(messages):
+        if place in values and place in keys:
+            kinds = (message.typed, values[place].type, keys[place].type, values[place].null_count)
+            groups.setdefault(kinds, []).append(place)
+    for (typed, *_), places in groups.items():
+        chosen = [messages[i] for i in places]
+        yield (
+            places,
+            Records(
+                pa.array(range(len(places)), pa.int32()),
+                pa.array([m.topic for m in chosen]),
+                chosen[0].partition,
+                pa.array([m.offset for m in chosen], pa.int64()),
+                pa.array([m.timestamp for m in chosen], pa.timestamp("ms", "UTC")),
+                pa.concat_arrays([keys[i] for i in places]),
+                pa.concat_arrays([values[i] for i in places]),
+                pa.array([[] for _ in chosen], HEADERS),
+                typed,
+            ),
+        )
+
+
+def _decoded(messages: Sequence[Message], side: str, answers: list[Answer]) -> dict[int, pa.Array]:
+    """Each value as a column of its own, by place."""
+    found: dict[int, pa.Array] = {}
+    envelopes: list[int] = []
+    for place, message in enumerate(messages):
+        text = getattr(message, side)
+        if text is None:
+            found[place] = pa.nulls(1)
+        elif message.typed:
+            envelopes.append(place)
+        else:
+            try:
+                found[place] = column_of(load_json(text))
+            except ValueError as error:
+                answers[place] = {"error": f"decode: {error}"}
+    decoded = converter("json", {"schemas.enable": "true"}, is_key=False).decode(
+        [getattr(messages[i], side).encode() for i in envelopes], None
+    )
+    for bad in decoded.bad:
+        answers[envelopes[bad.index]] = {"error": f"decode: {bad.reason}"}
+    for part in decoded.values:
+        inner = part.index if part.index is not None else range(len(envelopes))
+        assert not isinstance(part.data, list)
+        for row, i in enumerate(inner):
+            found[envelopes[i]] = part.data.slice(row, 1)
+    return found
+
+
+def column_of(value: Any) -> pa.Array:
+    """A schemaless value as a column of its own, exactly."""
+    kind = _kind(value)
+    return build([value], kind, _leaf)
+
+
+def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if kind == JSON:
+        return pa.array([None if v is None else dumps(v) for v in values], JSON)
+    return pa.array([float(v) if isinstance(v, Decimal) else v for v in values], kind)
+
+
+def _kind(value: Any) -> pa.DataType:
+    match value:
+        case bool():
+            return pa.bool_()
+        case int():
+            return pa.int64() if -(2**63) <= value < 2**63 else JSON
+        case Decimal():
+            return pa.float64() if Decimal(repr(float(value))) == value else JSON
+        case str():
+            return pa.string()
+        case dict():
+            return pa.struct([(name, _kind(item)) for name, item in value.items()])
+        case list():
+            kinds = {_kind(item) for item in value} - {pa.null()}
+            return pa.list_(*(kinds or {pa.null()})) if len(kinds) < 2 else JSON
+    return pa.null()
+
+
+def dumps(value: Any) -> str:
+    """JSON with the digits of decimals as they are."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(k)}:{dumps(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(dumps, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+def rendered(column: pa.Array) -> list[Any]:
+    """Values in the words of ``Reference.java``."""
+    kind, t = column.type, pa.types
+    if t.is_struct(kind):
+        children = {f.name: rendered(child) for f, child in zip(kind, column.flatten(), strict=True)}
+        rows = [{"object": {name: items[i] for name, items in children.items()}} for i in range(len(column))]
+        return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
+    if t.is_list(kind):
+        return [None if not item.is_valid else rendered(item.values) for item in column]
+    if t.is_map(kind):
+        return [
+            {"map": [list(pair) for pair in zip(rendered(m.values.field(0)), rendered(m.values.field(1)), strict=True)]}
+            if m.is_valid
+            else None
+            for m in column
+        ]
+    if t.is_temporal(kind):
+        numbers = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+        name = "timestamp" if t.is_timestamp(kind) else "date" if t.is_date(kind) else "time"
+        return [None if n is None else {name: n * 86_400_000 if name == "date" else n} for n in numbers]
+    if t.is_float32(kind):
+        texts = column.cast(pa.string()).to_pylist()
+        return [None if text is None else {"float": java_double(float(text))} for text in texts]
+    return [None if value is None else _primitive(value, kind) for value in objects(column)]
+
+
+def _primitive(value: Any, kind: pa.DataType) -> Any:
+    if kind == JSON:
+        return _json(value)
+    if pa.types.is_float64(kind):
+        return {"double": java_double(value)}
+    if pa.types.is_decimal(kind):
+        return {"decimal": format(value, "f")}
+    if pa.types.is_binary(kind):
+        return {"bytes": base64.b64encode(value).decode()}
+    return value
+
+
+def _json(value: Any) -> Any:
+    """A schemaless value as Connect has it."""
+    if isinstance(value, dict):
+        return {"object": {name: _json(item) for name, item in value.items()}}
+    if isinstance(value, list):
+        return [_json(item) for item in value]
+    return {"double": java_double(float(value))} if isinstance(value, Decimal | float) else value
+
+
+def type_of(kind: pa.DataType) -> Any:
+    """An Arrow type in the words of Connect."""
+    t = pa.types
+    if t.is_struct(kind):
+        return {f.name: type_of(f.type) for f in kind}
+    if t.is_list(kind):
+        return [type_of(kind.value_type)]
+    if t.is_map(kind):
+        return [type_of(kind.key_type), type_of(kind.item_type)]
+    if t.is_decimal(kind):
+        return f"decimal{kind.scale}"
+    names = {pa.bool_(): "boolean", pa.float32(): "float32", pa.float64(): "float64", pa.binary(): "bytes", JSON: None}
+    if kind in names:
+        return names[kind]
+    for test, name in ((t.is_timestamp, "timestamp"), (t.is_date, "date"), (t.is_time, "time"), (t.is_null, None)):
+        if test(kind):
+            return name
+    return str(kind)
+
+
+def lean(answer: Answer) -> Answer:
+    """Comparable: fields that are null are like missing ones, the order of maps means nothing."""
+    if isinstance(answer, dict) and set(answer) == {"decimal"}:
+        return {"decimal": format(Decimal(answer["decimal"]).normalize(), "f")}
+    if isinstance(answer, dict) and set(answer) == {"map"}:
+        return {"map": sorted((lean(pair) for pair in answer["map"]), key=json.dumps)}
+    if isinstance(answer, dict) and "headers" in answer:
+        kind = None if answer["value"] is None else answer["type"]  # of a null nobody sees it
+        answer = {**answer, "type": kind, "headers": [[name, _header(value)] for name, value in answer["headers"]]}
+    if isinstance(answer, dict):
+        return {name: lean(item) for name, item in answer.items() if item is not None}
+    if isinstance(answer, list):
+        return [lean(item) for item in answer]
+    return answer
+
+
+def _header(value: Any) -> Any:
+    """Headers are text; what text an object has is not compared."""
+    if isinstance(value, dict | list):
+        found = value if isinstance(value, dict) else {}
+        return found.get("double", found.get("float", found.get("decimal", found.get("bytes", "..."))))
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = None if value is None else str(value)
+    vague = text is not None and (text[:1] in ("[", "{") or re.fullmatch("[0-9T:.-]+Z|[0-9]+-[0-9]{2}-[0-9]{2}", text))
+    return "..." if vague else text
+
+
+def differences(mine: Answer, java: Answer, path: str = "") -> Iterator[tuple[str, str, str]]:
+    """Where two answers differ: the path, Java's answer and ours."""
+    if isinstance(mine, dict) and isinstance(java, dict) and not ({"error", "dropped"} & (set(mine) | set(java))):
+        for name in dict.fromkeys([*java, *mine]):
+            yield from differences(mine.get(name), java.get(name), f"{path}.{name}" if path else name)
+    elif isinstance(mine, list) and isinstance(java, list) and len(mine) == len(java):
+        for place, (a, b) in enumerate(zip(mine, java, strict=True)):
+            yield from differences(a, b, f"{path}[{place}]")
+    elif mine != java and not (_failed(mine) and _failed(java)):
+        yield path, json.dumps(java), json.dumps(mine)
+
+
+def _failed(answer: Answer) -> bool:
+    return isinstance(answer, dict) and "error" in answer
