@@ -16,10 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from calving.data.arrays import JSON
 from calving.data.conversion.exact import java_double
-from calving.data.conversion.kinds import JSON
 from calving.data.converters.registry import converter
-from calving.data.records import HEADERS, Records, build, load_json, objects
+from calving.data.jsontext import load_json
+from calving.data.records import HEADERS, Records, objects
+from calving.data.shapes import by_shape
 from calving.data.spec import TransformSpec
 from calving.data.transforms.chain import Chain
 from calving.errors import ConfigError
@@ -188,7 +190,7 @@ def _decoded(messages: Sequence[Message], side: str, answers: list[Answer]) -> d
             envelopes.append(place)
         else:
             try:
-                found[place] = column_of(load_json(text))
+                ((_, found[place]),) = by_shape([load_json(text)], decimals=True)
             except ValueError as error:
                 answers[place] = {"error": f"decode: {error}"}
     decoded = converter("json", {"schemas.enable": "true"}, is_key=False).decode(
@@ -202,45 +204,6 @@ def _decoded(messages: Sequence[Message], side: str, answers: list[Answer]) -> d
         for row, i in enumerate(inner):
             found[envelopes[i]] = part.data.slice(row, 1)
     return found
-
-
-def column_of(value: Any) -> pa.Array:
-    """A schemaless value as a column of its own, exactly."""
-    kind = _kind(value)
-    return build([value], kind, _leaf)
-
-
-def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    if kind == JSON:
-        return pa.array([None if v is None else dumps(v) for v in values], JSON)
-    return pa.array([float(v) if isinstance(v, Decimal) else v for v in values], kind)
-
-
-def _kind(value: Any) -> pa.DataType:
-    match value:
-        case bool():
-            return pa.bool_()
-        case int():
-            return pa.int64() if -(2**63) <= value < 2**63 else JSON
-        case Decimal():
-            return pa.float64() if Decimal(repr(float(value))) == value else JSON
-        case str():
-            return pa.string()
-        case dict():
-            return pa.struct([(name, _kind(item)) for name, item in value.items()])
-        case list():
-            kinds = {_kind(item) for item in value} - {pa.null()}
-            return pa.list_(*(kinds or {pa.null()})) if len(kinds) < 2 else JSON
-    return pa.null()
-
-
-def dumps(value: Any) -> str:
-    """JSON with the digits of decimals as they are."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(k)}:{dumps(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(dumps, value)) + "]"
-    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def rendered(column: pa.Array) -> list[Any]:

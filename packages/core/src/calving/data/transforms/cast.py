@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.conversion.kinds import JSON
+from calving.data.arrays import JSON
 from calving.data.transforms.columns import Fields, check_options, each, required
 from calving.data.transforms.sided import Sided
 from calving.data.transforms.text import as_text, millis

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.data.arrays import struct
 from calving.data.records import Records, objects
 from calving.data.transforms.interface import RefusedError, UnfitTypeError
 from calving.errors import ConfigError
@@ -85,11 +86,8 @@ def struct_of(
     fields: Mapping[str, pa.Array], mask: pa.Array | None, count: int, required: frozenset[str] | set[str] = frozenset()
 ) -> pa.Array:
     """A struct column of ``count`` rows, null where ``mask`` is true."""
-    if not fields:
-        nulls = [False] * count if mask is None else mask.to_pylist()
-        return pa.array([None if null else {} for null in nulls], pa.struct([]))
     described = [pa.field(n, c.type, nullable=n not in required) for n, c in fields.items()]
-    return pa.StructArray.from_arrays(list(fields.values()), fields=described, mask=mask)
+    return struct(list(fields.values()), pa.struct(described), mask, count)
 
 
 def side_of(records: Records, side: Side) -> pa.Array:

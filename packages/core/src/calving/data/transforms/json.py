@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from calving.data.arrays import arrow
 from calving.data.conversion.exact import java_double
-from calving.data.records import Records, arrow, load_json
+from calving.data.jsontext import load_json
+from calving.data.records import Records
 from calving.data.transforms.columns import by_type, check_options, each, flag, struct_of
 from calving.data.transforms.interface import Transform, UnfitTypeError
 

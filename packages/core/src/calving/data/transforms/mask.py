@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.conversion.kinds import JSON
-from calving.data.records import arrow
+from calving.data.arrays import JSON, arrow
 from calving.data.transforms.columns import Fields, check_options, each, names, only_nulls
 from calving.data.transforms.sided import Sided
 from calving.errors import ConfigError

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.data.records import Records, arrow, objects
+from calving.data.arrays import arrow
+from calving.data.records import Records, objects
 from calving.data.transforms import bson
 from calving.data.transforms.bson import Typed
 from calving.data.transforms.columns import Fields, by_type, check_options

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.data.arrays import JSON
 from calving.data.conversion.exact import java_double, plain_text
-from calving.data.conversion.kinds import JSON
 from calving.data.records import objects
 from calving.data.transforms.dates import JavaDateFormat
 
