@@ -6,7 +6,8 @@ once for each way it is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,9 @@ import pyarrow as pa
 from calving.data.converters import typed_json
 from calving.data.converters.building import bad, collect
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
+from calving.data.converters.json_columns import Reader
 from calving.data.converters.options import flag
-from calving.data.converters.typed_json import DECODER, Declared, Read, json_value
+from calving.data.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.data.records import Values, load_json
 from calving.errors import ConfigError
 
@@ -24,12 +26,37 @@ _AT_MOST = 1_000
 _BLANKS = " \t\n\r"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Schema:
-    """``declared`` is None for payloads without a schema."""
+    """Reads payloads of one schema; ``declared`` is None where there is none."""
 
-    declared: Declared | None
-    parse: Callable[[str], Any]
+    def __init__(self, declared: Declared | None) -> None:
+        self.declared = declared
+        self.parse: Callable[[str], Any] = load_json if declared is None else json_value
+        self._reader: Reader | None = None
+        if declared is not None:
+            with suppress(ValueError):
+                self._reader = Reader(declared.form)
+        self._resting = 0
+
+    def read_many(self, payloads: Sequence[bytes]) -> Iterator[tuple[range, pa.Array | None]]:
+        """Pieces of the payloads, with their rows; None: those of the piece have to be read one by one."""
+        reader, refused, pieces = self._reader, 0, 0
+        if self._resting:
+            reader, self._resting = None, self._resting - 1
+        for at in range(0, len(payloads), _PIECE):
+            piece = range(at, min(at + _PIECE, len(payloads)))
+            rows = None if reader is None else reader.read(payloads[at : piece.stop])
+            pieces += 1
+            refused += rows is None
+            yield piece, rows
+        if reader is not None and refused * 2 > pieces:
+            self._resting = _REST
+
+
+_PIECE = 1_000
+"""Payloads that are read at once."""
+_REST = 4
+"""Blocks that are read one by one at once after one that mostly had to be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +68,7 @@ class _Spelling:
     schema: _Schema
 
 
-_SCHEMALESS = _Schema(None, load_json)
+_SCHEMALESS = _Schema(None)
 
 
 class EnvelopeConverter(Converter):
@@ -67,10 +94,11 @@ class EnvelopeConverter(Converter):
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
         decoded = Decoded()
+        rest = sorted(self._decode_many(values, decoded))
         groups: dict[_Schema, tuple[list[int], list[Any]]] = {}
-        for i, value in enumerate(values):
+        for i in rest:
             try:
-                schema, payload = self._open(value)
+                schema, payload = self._open(values[i])
             except Exception as error:  # whatever it is, this value is the reason
                 decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
                 continue
@@ -86,20 +114,61 @@ class EnvelopeConverter(Converter):
                 collect(decoded, schema.declared.type, payloads, places, self._stage, schema.declared.read)
         return decoded
 
+    def _decode_many(self, values: Sequence[bytes], decoded: Decoded) -> list[int]:
+        """Decode what can be read many at once, and return the places of the rest."""
+        groups, rest = self._by_schema(values)
+        for schema, (places, payloads) in groups.items():
+            read: list[pa.Array] = []
+            kept: list[int] = []
+            for piece, rows in schema.read_many(payloads):
+                here = places[piece.start : piece.stop]
+                if rows is None:
+                    rest += here
+                else:
+                    read.append(rows)
+                    kept += here
+            if read:
+                column = read[0] if len(read) == 1 else pa.concat_arrays(read)
+                decoded.values.append(Values(column, True, kept))
+        return rest
+
+    def _by_schema(
+        self, values: Sequence[bytes]
+    ) -> tuple[dict[_Schema, tuple[Sequence[int], Sequence[bytes]]], list[int]]:
+        """Payloads whose surroundings are known, with their places, and the places of the other values."""
+        if self._fixed is not None:
+            return {self._fixed: (range(len(values)), values)}, []
+        groups: dict[_Schema, tuple[list[int], list[bytes]]] = {}
+        rest: list[int] = []
+        for i, value in enumerate(values):
+            spelling = self._spelling(value)
+            if spelling is None:
+                rest.append(i)
+                continue
+            found = groups.get(spelling.schema)
+            if found is None:
+                found = groups[spelling.schema] = [], []
+            found[0].append(i)
+            found[1].append(value[len(spelling.head) : len(value) - len(spelling.tail)])
+        return groups, rest  # type: ignore[return-value]
+
+    def _spelling(self, value: bytes) -> _Spelling | None:
+        """The surroundings of the value's payload, if such ones are known."""
+        last = self._last
+        if last is None or not (value.startswith(last.head) and value.endswith(last.tail)):
+            last = next((s for s in self._spellings if value.startswith(s.head) and value.endswith(s.tail)), None)
+            self._last = last
+        return last
+
     def _open(self, value: bytes) -> tuple[_Schema, Any]:
         """A value's schema, and its payload as JSON. :raises Exception: it is no envelope."""
         if self._fixed is not None:
             return self._fixed, self._fixed.parse(value.decode())
-        spelling = self._last
-        if spelling is None or not (value.startswith(spelling.head) and value.endswith(spelling.tail)):
-            spelling = next((s for s in self._spellings if value.startswith(s.head) and value.endswith(s.tail)), None)
-            self._last = spelling
+        spelling = self._spelling(value)
         if spelling is not None:
             payload = value[len(spelling.head) : len(value) - len(spelling.tail)]
-            try:
+            with suppress(Exception):  # then the payload ends elsewhere, or the value is bad: it is read as a whole
                 return spelling.schema, spelling.schema.parse(payload.decode())
-            except Exception:  # noqa: S110 - the payload ends elsewhere, or the value is bad: it is read as a whole
-                pass
         return self._read(value.decode())
 
     def _read(self, text: str) -> tuple[_Schema, Any]:
@@ -120,7 +189,7 @@ class EnvelopeConverter(Converter):
         found = self._schemas.get(text)
         if found is None:
             schema = json_value(text)
-            made = _SCHEMALESS if schema is None else _Schema(declared(schema, self._defaults), json_value)
+            made = _SCHEMALESS if schema is None else _Schema(declared(schema, self._defaults))
             if len(self._schemas) >= _AT_MOST:
                 self._schemas.clear()
             found = self._schemas[text] = made
@@ -135,11 +204,11 @@ def _members(text: str) -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     at = _after(text, _skip(text, 0), "{")
     while True:
-        name, at = DECODER.raw_decode(text, at)
+        name, at = STRUCTURE.raw_decode(text, at)
         if not isinstance(name, str):
             raise ValueError("it is not a JSON object")
         start = _after(text, _skip(text, at), ":")
-        _, end = DECODER.raw_decode(text, start)
+        _, end = STRUCTURE.raw_decode(text, start)
         found[name] = start, end
         at = _skip(text, end)
         if text[at : at + 1] == "}":
@@ -171,14 +240,14 @@ def declared(schema: Any, defaults: bool = True) -> Declared:
     if not isinstance(schema, dict) or "type" not in schema:
         raise ValueError("a schema without a type")
     try:
-        kind, read = _type(schema, defaults)
+        form = _type(schema, defaults)
     except (KeyError, TypeError) as error:
         raise ValueError(f"'{schema['type']}' is not described as Connect does: {error}") from error
     default = schema.get("default") if defaults else None
-    return typed_json.declare(kind, read, schema.get("optional") is True, default)
+    return typed_json.declare(form, schema.get("optional") is True, default)
 
 
-def _type(schema: Mapping[str, Any], defaults: bool) -> tuple[pa.DataType, Read]:
+def _type(schema: Mapping[str, Any], defaults: bool) -> Form:
     kind, name = schema["type"], str(schema.get("name"))
     match kind:
         case "struct":
@@ -204,14 +273,14 @@ def _pair(entry: Any) -> tuple[Any, Any]:
     return entry[0], entry[1]
 
 
-_PRIMITIVES: Mapping[str, tuple[pa.DataType, Read]] = {
-    "boolean": (pa.bool_(), typed_json.boolean),
-    "int8": (pa.int8(), typed_json.whole(8)),
-    "int16": (pa.int16(), typed_json.whole(16)),
-    "int32": (pa.int32(), typed_json.whole(32)),
-    "int64": (pa.int64(), typed_json.whole(64)),
-    "float": (pa.float32(), typed_json.float32),
-    "double": (pa.float64(), typed_json.double),
-    "string": (pa.string(), typed_json.text),
-    "bytes": (pa.binary(), typed_json.binary),
+_PRIMITIVES: Mapping[str, Form] = {
+    "boolean": Form(pa.bool_(), typed_json.boolean),
+    "int8": Form(pa.int8(), typed_json.whole(8)),
+    "int16": Form(pa.int16(), typed_json.whole(16)),
+    "int32": Form(pa.int32(), typed_json.whole(32)),
+    "int64": Form(pa.int64(), typed_json.whole(64)),
+    "float": Form(pa.float32(), typed_json.float32),
+    "double": Form(pa.float64(), typed_json.double),
+    "string": Form(pa.string(), typed_json.text),
+    "bytes": Form(pa.binary(), typed_json.binary),
 }

@@ -16,7 +16,7 @@ from calving.data.converters.building import bad, collect
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.options import flag
 from calving.data.converters.schemas import BODY, Registry, schema_id
-from calving.data.converters.typed_json import Declared, Read, declare, json_value
+from calving.data.converters.typed_json import Declared, Form, Read, declare, json_value
 from calving.errors import Unavailable
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
@@ -90,7 +90,7 @@ class _Shapes:
         :raises ValueError: no table holds its values.
         """
         if schema is True or schema == {}:
-            return declare(JSON, typed_json.json_text, True)
+            return declare(Form(JSON, typed_json.json_text), True)
         if not isinstance(schema, dict):
             raise ValueError(f"{typed_json.shown(schema)} is not a schema that a value can have")
         if "$ref" in schema:
@@ -110,9 +110,9 @@ class _Shapes:
                 inner = {**inner, "default": schema["default"]}
             return self.declared(inner, root, above, nullable)
         if not real:
-            return declare(pa.null(), _nothing, True)
-        kind, read = self._union(real, root, above) if len(real) > 1 else self._type(schema, root, above)
-        return declare(kind, read, nullable, schema.get("default"))
+            return declare(Form(pa.null(), _nothing), True)
+        form = self._union(real, root, above) if len(real) > 1 else self._type(schema, root, above)
+        return declare(form, nullable, schema.get("default"))
 
     def _referred(self, reference: str, root: Any) -> tuple[Any, Any, tuple[int, str]]:
         """The schema that is meant, the document it stands in, and what tells it from others."""
@@ -153,7 +153,7 @@ class _Shapes:
                 merged |= {"properties": properties, "required": required}
         return merged, root, above
 
-    def _type(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[pa.DataType, Read]:
+    def _type(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         kind, meant, title = _kind(schema), schema.get("connect.type"), str(schema.get("title"))
         match kind:
             case "object" if meant == "map":
@@ -175,7 +175,7 @@ class _Shapes:
             raise ValueError(f"'{kind}' is not a type of JSON Schema")
         return found
 
-    def _struct(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[pa.DataType, Read]:
+    def _struct(self, schema: Mapping[str, Any], root: Any, above: Above) -> Form:
         properties, required = schema["properties"], schema.get("required", ())
         return typed_json.struct(
             [
@@ -184,7 +184,7 @@ class _Shapes:
             ]
         )
 
-    def _union(self, branches: Sequence[Any], root: Any, above: Above) -> tuple[pa.DataType, Read]:
+    def _union(self, branches: Sequence[Any], root: Any, above: Above) -> Form:
         """A struct with a field for each branch, of which a value has the one that it fits, by Connect's rules."""
         fields = [
             (f"{self._union_name}{i}", self.declared(branch, root, above, nullable=True))
@@ -203,7 +203,7 @@ class _Shapes:
                 raise ValueError(f"{typed_json.shown(value)} is of no branch of its oneOf or anyOf")
             return {best[0]: best[1].read(value)}
 
-        return pa.struct([declared.field(name) for name, declared in fields]), read
+        return Form(pa.struct([declared.field(name) for name, declared in fields]), read)
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Any]:
@@ -282,24 +282,24 @@ def _nothing(value: Any) -> Any:
     raise ValueError(f"{typed_json.shown(value)} is not null")
 
 
-_TYPES: Mapping[tuple[str, str | None], tuple[pa.DataType, Read]] = {
-    ("boolean", None): (pa.bool_(), typed_json.boolean),
-    ("integer", None): (pa.int64(), typed_json.whole(64)),
-    ("number", None): (pa.float64(), typed_json.double),
-    ("string", None): (pa.string(), typed_json.text),
-    ("string", "bytes"): (pa.binary(), typed_json.binary),
-    ("object", None): (JSON, _object),
-    ("anything", None): (JSON, typed_json.json_text),
+_TYPES: Mapping[tuple[str, str | None], Form] = {
+    ("boolean", None): Form(pa.bool_(), typed_json.boolean),
+    ("integer", None): Form(pa.int64(), typed_json.whole(64)),
+    ("number", None): Form(pa.float64(), typed_json.double),
+    ("string", None): Form(pa.string(), typed_json.text),
+    ("string", "bytes"): Form(pa.binary(), typed_json.binary),
+    ("object", None): Form(JSON, _object),
+    ("anything", None): Form(JSON, typed_json.json_text),
     **{
-        ("integer", f"int{bits}"): (kind, typed_json.whole(bits))
+        ("integer", f"int{bits}"): Form(kind, typed_json.whole(bits))
         for bits, kind in ((8, pa.int8()), (16, pa.int16()), (32, pa.int32()), (64, pa.int64()))
     },
     **{
         (kind, name): found
         for kind in ("number", "integer")
         for name, found in (
-            ("float32", (pa.float32(), typed_json.float32)),
-            ("float64", (pa.float64(), typed_json.double)),
+            ("float32", Form(pa.float32(), typed_json.float32)),
+            ("float64", Form(pa.float64(), typed_json.double)),
         )
     },
 }

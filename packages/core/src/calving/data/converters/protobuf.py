@@ -259,8 +259,8 @@ def _decimal(parameters: Mapping[str, str]) -> tuple[pa.DataType, Callable[[Any]
 
     if "scale" not in parameters:
         return pa.string(), lambda message: format(value(message), "f")
-    kind, fit = decimal(min(38, int(parameters.get("precision", 38))), int(parameters["scale"]))
-    return kind, lambda message: fit(value(message))
+    form = decimal(min(38, int(parameters.get("precision", 38))), int(parameters["scale"]))
+    return form.type, lambda message: form.read(value(message))
 
 
 _SCALE_AT_MOST = 1_000

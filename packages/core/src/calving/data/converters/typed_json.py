@@ -16,7 +16,7 @@ from calving.data.converters.building import DAY_MS, map_type, time_of_day, unsc
 
 Read = Callable[[Any], Any]
 
-_FLOAT_BELOW = (2 - 2**-24) * 2.0**127
+FLOAT_BELOW = (2 - 2**-24) * 2.0**127
 """From here on a number rounds to no 32-bit float."""
 _NUMBERS_AS_TEXT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _SHOWN = 60
@@ -31,56 +31,77 @@ class MisfitError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """A type, and what makes a value of it from JSON; ``read`` also takes None.
+class Form:
+    """A type, and what makes a value of it from JSON that is not null. ``parts``: of the fields, or of the elements.
 
     :raises ValueError: by ``read``, if the value is not of the type.
     """
 
     type: pa.DataType
     read: Read
+    parts: tuple[Declared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A form that may be absent or not; ``read`` also takes None. ``replaced``: a default stands for null."""
+
+    form: Form
+    read: Read
     nullable: bool
+    replaced: bool = False
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.form.type
 
     def field(self, name: str) -> pa.Field:
-        return pa.field(name, self.type, self.nullable)
+        return pa.field(name, self.form.type, self.nullable)
 
 
-def declare(kind: pa.DataType, read: Read, nullable: bool, default: Any = None) -> Declared:
+def declare(form: Form, nullable: bool, default: Any = None) -> Declared:
     """``default``, as JSON and not None, stands for null and for what is missing.
 
     :raises ValueError: the default is not of the type.
     """
+    read = form.read
     if default is not None:
         made = read(default)
-        return Declared(kind, lambda value: made if value is None else read(value), nullable)
+        return Declared(form, lambda value: made if value is None else read(value), nullable, replaced=True)
     if nullable:
-        return Declared(kind, lambda value: None if value is None else read(value), True)
+        return Declared(form, lambda value: None if value is None else read(value), True)
 
     def present(value: Any) -> Any:
         if value is None:
             raise ValueError("null, but a value is required")
         return read(value)
 
-    return Declared(kind, present, False)
+    return Declared(form, present, False)
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a JSON number")
 
 
-DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+STRUCTURE = json.JSONDecoder(parse_float=str, parse_constant=_no_constant)
+"""For where values begin and end."""
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
 """Fractions are Decimal: their text is not lost before their type is known."""
-_scan: Callable[[str, int], tuple[Any, int]] = DECODER.scan_once  # type: ignore[attr-defined] # the C scanner
+_FAR_DECODER = json.JSONDecoder(parse_float=lambda text: Decimal(float(text)), parse_constant=_no_constant)
+"""For exponents of more digits than Decimal has: such numbers are 0 or beyond a double."""
+_scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined] # the C scanner
 
 
 def json_value(text: str) -> Any:
-    """One JSON value, fractions as Decimal. :raises ValueError, RecursionError, ArithmeticError: it is none."""
+    """One JSON value, fractions as Decimal. :raises ValueError, RecursionError: it is none."""
     try:
         value, end = _scan(text, 0)
+        if end != len(text):
+            value = _DECODER.decode(text)
     except StopIteration:
-        end = -1
-    if end != len(text):
-        value = DECODER.decode(text)
+        value = _DECODER.decode(text)
+    except ArithmeticError:
+        value = _FAR_DECODER.decode(text)
     if "\\ud" in text or "\\uD" in text:
         json.dumps(value, default=str, ensure_ascii=False).encode()
     return value
@@ -156,12 +177,12 @@ def double(value: Any) -> float:
 
 def float32(value: Any) -> float:
     found = double(value)
-    if abs(found) >= _FLOAT_BELOW and not math.isinf(found):
+    if abs(found) >= FLOAT_BELOW and not math.isinf(found):
         raise ValueError(f"{shown(value)} is beyond a 32-bit float")
     return found
 
 
-def decimal(precision: int, scale: int) -> tuple[pa.DataType, Read]:
+def decimal(precision: int, scale: int) -> Form:
     """Decimals as base64 text of the unscaled number, or as numbers."""
     unit = Decimal(1).scaleb(-scale)
     exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
@@ -176,7 +197,7 @@ def decimal(precision: int, scale: int) -> tuple[pa.DataType, Read]:
         except (Inexact, InvalidOperation) as error:
             raise ValueError(f"{shown(value)} is no decimal({precision}, {scale})") from error
 
-    return pa.decimal128(precision, scale), read
+    return Form(pa.decimal128(precision, scale), read)
 
 
 def time_ms(value: Any) -> int:
@@ -186,23 +207,23 @@ def time_ms(value: Any) -> int:
 _int32 = whole(32)
 _within_a_day = time_of_day(DAY_MS)
 
-LOGICALS: Mapping[tuple[str, str], tuple[pa.DataType, Read]] = {
-    ("int32", "org.apache.kafka.connect.data.Date"): (pa.date32(), _int32),
-    ("int32", "org.apache.kafka.connect.data.Time"): (pa.time32("ms"), time_ms),
-    ("int64", "org.apache.kafka.connect.data.Timestamp"): (pa.timestamp("ms", "UTC"), whole(64)),
+LOGICALS: Mapping[tuple[str, str], Form] = {
+    ("int32", "org.apache.kafka.connect.data.Date"): Form(pa.date32(), _int32),
+    ("int32", "org.apache.kafka.connect.data.Time"): Form(pa.time32("ms"), time_ms),
+    ("int64", "org.apache.kafka.connect.data.Timestamp"): Form(pa.timestamp("ms", "UTC"), whole(64)),
 }
 """Kafka Connect's logical types by type and name, without Decimal, which has parameters."""
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
-def connect_decimal(parameters: Mapping[str, Any]) -> tuple[pa.DataType, Read]:
+def connect_decimal(parameters: Mapping[str, Any]) -> Form:
     """Connect's Decimal. :raises ValueError: it has no scale."""
     if "scale" not in parameters:
         raise ValueError("a Decimal without the parameter 'scale'")
     return decimal(min(38, int(parameters.get("connect.decimal.precision", 38))), int(parameters["scale"]))
 
 
-def struct(fields: Sequence[tuple[str, Declared]]) -> tuple[pa.DataType, Read]:
+def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
     """Objects. Other fields than these are left out, missing ones are null."""
     reads = [(name, declared.read) for name, declared in fields]
 
@@ -216,7 +237,8 @@ def struct(fields: Sequence[tuple[str, Declared]]) -> tuple[pa.DataType, Read]:
             _name_misfit(value, reads)
             raise
 
-    return pa.struct([declared.field(name) for name, declared in fields]), read
+    kind = pa.struct([declared.field(name) for name, declared in fields])
+    return Form(kind, read, tuple(declared for _, declared in fields))
 
 
 def _name_misfit(value: Mapping[str, Any], reads: Sequence[tuple[str, Read]]) -> None:
@@ -230,7 +252,7 @@ def _name_misfit(value: Mapping[str, Any], reads: Sequence[tuple[str, Read]]) ->
             raise MisfitError((name,), str(error)) from error
 
 
-def array(element: Declared) -> tuple[pa.DataType, Read]:
+def array(element: Declared) -> Form:
     of = element.read
 
     def read(value: Any) -> list[Any]:
@@ -238,10 +260,10 @@ def array(element: Declared) -> tuple[pa.DataType, Read]:
             raise ValueError(f"{shown(value)} is not an array")
         return [of(item) for item in value]
 
-    return pa.list_(element.field("element")), read
+    return Form(pa.list_(element.field("element")), read, (element,))
 
 
-def mapping(value: Declared) -> tuple[pa.DataType, Read]:
+def mapping(value: Declared) -> Form:
     """Maps with text as keys, out of objects."""
     of = value.read
 
@@ -250,10 +272,10 @@ def mapping(value: Declared) -> tuple[pa.DataType, Read]:
             raise ValueError(f"{shown(found)} is not an object")
         return [(key, of(item)) for key, item in found.items()]
 
-    return map_type(pa.string(), value.field("value")), read
+    return Form(map_type(pa.string(), value.field("value")), read)
 
 
-def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]]) -> tuple[pa.DataType, Read]:
+def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]]) -> Form:
     """Maps with other keys, out of arrays of entries; ``split`` takes one apart. The last entry of a key counts."""
     of_key, of_value = key.read, value.read
 
@@ -269,4 +291,4 @@ def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]
             entries[repr(made)] = made, of_value(item)
         return list(entries.values())
 
-    return map_type(key.type, value.field("value")), read
+    return Form(map_type(key.type, value.field("value")), read)
