@@ -13,13 +13,14 @@ from pyiceberg.types import ListType, MapType, StructType
 
 from calving.data.spec import Evolution, RouteRule, Routing
 from calving.iceberg.tables import TableRules, TableSettings
-from tests.fuzz import encoding, nodes, schemas
+from tests.fuzz import encoding, nodes, protobuf, schemas
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
 from tests.fuzz.sink import Run, Target
 from tests.fuzz.tables import Table, table_of
 from tests.fuzz.texts import Writer
 
+_FORMAT = "write.format.default"
 _MAPPING = "schema.name-mapping.default"
 GARBAGE = (
     b"",
@@ -72,7 +73,11 @@ class Case:
     def rules(self) -> Rules:
         evolution = self.run.evolution
         ids = self.run.rules.defaults.id_columns
-        return Rules(self.run.routing, evolution.evolve, evolution.create, evolution.case_insensitive, ids)
+        orc = frozenset(t.name for t in self.targets if t.schema and t.properties[_FORMAT] == "orc")
+        creates_orc = self.run.rules.create_properties[_FORMAT] == "orc"
+        return Rules(
+            self.run.routing, evolution.evolve, evolution.create, evolution.case_insensitive, ids, orc, creates_orc
+        )
 
     @property
     def tags(self) -> dict[str, str]:
@@ -137,13 +142,17 @@ def make(seed: int, number: int) -> Case:
 
 def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
     """Records of one or two schemas."""
-    converter = random.choice(("avro", "envelope"))
-    first = nodes.record(random, shape.as_struct(), converter == "envelope")
+    converter = random.choice(("avro", "envelope", "protobuf"))
+    first = nodes.record(random, shape.as_struct(), converter)
     both = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
     if routing.field is not None:
         both = tuple(_with_route(node, routing.field) for node in both)
-    texts = [encoding.avro_schema(node) for node in both]
-    described = [encoding.connect_schema(node) if converter == "envelope" else None for node in both]
+    schema_of = {"avro": encoding.avro_schema, "envelope": encoding.connect_schema, "protobuf": protobuf.schema}[
+        converter
+    ]
+    encoder = {"avro": encoding.avro, "envelope": encoding.envelope, "protobuf": protobuf.encoder}[converter]
+    texts = [schema_of(node) for node in both]
+    encoders = [encoder(text, node) for text, node in zip(texts, both, strict=True)]
     raws: list[bytes | None] = []
     decoded: list[Any] = []
     poison = random.choice((0, 0, 0.02, 0.1))
@@ -160,20 +169,15 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
             value["route" if routing.field == "route" else "meta"] = (
                 text if routing.field == "route" else {"type": text}
             )
-        schema = described[which]
-        raws.append(
-            encoding.avro(texts[which], both[which], value)
-            if schema is None
-            else encoding.envelope(schema, both[which], value)
-        )
+        raws.append(encoders[which](value))
         decoded.append(Typed(value, both[which]))
     return replace(case, raws=tuple(raws), decoded=tuple(decoded), converter=converter, schemas=tuple(texts))
 
 
 def _with_route(node: nodes.Node, field: str) -> nodes.Node:
-    route = nodes.Node("string", True, field.rpartition(".")[2])
+    route = nodes.Node("string", True, field.rpartition(".")[2], loose=node.loose)
     if field == "meta.type":
-        route = nodes.Node("struct", True, "meta", (route,))
+        route = nodes.Node("struct", True, "meta", (route,), loose=node.loose)
     return replace(node, inner=(*(n for n in node.inner if n.name != route.name), route))
 
 

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from io import BytesIO
 from typing import Any
@@ -70,11 +70,17 @@ def _field(node: Node, numbers: Iterator[int]) -> Any:
     return {"name": node.name, "type": _avro(node, numbers)}
 
 
-def avro(schema: str, node: Node, value: Any) -> bytes:
-    """A value with its header."""
-    out = BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(_raw_types(json.loads(schema))), _avro_value(node, value))
-    return struct.pack(">bI", 0, schema_id(schema)) + out.getvalue()
+def avro(schema: str, node: Node) -> Callable[[Any], bytes]:
+    """Makes values, with their header."""
+    parsed = fastavro.parse_schema(_raw_types(json.loads(schema)))
+    header = struct.pack(">bI", 0, schema_id(schema))
+
+    def encode(value: Any) -> bytes:
+        out = BytesIO()
+        fastavro.schemaless_writer(out, parsed, _avro_value(node, value))
+        return header + out.getvalue()
+
+    return encode
 
 
 def _raw_types(schema: Any) -> Any:
@@ -143,8 +149,12 @@ _CONNECT_TYPES = {
 _LOGICAL = {"date": "Date", "time-millis": "Time", "timestamp-millis": "Timestamp", "decimal": "Decimal"}
 
 
-def connect_schema(node: Node) -> dict[str, Any]:
+def connect_schema(node: Node) -> str:
     """A schema as Connect's JSON converter writes it."""
+    return json.dumps(_connect(node), separators=(",", ":"), ensure_ascii=False)
+
+
+def _connect(node: Node) -> dict[str, Any]:
     found: dict[str, Any] = {"type": _CONNECT_TYPES[node.kind], "optional": node.optional}
     if node.name:  # an element's or a key's does no harm
         found["field"] = node.name
@@ -153,21 +163,24 @@ def connect_schema(node: Node) -> dict[str, Any]:
         found["version"] = 1
     match node.kind:
         case "struct":
-            found["fields"] = [connect_schema(n) for n in node.inner]
+            found["fields"] = [_connect(n) for n in node.inner]
         case "list":
-            found["items"] = connect_schema(node.inner[0])
+            found["items"] = _connect(node.inner[0])
         case "map":
-            found["keys"], found["values"] = map(connect_schema, node.inner)
+            found["keys"], found["values"] = map(_connect, node.inner)
         case "decimal":
             found["parameters"] = {"scale": str(node.scale), "connect.decimal.precision": str(node.size)}
     return found
 
 
-def envelope(schema: dict[str, Any], node: Node, value: Any) -> bytes:
-    """A value with its schema in front."""
-    return json.dumps(
-        {"schema": schema, "payload": payload(node, value)}, separators=(",", ":"), ensure_ascii=False
-    ).encode()
+def envelope(schema: str, node: Node) -> Callable[[Any], bytes]:
+    """Makes values with their schema in front."""
+
+    def encode(value: Any) -> bytes:
+        text = json.dumps(payload(node, value), separators=(",", ":"), ensure_ascii=False)
+        return f'{{"schema":{schema},"payload":{text}}}'.encode()
+
+    return encode
 
 
 def payload(node: Node, value: Any) -> Any:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from calving.data.spec import Routing
 from tests.fuzz import kinds, values
 from tests.fuzz.oracle import Converter, Needs, NotJson, Typed, parse
-from tests.fuzz.tables import Table, created
+from tests.fuzz.tables import Column, Table, created
 from tests.fuzz.values import Unfit
 
 _ROUNDS = 8
@@ -57,6 +57,9 @@ class Rules:
     fold: bool = False
     """Names are compared ignoring case."""
     id_columns: tuple[str, ...] = ()
+    orc: frozenset[str] = frozenset()
+    """Tables whose files are ORC."""
+    creates_orc: bool = False
 
 
 @dataclass
@@ -119,6 +122,7 @@ class _Oracle:
     tables: dict[str, Table]
     rules: Rules
     needs: dict[str, Needs] = field(default_factory=dict)
+    made: set[str] = field(default_factory=set)
     rounds: int = 0
     """Tables that records name are looked for in the first; tables that are missing are created once they are missed."""
 
@@ -130,6 +134,7 @@ class _Oracle:
         for name, need in needs.items():
             if name not in self.tables and need.create:
                 self.tables[name] = created(need.create, self.rules.id_columns)
+                self.made.add(name)
             elif name in self.tables:
                 self.tables[name] = self.tables[name].changed(need)
         return again or any(needs.values())
@@ -143,8 +148,11 @@ class _Oracle:
         names = self._targets(value)
         if not names:
             return Filtered("unrouted") if self.rules.routing.unrouted == "skip" else Dead("ROUTING")
-        if self.rules.routing.dynamic and self.rounds == 0:
-            return Rows({})
+        if self.rules.routing.dynamic:
+            if not _is_name(names[0]):
+                return Dead("ROUTING")
+            if self.rounds == 0:
+                return Rows({})
         rows: dict[str, Any] = {}
         found: dict[str, Needs] = {}
         missing = False
@@ -155,6 +163,8 @@ class _Oracle:
                     rows[name] = converter.row(value)
                 except Unfit:
                     return Dead("conversion")
+                if self._is_orc(name) and any(map(_before_1970, self._leaves(rows[name], self.tables[name].columns))):
+                    return Dead("WRITING")
                 found[name] = converter.needs
             elif self.rules.create:
                 row = value.value if isinstance(value, Typed) else value
@@ -172,6 +182,13 @@ class _Oracle:
         for name, need in found.items():
             self.needs.setdefault(name, Needs()).merge(need)
         return Filtered("missing table") if missing and not rows else Rows(rows)
+
+    def _is_orc(self, name: str) -> bool:
+        return name in self.rules.orc or (self.rules.creates_orc and name in self.made)
+
+    def _leaves(self, row: Any, columns: Sequence[Column]) -> Iterator[tuple[Any, str]]:
+        for column in columns:
+            yield from _leaves(row[column.name], column)
 
     def _kind(self, value: Any) -> kinds.Kind:
         if isinstance(value, Typed):
@@ -191,3 +208,32 @@ class _Oracle:
         if routing.dynamic:
             return (text.lower(),)
         return tuple(rule.table for rule in routing.rules if rule.regex and re.fullmatch(rule.regex, text))
+
+
+def _leaves(value: Any, column: Column) -> Iterator[tuple[Any, str]]:
+    """Values with the names of their types."""
+    match value:
+        case dict():
+            for inner in column.inner:
+                yield from _leaves(value[inner.name], inner)
+        case list() if value and isinstance(value[0], tuple):
+            for pair in value:
+                for part, inner in zip(pair, column.inner, strict=True):
+                    yield from _leaves(part, inner)
+        case list():
+            for item in value:
+                yield from _leaves(item, column.inner[0])
+        case _:
+            yield value, str(column.kind)
+
+
+def _is_name(name: str) -> bool:
+    """Whether it is a table's name with its namespace."""
+    parts = name.split(".")
+    return len(parts) > 1 and all(part.strip() == part != "" and part.isprintable() for part in parts)
+
+
+def _before_1970(leaf: tuple[Any, str]) -> bool:
+    """A timestamp that ORC cannot hold: before 1970, with a fraction of a second."""
+    value, kind = leaf
+    return kind.startswith("timestamp") and value is not None and value < 0 and value % 1_000_000 != 0

@@ -40,20 +40,27 @@ class Node:
     inner: tuple[Node, ...] = ()
     size: int = 0
     scale: int = 0
+    loose: bool = False
+    """Nothing that it needs is required."""
 
     def need(self) -> Kind:
         """What it needs of a column that is new."""
+        strict = not self.loose
         match self.kind:
             case "struct":
-                required = [n.name for n in self.inner if not n.optional]
+                required = [n.name for n in self.inner if strict and not n.optional]
                 return {"struct": {n.name: n.need() for n in self.inner}} | ({"required": required} if required else {})
             case "union":
                 return {"struct": {n.name: n.need() for n in self.inner}}
             case "list":
-                return {"list": self.inner[0].need()} | ({} if self.inner[0].optional else {"required": True})
+                return {"list": self.inner[0].need()} | (
+                    {} if self.loose or self.inner[0].optional else {"required": True}
+                )
             case "map":
                 key, value = self.inner
-                return {"map": [key.need(), value.need()]} | ({} if value.optional else {"required": True})
+                return {"map": [key.need(), value.need()]} | (
+                    {} if self.loose or value.optional else {"required": True}
+                )
             case "decimal":
                 return f"decimal({self.size}, {self.scale})"
             case "fixed":
@@ -61,9 +68,35 @@ class Node:
         return _KINDS.get(self.kind, self.kind)
 
 
-def record(random: Random, struct: StructType, envelope: bool) -> Node:
-    """A record's schema that mostly fits a table; ``envelope``: of types that Connect has."""
-    return _Builder(random, envelope).struct(struct, "", False)
+def record(random: Random, struct: StructType, converter: str) -> Node:
+    """A record's schema that mostly fits a table, of types that the converter's format has."""
+    found = _Builder(random, converter == "envelope").struct(struct, "", False)
+    return replace(_protobuf(found), optional=False) if converter == "protobuf" else found
+
+
+_PROTOBUF = {
+    **dict.fromkeys(("date", "time-millis"), "int"),
+    **dict.fromkeys(("decimal", "fixed", "uuid"), "bytes"),
+    **dict.fromkeys(("time-micros", "local-timestamp-millis", "local-timestamp-micros"), "long"),
+    "timestamp-millis": "timestamp-micros",
+}
+
+
+def _protobuf(node: Node, inside: bool = False) -> Node:
+    """The nearest that Protobuf has: no lists or maps directly inside others, names of letters, messages may be missing,
+    lists and maps never are.
+    """
+    kind = _PROTOBUF.get(node.kind, node.kind)
+    if inside and kind in ("list", "map"):
+        return Node("string", name=node.name, loose=True)
+    match kind:
+        case "struct":
+            inner = tuple(_protobuf(n) for n in node.inner if n.name.isascii() and n.name.isidentifier())
+            return Node(kind, not inside, node.name, inner or (Node("long", name="n1", loose=True),), loose=True)
+        case "list" | "map":
+            return Node(kind, False, node.name, tuple(_protobuf(n, True) for n in node.inner), loose=True)
+    optional = not inside and (node.optional or kind == "timestamp-micros")
+    return Node(kind, optional, node.name, loose=True)
 
 
 def changed(random: Random, node: Node) -> Node:
@@ -76,12 +109,13 @@ def changed(random: Random, node: Node) -> Node:
             continue
         if choice < 0.5 and wider:
             field = replace(field, kind=wider)
-        elif choice < 0.6:
+        elif choice < 0.6 and not node.loose:
             field = replace(field, optional=not field.optional)
         inner.append(field)
     names = {n.name for n in inner}
     if "later" not in names:
-        inner.append(Node(random.choice(("long", "string", "double", "date")), True, "later"))
+        kinds = ("long", "string", "double") if node.loose else ("long", "string", "double", "date")
+        inner.append(Node(random.choice(kinds), True, "later", loose=node.loose))
     return replace(node, inner=tuple(inner))
 
 

@@ -174,23 +174,25 @@ class Sink:
         """Records taken in all batches."""
         self._stack = ExitStack()
         self._registry = self._stack.enter_context(serving())
-        self._schemas: dict[int, str] = {}
+        self._schemas: dict[int, tuple[str, str]] = {}
         self._registry.answer = self._answer  # type: ignore[method-assign]
 
     def use(self, converter: str, schemas: Sequence[str]) -> Mapping[str, TopicConverters]:
         """How values are decoded; ``schemas`` are what the registry has."""
-        self._schemas |= {schema_id(text): text for text in schemas}
+        self._schemas |= {schema_id(text): (text, converter.upper()) for text in schemas}
         options = {"schema.registry.url": self._registry.url}
         match converter:
-            case "avro":
-                return {"": TopicConverters(value=ConverterSpec("avro", options))}
+            case "avro" | "protobuf":
+                return {"": TopicConverters(value=ConverterSpec(converter, options))}
             case "envelope":
                 return {"": TopicConverters(value=ConverterSpec("json", {"schemas.enable": "true"}))}
         return {}
 
     def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        text = self._schemas.get(int(path.partition("?")[0].rpartition("/")[2]))
-        return (404, {"error_code": 40403}) if text is None else (200, {"schema": text, "schemaType": "AVRO"})
+        found = self._schemas.get(int(path.partition("?")[0].rpartition("/")[2]))
+        if found is None:
+            return 404, {"error_code": 40403}
+        return 200, {"schema": found[0], "schemaType": found[1]}
 
     def close(self) -> None:
         """Delete everything."""
