@@ -96,6 +96,8 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """
     if not pa.types.is_nested(kind):
         return array if array.type == kind else array.cast(kind)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
     nulls = array.is_null() if array.null_count else None
     if pa.types.is_struct(kind):
         children = [conform(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]

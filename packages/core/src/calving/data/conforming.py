@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.conversion.fields import entries, items
+from calving.data.arrays import children_of, entries, items_of
 from calving.errors import BadRecordError
 
 
@@ -42,14 +42,14 @@ def _check(column: pa.Array, field: pa.Field, above: int, path: str) -> None:
 
 def _inside(column: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.Field, int]]:
     if pa.types.is_struct(kind):
-        for child, field in zip(column.flatten(), kind.fields, strict=True):
+        for child, field in zip(children_of(column), kind.fields, strict=True):
             yield child, field, column.null_count
     elif pa.types.is_map(kind):
         keys, values = entries(column)
         yield keys, kind.key_field, 0
         yield values, kind.item_field, 0
     else:
-        yield items(column), kind.value_field, 0
+        yield items_of(column), kind.value_field, 0
 
 
 def _children(kind: pa.DataType) -> list[pa.Field]:

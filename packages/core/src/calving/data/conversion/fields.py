@@ -11,6 +11,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
 from pyiceberg.types import IcebergType, NestedField, StructType
 
+from calving.data.arrays import children_of, entries, items_of
+
 NAME_MAPPING = "schema.name-mapping.default"
 
 
@@ -49,36 +51,17 @@ def small(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def entries(column: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """All keys and all values of a column of maps, one after the other; null maps have none."""
-    column = column.drop_null() if column.null_count else column
-    start, end = _ends(column)
-    return column.keys[start:end], column.items[start:end]
-
-
-def items(column: pa.ListArray) -> pa.Array:
-    """All elements of a column of lists, one after the other; null lists have none."""
-    # Arrow's ``flatten`` cannot take null lists of an extension type apart.
-    column = column.drop_null() if column.null_count else column
-    start, end = _ends(column)
-    return column.values[start:end]
-
-
-def _ends(column: pa.Array) -> tuple[int, int]:
-    return column.offsets[0].as_py(), column.offsets[-1].as_py()
-
-
 def leaves(column: pa.Array) -> Iterator[pa.Array]:
     """The primitive columns inside a column, in the order of the schema; a field of a null struct is null."""
     kind = column.type
     if pa.types.is_struct(kind):
-        for child in column.flatten():
+        for child in children_of(column):
             yield from leaves(child)
     elif pa.types.is_map(kind):
         for inner in entries(column):
             yield from leaves(inner)
     elif pa.types.is_list(kind):
-        yield from leaves(items(column))
+        yield from leaves(items_of(column))
     else:
         yield column
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-import pyarrow.compute as pc
 from fastavro.write import Writer
 from pyiceberg.io import OutputStream
 from pyiceberg.schema import Schema
 
+from calving.data.arrays import children_of, entries, items_of, offsets_of
 from calving.data.avro_types import record
-from calving.data.conversion.fields import entries
 from calving.data.formats.interface import Ending, FileFormat, FileWriter
 from calving.data.properties import WriteProperties
 from calving.errors import ConfigError
@@ -54,21 +53,21 @@ def _values(column: pa.Array) -> Sequence[Any]:
     if isinstance(kind, pa.BaseExtensionType):
         return _values(column.storage)
     if pa.types.is_struct(kind):
-        children = [_values(child) for child in column.flatten()]
+        children = [_values(child) for child in children_of(column)]
         rows = [dict(zip(kind.names, row, strict=True)) for row in zip(*children, strict=True)]
         return _nulled(rows or [{}] * len(column), column)
     if pa.types.is_map(kind):
         keys, values = map(_values, entries(column))
         return _cut([{"key": k, "value": v} for k, v in zip(keys, values, strict=True)], column)
     if pa.types.is_list(kind):
-        return _cut(_values(column.flatten()), column)
+        return _cut(_values(items_of(column)), column)
     number = next((wanted for accepts, wanted in _NUMBERS if accepts(kind)), None)
     return (column if number is None else column.cast(number)).to_pylist()  # type: ignore[no-any-return]
 
 
 def _cut(items: Sequence[Any], column: pa.Array) -> Sequence[Any]:
     """The items by the list or map that they belong to."""
-    ends = pc.subtract(column.offsets, column.offsets[0]).to_pylist()
+    ends = offsets_of(column).to_pylist()
     return _nulled([items[start:end] for start, end in pairwise(ends)], column)
 
 

@@ -12,6 +12,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.schema import Schema
 
+from calving.data.arrays import children_of
 from calving.data.conversion.fields import leaves, small
 from calving.data.formats.interface import Ending, FileFormat, FileWriter
 from calving.data.properties import WriteProperties
@@ -53,7 +54,7 @@ def _marked(column: pa.Array) -> pa.Array:
     """
     kind = column.type
     if pa.types.is_struct(kind):
-        children = [_marked(child) for child in column.flatten()]
+        children = [_marked(child) for child in children_of(column)]
         return pa.StructArray.from_arrays(children, fields=kind.fields, mask=column.is_null())
     if pa.types.is_map(kind):
         pairs = [_marked(column.keys), _marked(column.items)]

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.data.arrays import struct
+from calving.data.arrays import children_of, struct
 from calving.data.records import Records, objects
 from calving.data.transforms.interface import RefusedError, UnfitTypeError
 from calving.errors import ConfigError
@@ -25,7 +25,7 @@ class Fields:
         if not pa.types.is_struct(column.type):
             raise UnfitTypeError(f"an object is wanted, not {column.type}")
         self._column = column
-        children = column.flatten() if column.null_count else [column.field(i) for i in range(column.type.num_fields)]
+        children = children_of(column)
         self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}
 
     def __contains__(self, name: str) -> bool:
