@@ -52,15 +52,19 @@ from calving.data.spec import Need
 
 _INT = re.compile(r"[+-]?[0-9]+")
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
-_OFFSET = r"(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_OFFSET = r"([Tt ].*)(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+"""An offset, after a time: the day of a date alone is none."""
 _F32_MAX = 3.4028235677973366e38
 
 
 class ExactConverter:
-    """Converts values to the columns of one table, and collects what the table needs for those that do not fit."""
+    """Converts values to the columns of one table, and collects what the table needs for those that do not fit.
 
-    def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup]) -> None:
-        self._growth, self._lookup = growth, lookup
+    ``typed`` values come with a schema, which says what new fields are: nothing is concluded from the values.
+    """
+
+    def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup], *, typed: bool = False) -> None:
+        self._growth, self._lookup, self._typed = growth, lookup, typed
         self.needs: list[Need] = []
 
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
@@ -101,7 +105,7 @@ class ExactConverter:
 
     def unknown(self, value: Any, path: Path) -> None:
         """A field that has no column. :raises UnfitError: it needs one, and cannot get it."""
-        if not self._growth.evolves:
+        if self._typed or not self._growth.evolves:
             return
         kind = of_value(value)
         if kind is not None:
@@ -232,7 +236,7 @@ def timestamp_text(text: pa.Array, unit: str = "us") -> pa.Array:
         return text.cast(pa.timestamp(unit))
     except pa.ArrowInvalid:
         text = _micros_at_most(text) if unit == "us" else text
-        return pc.replace_substring_regex(text, _OFFSET, "").cast(pa.timestamp(unit))
+        return pc.replace_substring_regex(text, _OFFSET, r"\1").cast(pa.timestamp(unit))
 
 
 def date_text(text: pa.Array) -> pa.Array:
@@ -307,7 +311,7 @@ def _float(value: Any, *, single: bool) -> float:
     elif not _is_number(value):
         raise ValueError("not a number")
     number = float(value)
-    if math.isinf(number) and isinstance(value, Decimal):
+    if math.isinf(number) and (isinstance(value, Decimal) or (isinstance(value, str) and "n" not in value.lower())):
         raise OverflowError(f"{_short(value)} does not fit a double")
     if single and math.isfinite(number) and abs(number) >= _F32_MAX:
         raise OverflowError(f"{number} does not fit a float")
@@ -347,6 +351,8 @@ def _string(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, Digits):
         return format(value, "f")
+    if isinstance(value, uuid.UUID):
+        return str(value)
     if isinstance(value, float | Decimal):
         return java_double(value if isinstance(value, float) else _float(value, single=False))
     if isinstance(value, int):

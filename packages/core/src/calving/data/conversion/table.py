@@ -95,7 +95,7 @@ class TableConverter:
 
     def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
         sources: dict[int, pa.Array] = {}
-        found = _Found()
+        found = _Found(typed=typed)
         lookup = self._lookup(self._struct)
         for source, child in zip(data.type, children_of(data), strict=True):
             target = lookup.find(source.name)
@@ -171,7 +171,7 @@ class TableConverter:
     ) -> pa.Array:
         if piece.null_count:
             return pa.nulls(1, wanted)
-        alone = _Found()
+        alone = _Found(typed=found.typed)
         try:
             column = self._values_exactly(objects(piece), target, wanted, alone)
         except (ValueError, OverflowError) as error:
@@ -184,7 +184,7 @@ class TableConverter:
     def _values_exactly(
         self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: _Found
     ) -> pa.Array:
-        converter = ExactConverter(self._growth, self._lookup)
+        converter = ExactConverter(self._growth, self._lookup, typed=found.typed)
         rows: list[Any] = [None] * len(values)
         path = (target.name,)
         for i, value in enumerate(values):
@@ -312,10 +312,14 @@ class TableConverter:
 
 @dataclass(slots=True)
 class _Found:
-    """What conversion has found so far: bad values by place, with the reason, and needs of the others."""
+    """What conversion has found so far: bad values by place, with the reason, and needs of the others.
+
+    ``typed``: the values come with a schema.
+    """
 
     bad: dict[int, str] = field(default_factory=dict)
     needs: list[Need] = field(default_factory=list)
+    typed: bool = False
 
     def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
         """Also what was found of the elements of lists; ``parents``: the row of each element."""

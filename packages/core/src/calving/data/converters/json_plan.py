@@ -223,7 +223,7 @@ class _WholePlan(Plan):
             element = seen.element or _UNSEEN
             if "object" in element.kinds:
                 raise NoPlanError("an array of objects: they may differ")
-            return pa.list_(self._field(element))
+            return pa.list_(self._field(element) if element.kinds else pa.string())
         if kind == "double" or "double" in seen.kinds:
             if self._decimals:
                 raise NoPlanError("fractions of which every digit counts")
@@ -313,9 +313,14 @@ def _expected(kinds: Sequence[IcebergType]) -> Kind:
 
 def _nothing(seen: Seen) -> pa.DataType:
     """A type that takes no value: what has one is a column to be added."""
-    if seen.kinds[:1] == ["object"]:
+    kind = seen.kinds[0] if seen.kinds else None
+    if kind == "object":
         return pa.struct([(name, _nothing(inner)) for name, inner in seen.fields.items()])
-    return pa.list_(_nothing(seen.element or _UNSEEN)) if seen.kinds[:1] == ["array"] else pa.null()
+    if kind == "array":
+        element = seen.element or _UNSEEN
+        # Arrow miscounts nulls in lists of nulls.
+        return pa.list_(_nothing(element) if element.kinds[:1] in (["object"], ["array"]) else pa.struct([]))
+    return pa.null()
 
 
 def _any(seen: Seen) -> pa.DataType:
@@ -324,7 +329,7 @@ def _any(seen: Seen) -> pa.DataType:
     if kind == "object":
         return pa.struct([(name, _any(inner)) for name, inner in seen.fields.items()])
     if kind == "array":
-        return pa.list_(_any(seen.element or _UNSEEN))
+        return pa.list_(_any(seen.element) if seen.element is not None and seen.element.kinds else pa.string())
     if kind is None:
         return pa.null()
     return pa.float64() if "double" in seen.kinds else _READ[kind]
