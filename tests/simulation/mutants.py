@@ -11,10 +11,11 @@ from calving.model.events import DataWritten, Envelope, Publication
 from calving.model.membership import Claim
 from calving.model.offsets import Advance, ControlOffsets, SourceOffsets, TopicPartition
 from calving.protocol import commit as commit_module
+from calving.protocol.buffer import Buffer
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
 from calving.protocol.coordinator import Coordinator, Failed
 from calving.protocol.effects import CoordinatorEffect, WorkerEffect
-from calving.protocol.ledger import NOWHERE, Admitted, Buffer, Ledger, LedgerKey, Reach, admit
+from calving.protocol.ledger import NOWHERE, Admitted, Ledger, LedgerKey, Reach, admit
 from calving.protocol.positions import Position
 from calving.protocol.recovery import Recovery, recovery
 from calving.protocol.worker import Worker

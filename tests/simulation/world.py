@@ -36,6 +36,7 @@ from calving.model.events import (
     Publication,
     TableFiles,
     TableId,
+    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
@@ -235,12 +236,18 @@ class SimCursor(Cursor):
             del entries[:count]
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
         self._world.fail(Unavailable("before the acknowledgement"))
         for event in events:
             if isinstance(event, CommitComplete):
                 self._world.on_complete(event)
-        self._inner.acknowledge(position, events, settled)
+        self._inner.acknowledge(position, events, settled, marks)
         self._world.fail(OutcomeUnknown("after the acknowledgement"))
 
     def rewind(self, positions: SourceOffsets) -> None:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calving.errors import DataLossError
 from calving.model.coverage import encode_coverage
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
+from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import (
     NOWHERE,
-    Buffer,
     Ledger,
     LedgerKey,
     Reach,
@@ -24,6 +25,7 @@ from calving.protocol.ledger import (
     decode_source,
     encode_control,
     encode_source,
+    passed_over,
     twice,
 )
 
@@ -301,3 +303,40 @@ def test_committing_in_any_number_of_steps_admits_every_file_once(order: tuple[i
             admitted += [f.file_path for f in found.data_files]
             ledger = found.ledger
     assert sorted(admitted) == sorted(f"{p}-{o}" for p in range(3) for o in range(4))
+
+
+def ended(offset: int, parts: int) -> Envelope:
+    return Envelope(0, offset, DataComplete(COMMIT), {TP: (Span(10, 20),)}, parts)
+
+
+def part(offset: int, table: str) -> Envelope:
+    found = written(0, offset, table, table=TableReference("c", ("db",), table))
+    return replace(found, spans={TP: (Span(10, 20),)})
+
+
+def test_a_publication_of_which_a_part_was_not_heard_never_counts() -> None:
+    buffer = Buffer()
+    buffer.hear(part(1, "a"))
+    with pytest.raises(DataLossError, match="has 2 parts, and 1 were read"):
+        buffer.hear(ended(3, parts=2))
+
+
+def test_a_successor_never_starts_in_the_middle_of_a_publication() -> None:
+    """Else it could not count the parts; a table that has its part already leaves it out by its ledger."""
+    buffer = Buffer({0: 1})
+    for entry in (part(1, "a"), part(2, "b"), ended(3, parts=2)):
+        buffer.hear(entry)
+    buffer.settle(("db", "a"), buffer.whole())
+    assert buffer.position() == {0: 1}
+    buffer.settle(("db", "b"), buffer.whole())
+    assert buffer.position() == {0: 4}
+
+
+def test_what_a_rollback_has_taken_away_is_not_held_and_not_called_settled() -> None:
+    properties = KEY.properties(Ledger({0: 9}, {TP: 60}, {TP: 60}))
+    ledger = KEY.read([KEY.summary(Ledger({0: 5}, {TP: 30}, {TP: 30}))], properties)
+    assert ledger.gone == {TP: (Span(30, 60),)}
+    reach = Reach({TP: (Span(0, 70),)}, {TP: (Span(0, 60),)})
+    after = admit([written(0, 9, "a")], {0: 10}, reach, ledger).ledger
+    assert (after.source, after.settled, after.missing) == ({TP: 70}, {TP: 30}, {TP: (Span(30, 60),)})
+    assert passed_over(after, reach) == {TP: (Span(30, 60),)}

@@ -49,12 +49,13 @@ class KafkaBackend(Backend):
             )
 
     def open(self, member_id: str) -> Session:
-        return KafkaSession(self._sink, self._settings, member_id, self._topic_id())
+        return KafkaSession(self._sink, self._settings, member_id, *self._control_topic())
 
     @patiently
-    def _topic_id(self) -> str:
+    def _control_topic(self) -> tuple[str, int]:
+        """Its identity, and how many partitions it has."""
         topic = self._sink.control_topic
         with reaching(f"control topic '{topic}'"):
             admin = admin_client(self._sink.kafka)
             found = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT)[topic].result()
-        return str(found.topic_id)
+        return str(found.topic_id), len(found.partitions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError
@@ -15,12 +15,12 @@ from calving.backend.entries import Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event
+from calving.model.events import Envelope, Event, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
-from calving_kafka.records import SPANS_HEADER, records_of
+from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, partition_of, records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class KafkaCursor(Cursor):
 
     def __init__(self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool) -> None:
         self._sink, self._options, self._sender = sink, options, str(uuid4())
-        self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'")
+        self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'", strict=replay)
         group = f"{sink.group}-coord"
         self._consumer = Consumer(
             client_config(
@@ -58,6 +58,7 @@ class KafkaCursor(Cursor):
         self._assigned: dict[int, int] = {}
         self._looked = time.monotonic()
         partitions = self._partitions()
+        self._partition = partition_of(self._sender, len(partitions))
         bounds = self._bounds(partitions)
         saved = self._saved(partitions) if replay else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if replay else bounds[p].end for p in partitions}
@@ -75,8 +76,14 @@ class KafkaCursor(Cursor):
                 found.append(envelope)
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
-        records = records_of(self._sink, self._options, events, settled, self._sender)
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
+        records = records_of(self._sink, self._options, events, settled, self._sender, self._partition, marks)
         self._writer().write(records, GroupOffsets(self._offsets(position), self._consumer.consumer_group_metadata()))
 
     def rewind(self, positions: SourceOffsets) -> None:
@@ -170,7 +177,12 @@ class KafkaCursor(Cursor):
                 raise Unavailable(f"control topic '{self._sink.control_topic}': {error.str()}")
             log.warning("control topic '%s': %s", self._sink.control_topic, error.str())
             return None
-        spans = dict(message.headers() or ()).get(SPANS_HEADER)
+        headers = dict(message.headers() or ())
         return self.entries.envelope(
-            message.partition(), message.offset(), message.key() or b"", message.value() or b"", spans
+            message.partition(),
+            message.offset(),
+            message.key() or b"",
+            message.value() or b"",
+            headers.get(SPANS_HEADER),
+            headers.get(BESIDE_HEADER),
         )

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import zlib
+from collections.abc import Mapping, Sequence
 
-from calving.backend.entries import payloads, spans_text
+from calving.backend.entries import beside_text, payloads, spans_text
 from calving.backend.interface import SinkIdentity
 from calving.model.coverage import Coverage
-from calving.model.events import Event
+from calving.model.events import Event, TableId, TableMark
 from calving.source.dead_letters import OutRecord
 from calving_kafka.options import KafkaOptions
 
 SPANS_HEADER = "calving-spans"
+BESIDE_HEADER = "calving-beside"
+
+
+def partition_of(sender: str, count: int) -> int:
+    """Where all that a sender ever writes goes, in a topic of ``count`` partitions.
+
+    The client would choose anew when partitions are added, in the middle of a publication too, and its parts would be
+    heard in any order.
+    """
+    return zlib.crc32(sender.encode()) % count
 
 
 def records_of(
-    sink: SinkIdentity, options: KafkaOptions, events: Iterable[Event], spans: Coverage | None, sender: str
+    sink: SinkIdentity,
+    options: KafkaOptions,
+    events: Sequence[Event],
+    spans: Coverage | None,
+    sender: str,
+    partition: int,
+    marks: Mapping[TableId, TableMark] | None = None,
 ) -> list[OutRecord]:
     """The records of events: several for one where its list of files has to be divided."""
+    values = payloads(sink.group, events, options.max_message_bytes)
     headers = [(SPANS_HEADER, spans_text(spans))] if spans else []
-    return [
-        OutRecord(sink.control_topic, sender, value, headers)
-        for value in payloads(sink.group, events, options.max_message_bytes)
-    ]
+    headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, marks)))
+    return [OutRecord(sink.control_topic, sender, value, headers, partition=partition) for value in values]

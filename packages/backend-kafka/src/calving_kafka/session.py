@@ -18,13 +18,16 @@ from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
-from calving_kafka.records import records_of
+from calving_kafka.records import partition_of, records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
 
 
 class KafkaSession(Session):
-    def __init__(self, sink: SinkIdentity, options: KafkaOptions, member_id: str, topic_id: str) -> None:
+    def __init__(
+        self, sink: SinkIdentity, options: KafkaOptions, member_id: str, topic_id: str, partitions: int
+    ) -> None:
         self._sink, self._options, self._member_id, self._topic_id = sink, options, member_id, topic_id
+        self._partition = partition_of(member_id, partitions)
         # Not a member: it only asks for the group's offsets. With read_committed the broker makes it wait for
         # transactions that have offsets pending, so a publication that is being decided is never overlooked.
         self._positions = Consumer(
@@ -74,7 +77,9 @@ class KafkaSession(Session):
                 f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
                 self._options.transaction_timeout_ms,
             )
-        records = records_of(self._sink, self._options, publication.events, publication.spans, self._member_id)
+        records = records_of(
+            self._sink, self._options, publication.events, publication.spans, self._member_id, self._partition
+        )
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}

@@ -70,7 +70,9 @@ class Transactions:
         try:
             producer.begin_transaction()
             for r in records:
-                producer.produce(r.topic, key=r.key, value=r.value, headers=list(r.headers), timestamp=r.timestamp_ms)
+                producer.produce(
+                    r.topic, r.value, r.key, r.partition, timestamp=r.timestamp_ms, headers=list(r.headers)
+                )
             for group in groups:
                 if group.offsets:
                     positions = [

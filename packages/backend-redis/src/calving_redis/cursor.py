@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
-from calving.backend.entries import Entries, partition_key, payloads, replay_start, spans_text
+from calving.backend.entries import Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event
+from calving.model.events import Envelope, Event, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
@@ -41,7 +41,7 @@ class RedisCursor(Cursor):
         self._sink, self._options, self._keys = sink, options, keys
         self._reader, self._durability, self._sender = reader, durability, str(uuid4())
         self._writer = connect(options) if replay else None
-        self.entries = Entries(sink.group, where(options))
+        self.entries = Entries(sink.group, where(options), strict=replay)
         self._found: queue.Queue[list[Envelope] | CalvingError] = queue.Queue(maxsize=4)
         self._closed = threading.Event()
         self._waiting: int | None = None
@@ -68,11 +68,18 @@ class RedisCursor(Cursor):
             raise found
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
-        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), *parts]
+        beside = beside_text(self._sink.group, events, parts, marks)
+        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), beside, *parts]
         self._write(scripts.ACKNOWLEDGE, [self._keys.state, self._keys.log], arguments)
 
     def rewind(self, positions: SourceOffsets) -> None:
@@ -154,4 +161,4 @@ class RedisCursor(Cursor):
     def _envelope(self, entry: tuple[bytes, dict[bytes, bytes]]) -> Envelope | None:
         number, fields = entry
         offset = int(number.partition(b"-")[0])
-        return self.entries.envelope(0, offset, fields[b"s"], fields[b"e"], fields[b"p"])
+        return self.entries.envelope(0, offset, fields[b"s"], fields[b"e"], fields[b"p"], fields.get(b"b"))

@@ -6,12 +6,12 @@ older copy of itself, as after a failover that lost writes, never gives an offse
 """
 
 _NEXT = """
-local function append(state, log, sender, spans, from)
+local function append(state, log, sender, spans, beside, from)
   local now = redis.call('TIME')
   local last = tonumber(redis.call('HGET', state, 'last') or '0')
   local offset = math.max(last + 1, now[1] * 1000000 + now[2])
   for i = from, #ARGV do
-    redis.call('XADD', log, string.format('%.0f-0', offset), 's', sender, 'p', spans, 'e', ARGV[i])
+    redis.call('XADD', log, string.format('%.0f-0', offset), 's', sender, 'p', spans, 'b', beside, 'e', ARGV[i])
     last = offset
     offset = offset + 1
   end
@@ -24,17 +24,17 @@ PUBLISH = (
     + _NEXT
     + """
 -- KEYS: state, positions, log, topic ids.
--- ARGV: id, sender, spans, count, (partition, start, end, topic id)..., events...
+-- ARGV: id, sender, spans, beside, count, (partition, start, end, topic id)..., events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
-local count = tonumber(ARGV[4])
+local count = tonumber(ARGV[5])
 for i = 0, count - 1 do
-  local at = 5 + 4 * i
+  local at = 6 + 4 * i
   local stored = redis.call('HGET', KEYS[2], ARGV[at]) or ''
   if stored ~= ARGV[at + 1] then return {'moved', ARGV[at], stored, ARGV[at + 1]} end
 end
-append(KEYS[1], KEYS[3], ARGV[2], ARGV[3], 5 + 4 * count)
+append(KEYS[1], KEYS[3], ARGV[2], ARGV[3], ARGV[4], 6 + 4 * count)
 for i = 0, count - 1 do
-  local at = 5 + 4 * i
+  local at = 6 + 4 * i
   redis.call('HSET', KEYS[2], ARGV[at], ARGV[at + 2])
   redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 3])
 end
@@ -46,11 +46,11 @@ ACKNOWLEDGE = (
     "#!lua\n"
     + _NEXT
     + """
--- KEYS: state, log. ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, events...
+-- KEYS: state, log. ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, beside, events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
-append(KEYS[1], KEYS[2], ARGV[3], ARGV[6], 7)
+append(KEYS[1], KEYS[2], ARGV[3], ARGV[6], ARGV[7], 8)
 if ARGV[4] ~= '' then
   local saved = tonumber(redis.call('HGET', KEYS[1], 'saved') or '0')
   if tonumber(ARGV[4]) > saved then

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend.entries import partition_key, payloads, spans_text
+from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced
 from calving.model.events import Publication
@@ -66,7 +66,9 @@ class RedisSession(Session):
             positions += [partition_key(tp), start, advance.end, known[tp]]
         events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
         count = len(publication.advances)
-        arguments = [self._identity, self._member_id, spans_text(publication.spans), count, *positions, *events]
+        beside = beside_text(self._sink.group, publication.events, events)
+        spans = spans_text(publication.spans)
+        arguments = [self._identity, self._member_id, spans, beside, count, *positions, *events]
         keys = self._keys
         with reaching(self._options):
             self._client.ping()  # a store that is away is found out before anything is sent

@@ -6,18 +6,18 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoNodeError
 
-from calving.backend.entries import Entries, partition_key, payloads, replay_start, spans_text
+from calving.backend.entries import Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event
+from calving.model.events import Envelope, Event, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
@@ -35,7 +35,7 @@ class ZooKeeperCursor(Cursor):
         self._sink, self._options, self._root, self._client = sink, options, root, client
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
         self._sender, self._epoch = str(uuid4()), None
-        self.entries = Entries(sink.group, f"ZooKeeper {root}")
+        self.entries = Entries(sink.group, f"ZooKeeper {root}", strict=replay)
         self._changed = threading.Event()
         self._expired = threading.Event()
         self._stale = threading.Event()
@@ -68,7 +68,13 @@ class ZooKeeperCursor(Cursor):
                 return found
             self._changed.wait(left)
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
         def save(state: State) -> State:
@@ -76,7 +82,8 @@ class ZooKeeperCursor(Cursor):
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=saved)
 
-        state = self._store.write(save, self._sender, spans_text(settled), parts)
+        beside = beside_text(self._sink.group, events, parts, marks)
+        state = self._store.write(save, self._sender, spans_text(settled), parts, beside)
         if position and state.saved is not None:
             self._trim(state.saved)
 
@@ -130,7 +137,7 @@ class ZooKeeperCursor(Cursor):
             sender = publication.sender.encode()
             for offset, event in enumerate(publication.events, publication.offset):
                 if offset >= self._next:
-                    envelope = self.entries.envelope(0, offset, sender, event, publication.spans)
+                    envelope = self.entries.envelope(0, offset, sender, event, publication.spans, publication.beside)
                     found += [envelope] if envelope is not None else []
             self._next = max(self._next, publication.offset + len(publication.events))
         return found

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kazoo.client import KazooClient, KazooState
 
-from calving.backend.entries import partition_key, payloads, spans_text
+from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
 from calving.model.events import Publication
@@ -84,7 +84,8 @@ class ZooKeeperSession(Session):
             within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
             return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})
 
-        self._store.write(advance, self._member_id, spans_text(publication.spans), events)
+        beside = beside_text(self._sink.group, publication.events, events)
+        self._store.write(advance, self._member_id, spans_text(publication.spans), events, beside)
 
     def follow(self, *, replay: bool) -> Cursor:
         client = connect(self._options)

@@ -68,6 +68,7 @@ class Publication:
     offset: int
     sender: str
     spans: bytes
+    beside: bytes
     events: tuple[bytes, ...]
 
 
@@ -101,7 +102,14 @@ class Store:
                 raise Fenced(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
         return State.of(raw), stat.version
 
-    def write(self, change: Callable[[State], State], sender: str, spans: bytes, events: Sequence[bytes]) -> State:
+    def write(
+        self,
+        change: Callable[[State], State],
+        sender: str,
+        spans: bytes,
+        events: Sequence[bytes],
+        beside: bytes = b"",
+    ) -> State:
         """Append ``events`` as one publication, and ``change`` the state with it: both, or neither.
 
         ``change`` raises where the state does not allow it; it is asked again when others were faster.
@@ -117,7 +125,7 @@ class Store:
             if events:
                 after = replace(after, next=offset + len(events))
                 if not blobs:
-                    content, blobs = self._packed(marker, sender, spans, events)
+                    content, blobs = self._packed(marker, sender, spans, beside, events)
             try:
                 created = (self._entry(offset), content) if events else None
                 results = self.nodes.replace_and_create(self.state_path, after.to_bytes(), version, created)
@@ -145,7 +153,8 @@ class Store:
         for length in header["sizes"]:
             events.append(body[at : at + length])
             at += length
-        return Publication(int(name), header["sender"], header["spans"].encode(), tuple(events))
+        beside = header.get("beside", "").encode()
+        return Publication(int(name), header["sender"], header["spans"].encode(), beside, tuple(events))
 
     def trim(self, names: Sequence[str]) -> None:
         """Delete publications, with their blobs. What fails is left for the next time."""
@@ -178,10 +187,13 @@ class Store:
     def _entry(self, offset: int) -> str:
         return f"{self.log_path}/{offset:019d}"
 
-    def _packed(self, marker: str, sender: str, spans: bytes, events: Sequence[bytes]) -> tuple[bytes, list[str]]:
+    def _packed(
+        self, marker: str, sender: str, spans: bytes, beside: bytes, events: Sequence[bytes]
+    ) -> tuple[bytes, list[str]]:
         """The content of a log node, and the blobs that were written for it."""
         body = b"".join(events)
-        header = {"marker": marker, "sender": sender, "spans": spans.decode(), "sizes": [len(e) for e in events]}
+        said = {"spans": spans.decode(), "beside": beside.decode()}
+        header = {"marker": marker, "sender": sender, **said, "sizes": [len(e) for e in events]}
         blobs: list[str] = []
         if len(body) > _REQUEST_BYTES // 2:
             with reaching():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage
-from calving.model.events import DataWritten, Envelope, Event
+from calving.model.events import DataComplete, DataWritten, Envelope, Event, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
@@ -72,20 +73,51 @@ def spans_text(spans: Coverage | None) -> bytes:
     return encode_coverage(spans).encode() if spans else b""
 
 
-class Entries:
-    """Decodes the entries of one group. What cannot be decoded is skipped, counted, and logged once per sender."""
+def beside_text(
+    group: str, events: Sequence[Event], values: Sequence[bytes], marks: Mapping[TableId, TableMark] | None = None
+) -> bytes:
+    """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks."""
+    found: dict[str, object] = {"group": group}
+    if any(isinstance(event, DataComplete) for event in events):
+        found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
+    if marks:
+        found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in marks.items()]
+    return json.dumps(found, separators=(",", ":")).encode()
 
-    def __init__(self, group: str, log_name: str) -> None:
-        self._group, self._log_name = group, log_name
+
+class Entries:
+    """Decodes the entries of one group. What cannot be decoded is skipped, counted, and logged once per sender.
+
+    ``strict``, for a coordinator: an entry that says which records it covers is one of this sink's, and never skipped.
+    """
+
+    def __init__(self, group: str, log_name: str, *, strict: bool = False) -> None:
+        self._group, self._log_name, self._strict = group, log_name, strict
         self.undecodable: Counter[str] = Counter()
 
     def envelope(
-        self, partition: int, offset: int, sender: bytes, value: bytes, spans: bytes | None
+        self,
+        partition: int,
+        offset: int,
+        sender: bytes,
+        value: bytes,
+        spans: bytes | None,
+        beside: bytes | None = None,
     ) -> Envelope | None:
-        """None for an entry of another group, or of none that can be read."""
+        """None for an entry of another group, or of none that can be read.
+
+        :raises DataLossError: an entry of this sink cannot be read.
+        """
+        said = json.loads(beside) if beside else {}
         try:
             decoded = decode(value)
         except UndecodableError as reason:
+            if self._strict and spans and said.get("group", self._group) == self._group:
+                raise DataLossError(
+                    f"{self._log_name}, partition {partition}, offset {offset}: an entry of this sink cannot be decoded"
+                    f" ({reason}), and what it publishes would be missing from the tables: run the version of calving"
+                    " that wrote it, or stop all workers and run `calving recover FILE`"
+                ) from reason
             name = sender.decode(errors="replace")
             self.undecodable[name] += 1
             if self.undecodable[name] == 1:
@@ -101,4 +133,7 @@ class Entries:
             return None
         if decoded.group != self._group:
             return None
-        return Envelope(partition, offset, decoded.event, decode_coverage(spans.decode()) if spans else {})
+        coverage = decode_coverage(spans.decode()) if spans else {}
+        marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}
+        parts = said.get("parts") if isinstance(decoded.event, DataComplete) else None
+        return Envelope(partition, offset, decoded.event, coverage, parts, marks)

@@ -16,7 +16,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Publication
+from calving.model.events import Envelope, Event, Publication, TableId, TableMark
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 
@@ -64,14 +64,22 @@ class Cursor(ABC):
 
         B3: entries of one publisher come in the order published; ``(partition, offset)`` grows and is never given to
         two entries. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged.
+
+        :raises DataLossError: for a cursor that replays, an entry of this sink cannot be decoded.
         """
 
     @abstractmethod
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
         """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
 
-        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``settled`` travels beside
-        the events, as a publication's spans do.
+        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``settled`` and
+        ``marks`` travel beside the events, as a publication's spans do.
 
         :raises Fenced: a newer coordinator exists; nothing was written. Step down.
         :raises Unavailable: nothing was written.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -18,11 +18,11 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session, Sink
 from calving.errors import Fenced
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
-from calving.model.events import Envelope, Event, Publication
+from calving.model.events import DataComplete, DataWritten, Envelope, Event, Publication, TableId, TableMark
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest
 
-_Entry = tuple[Event, Coverage] | None
+_Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark]] | None
 
 
 @dataclass
@@ -44,9 +44,18 @@ class MemoryStore:
     def __post_init__(self) -> None:
         self.log = self.log or [[] for _ in range(self.partitions)]
 
-    def append(self, sender: str, events: Sequence[Event], spans: Coverage) -> None:
+    def append(
+        self,
+        sender: str,
+        events: Sequence[Event],
+        spans: Coverage,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
         shard = self.log[sum(sender.encode()) % len(self.log)]
-        shard.extend((event, spans) for event in events)
+        parts = sum(isinstance(event, DataWritten) for event in events)
+        shard.extend(
+            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}) for event in events
+        )
 
     def ends(self) -> dict[int, int]:
         return {p: len(entries) for p, entries in enumerate(self.log)}
@@ -75,15 +84,21 @@ class MemoryCursor(Cursor):
                 start = self._at.get(p, 0)
                 for offset, entry in enumerate(entries[start:], start):
                     if entry is not None:
-                        found.append(Envelope(p, offset, entry[0], entry[1]))
+                        found.append(Envelope(p, offset, *entry))
                 self._at[p] = max(start, len(entries))
         return found
 
-    def acknowledge(self, position: ControlOffsets, events: Sequence[Event], settled: Coverage | None = None) -> None:
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
         store = self._store
         with store.lock:
             self._check()
-            store.append(self._member + "/coordinator", events, settled or {})
+            store.append(self._member + "/coordinator", events, settled or {}, marks)
             store.saved = furthest(store.saved, position)
 
     def rewind(self, positions: SourceOffsets) -> None:

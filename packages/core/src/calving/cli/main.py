@@ -108,10 +108,10 @@ def recover(
 @app.command()
 def release(
     file: File,
-    table: Annotated[str, typer.Option(help="The table that can never take its files.")],
+    table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be given again.")],
     record: Annotated[Path, typer.Option(help="Where to write down what was let go.")],
 ) -> None:
-    """Let go of files buffered for a table that was dropped or made anew; everything else goes on."""
+    """Let go of files buffered for tables that were dropped or made anew; everything else is committed."""
     from calving.cli.release import release as let_go
 
     for line in let_go(load(file), table, record):

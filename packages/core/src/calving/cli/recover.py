@@ -60,16 +60,16 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         stored = session.committed(every)
         said = dict(_said(catalog, sink, cursor.log.identity, {tp.topic for tp in every}))
         found = _ledgers(catalog, sink, said, former, identities)
-        if not any(ledger.source for ledger in found.values()):
-            _mind_other_names(sink, {owner for _, owner, _, _ in former_names(said, every, identities)})
-            if not stored:
-                raise ConfigError(
-                    f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
-                )
         if unknown := sorted(set(rolled_back) - found.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
         plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
+        others = former_names(said, every, identities)
+        _mind_other_names(sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {former})
+        if not stored and not any(ledger.source for ledger in found.values()):
+            raise ConfigError(
+                f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
+            )
         yield from _lines(plan, positions, stored)
         if dry_run:
             return
@@ -125,9 +125,9 @@ def _ledgers(
 def _mind_other_names(sink: Sink, others: Collection[str]) -> None:
     if others:
         raise ConfigError(
-            f"no table holds anything of {owner_of(sink)}, but the records of its topics stand under"
-            f" {', '.join(sorted(others))}: if that is a former name of this sink, run"
-            f" `calving recover FILE --from {min(others)}`"
+            f"records that would be read again are in the tables under the name {', '.join(sorted(others))}: if that is"
+            f" a former name of {owner_of(sink)}, run `calving recover FILE --from {min(others)}`; if it is another"
+            f" sink, set iceberg.control.other-sinks = {','.join(sorted(others))}"
         )
 
 
@@ -160,6 +160,12 @@ def _mark(catalog: Catalog, sink: Sink, name: str, identity: str) -> None:
     """Last of all: a table that belongs to another log is not written to."""
     key = ledger_key(sink, identity, name)
     table = catalog.load_table(table_id(name))
+    ledger = ledger_of(key, table)
+    changed = {}
+    if ledger.gone:  # whoever rolled it back has been heard
+        changed = key.properties(replace(ledger, gone={}))
     if table.properties.get(key.of_table(LOG_ID)) not in (None, identity):
+        changed |= {key.of_table(LOG_ID): identity, key.of_table(key.offsets): "{}"}
+    if changed:
         with table.transaction() as change:
-            change.set_properties({key.of_table(LOG_ID): identity, key.of_table(key.offsets): "{}"})
+            change.set_properties(changed)

@@ -1,72 +1,142 @@
-"""Lets go of files that a table can never take, as after it was dropped and made anew (rule C4)."""
+"""Lets go of files that tables can never take, as after they were dropped or made anew (rule C4)."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from calving.backend.interface import Cursor
+from pyiceberg.catalog import Catalog
+
+from calving.backend.interface import Session
 from calving.cli.inspect import read_to_end
-from calving.errors import CalvingError
+from calving.errors import CalvingError, Fenced
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.model.events import DataWritten, Envelope, TableId
-from calving.protocol.ledger import NOWHERE, Buffer, admit
-from calving.runtime.guards import commit_style, ledger_of
+from calving.iceberg.commit import IcebergCommitter
+from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
+from calving.model.offsets import furthest
+from calving.protocol.buffer import Buffer
+from calving.protocol.coordinator import Committed
+from calving.protocol.effects import CommitTables
+from calving.protocol.marks import Marks
+from calving.runtime.guards import commit_style
 from calving.settings.load import Sink
 
+_TRIES = 5
 
-def release(sink: Sink, name: str, record: Path) -> Iterator[str]:
-    """Let go of what is buffered for table ``name``, and write to ``record`` what that was.
+Stale = Mapping[TableId, tuple[Envelope, ...]]
 
-    A running coordinator steps down and starts again. The files themselves stay where they are.
 
-    :raises CalvingError: nothing is buffered for the table, or other tables have files that are not committed yet.
+def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
+    """Let go of what is buffered for tables ``names`` as they were before, and write to ``record`` what that was.
+
+    What is buffered for a table as it is now, and for others, is committed first. A running coordinator steps down and
+    starts again. The files themselves stay where they are.
+
+    :raises CalvingError: nothing is buffered that a table cannot take, or another table cannot take its files.
     """
-    backend = sink.backend(sink.identity, sink.backend_settings)
-    session = backend.open(str(uuid4()))
+    session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
     try:
-        cursor = session.follow(replay=True)
-        try:
-            yield from _release(sink, name, record, cursor)
-        finally:
-            cursor.close()
+        yield from _release(sink, session, [table_id(name) for name in names], record)
     finally:
         session.close()
 
 
-def _release(sink: Sink, name: str, record: Path, cursor: Cursor) -> Iterator[str]:
-    buffer = Buffer()
-    for entry in read_to_end(cursor):
-        buffer.hear(entry)
-    buffered = buffer.tables()
-    found = buffered.pop(table_id(name), ())
-    if not found:
-        raise CalvingError(f"nothing is buffered for table {name}")
-    waiting = [".".join(table) for table, entries in buffered.items() if _pending(sink, table, entries, cursor)]
-    if waiting:
-        raise CalvingError(
-            f"tables {', '.join(waiting)} have files that are not committed yet: let the sink run until they are, then"
-            " try again"
-        )
-    files = [f for e in found if isinstance(e.event, DataWritten) for f in (*e.event.data_files, *e.event.delete_files)]
-    rows = sum(file.record_count for file in files)
-    released = {
-        "table": name,
+def _release(sink: Sink, session: Session, tables: Collection[TableId], record: Path) -> Iterator[str]:
+    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
+    buffer, marks = Buffer(), Marks()
+    cursor = session.follow(replay=True)
+    try:
+        for entry in read_to_end(cursor):
+            buffer.hear(entry)
+            for table, mark in entry.marks.items():
+                marks.note(table, mark)
+    finally:
+        cursor.close()
+    stale = {table: _stale(catalog, table, entries) for table, entries in buffer.tables().items()}
+    released = {table: stale[table] for table in tables if stale.get(table)}
+    if idle := [".".join(table) for table in tables if table not in released]:
+        raise CalvingError(f"nothing is buffered that table {', '.join(idle)} cannot take")
+    for table, entries in released.items():
+        buffer.let_go(table, entries)
+    commit_id = uuid4()
+    request = CommitTables(commit_id, buffer.tables(), buffer.whole(), buffer.reach(), None, marks.known)
+    style = commit_style(sink, cursor.log.identity)
+    committer = IcebergCommitter(catalog, sink.keys.catalog_name, style, sink.keys.commit_threads)
+    failed: dict[TableId, str] = {}
+    outcomes = list(committer.commit(request))
+    committer.close()
+    for table, outcome in outcomes:
+        if isinstance(outcome, Committed):
+            buffer.settle(table, request.read)
+            if outcome.mark is not None:
+                marks.note(table, outcome.mark)
+        else:
+            failed[table] = outcome.reason
+    if failed:
+        raise CalvingError(_refusal(failed, {*released, *(table for table in failed if stale.get(table))}))
+    record.write_text(json.dumps(_written_down(released), indent=1))
+    _acknowledge(session, buffer, CommitComplete(commit_id), marks)
+    for table, entries in released.items():
+        files, rows = _files(entries)
+        yield f"let go of {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
+
+
+def _acknowledge(session: Session, buffer: Buffer, done: CommitComplete, marks: Marks) -> None:
+    """With a cursor that was opened just now: a coordinator that it has fenced comes back after a second or two."""
+    for tries in range(1, _TRIES + 1):
+        cursor = session.follow(replay=True)
+        try:
+            position = furthest(buffer.position(), cursor.log.start)
+            cursor.acknowledge(position, (done,), buffer.settled(), marks.known)
+            return
+        except Fenced:
+            if tries == _TRIES:
+                raise
+        finally:
+            cursor.close()
+
+
+def _stale(catalog: Catalog, table: TableId, entries: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
+    """Entries that were written for the table as it was before; all of them if there is none."""
+    found = find_table(catalog, table)
+    current = None if found is None else found.metadata.table_uuid
+
+    def is_stale(entry: Envelope) -> bool:
+        if not isinstance(entry.event, DataWritten):
+            return False
+        uuid = entry.event.table.table_uuid
+        return current is None or (uuid is not None and uuid != current)
+
+    return tuple(entry for entry in entries if is_stale(entry))
+
+
+def _refusal(failed: Mapping[TableId, str], releasable: Collection[TableId]) -> str:
+    reasons = "; ".join(f"table {'.'.join(table)}: {reason}" for table, reason in failed.items())
+    options = " ".join(f"--table {'.'.join(table)}" for table in sorted(releasable))
+    return (
+        f"nothing was let go, because other tables have files that cannot be committed: {reasons}; put them right, or"
+        f" let go of what they can never take, too: `calving release FILE {options} --record OUT`"
+    )
+
+
+def _files(entries: Collection[Envelope]) -> tuple[list[str], int]:
+    found = [
+        f for e in entries if isinstance(e.event, DataWritten) for f in (*e.event.data_files, *e.event.delete_files)
+    ]
+    return [file.file_path for file in found], sum(file.record_count for file in found)
+
+
+def _written_down(released: Stale) -> dict[str, object]:
+    tables = []
+    for table, entries in released.items():
+        files, rows = _files(entries)
+        places = [[e.partition, e.offset] for e in entries]
+        tables.append({"table": ".".join(table), "rows": rows, "files": files, "control_entries": places})
+    return {
         "released_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "rows": rows,
-        "files": [file.file_path for file in files],
-        "control_entries": [[e.partition, e.offset] for e in found],
+        "rows": sum(_files(entries)[1] for entries in released.values()),
+        "tables": tables,
     }
-    record.write_text(json.dumps(released, indent=1))
-    cursor.acknowledge(buffer.read, ())
-    yield f"let go of {len(files)} files with {rows} rows of table {name}; they are listed in {record}"
-
-
-def _pending(sink: Sink, table: TableId, entries: tuple[Envelope, ...], cursor: Cursor) -> bool:
-    found = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table)
-    if found is None:
-        return True
-    return bool(admit(entries, {}, NOWHERE, ledger_of(commit_style(sink, cursor.log.identity).key(table), found)))

@@ -24,16 +24,21 @@ from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
-from calving.model.events import DataWritten, Envelope, TableId, TableReference
+from calving.model.coverage import Coverage, text_of
+from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Admitted, LedgerKey
+from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Admitted, LedgerKey, Reach, passed_over
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES = 20
 LOAD_TRIES = 8
+
+
+class WentBackError(CalvingError):
+    """The catalog shows the table as it was before it was last seen."""
 
 
 class TableTroubleError(CalvingError):
@@ -68,14 +73,30 @@ class IcebergTarget:
         key: LedgerKey,
         summary: Mapping[str, str],
         expected_uuids: frozenset[str] = frozenset(),
+        mark: TableMark | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._snapshot: SinkSnapshot | None = None
+        self.mark = mark
+        """How far the table was when it was last seen."""
 
     def load(self) -> LoadedTable:
         table = self._load()
+        for tries in range(1, LOAD_TRIES + 1):
+            if not self._is_behind(table):
+                break
+            self.pause(tries)  # a replica of the catalog may be behind for a moment
+            table = self._load()
+        else:
+            raise WentBackError(
+                f"table {'.'.join(self._table)} has sequence number {_mark_of(table).sequence}, and had"
+                f" {self.mark.sequence if self.mark else None} before: the catalog has gone back, as after a failover"
+                " or out of a backup, and what was committed since is not in it; bring the catalog forward again, or"
+                " stop all workers and run `calving recover FILE`, which reads it again"
+            )
+        self._see(table)
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:
             raise TableTroubleError(
@@ -88,6 +109,14 @@ class IcebergTarget:
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
+        if admitted.gone:
+            log.error(
+                "table %s was rolled back: it no longer holds %s, which this sink had committed, and goes on without;"
+                " to have these records again, stop all workers and run `calving recover FILE --table %s`",
+                ".".join(self._table),
+                text_of(admitted.gone),
+                ".".join(self._table),
+            )
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
         snapshot = self._snapshot = new_snapshot(table, summary, self._branch)
         snapshot.add((*admitted.data_files, *admitted.delete_files))
@@ -103,6 +132,7 @@ class IcebergTarget:
             raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # whatever a catalog or its transport raises, the table itself will tell
             raise CommitUncertain(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
+        self._see(table)
         remove_files(table.io, gone)
         return snapshot.snapshot_id
 
@@ -116,6 +146,13 @@ class IcebergTarget:
 
     def pause(self, tries: int) -> None:
         self._sleep(min(2.0, 0.02 * 2 ** min(tries, 7)) * (0.5 + random.random()))  # noqa: S311 - jitter
+
+    def _is_behind(self, table: Table) -> bool:
+        found, before = _mark_of(table), self.mark
+        return before is not None and found.uuid == before.uuid and found.sequence < before.sequence
+
+    def _see(self, table: Table) -> None:
+        self.mark = _mark_of(table)
 
     def _load(self) -> Table:
         for tries in range(1, LOAD_TRIES + 1):
@@ -132,16 +169,26 @@ class IcebergTarget:
 
     def _create_branch(self, table: Table) -> Table:
         """A branch starts from main, as with Java; pyiceberg would start it from nothing."""
-        try:
-            if table.metadata.current_snapshot_id is None:
-                updates, requirements = new_snapshot(table, {}, "main").prepare()
-                table._do_commit(updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
-            head = table.metadata.current_snapshot_id
-            if head is not None:
-                table.manage_snapshots().create_branch(head, self._branch).commit()
-        except CommitFailedException:
-            log.info("table %s: someone else changed it while branch %s was made", self._table, self._branch)
-        return self._load()
+        for tries in range(1, LOAD_TRIES + 1):
+            try:
+                if table.metadata.current_snapshot_id is None:
+                    updates, requirements = new_snapshot(table, {}, "main").prepare()
+                    table._do_commit(updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
+                head = table.metadata.current_snapshot_id
+                if head is not None:
+                    table.manage_snapshots().create_branch(head, self._branch).commit()
+            except CommitFailedException:
+                log.info("table %s: someone else changed it while branch %s was made", self._table, self._branch)
+            table = self._load()
+            if self._branch in table.metadata.refs:
+                return table
+            self.pause(tries)
+        raise TableTroubleError(f"table {'.'.join(self._table)}: branch {self._branch} could not be made")
+
+
+def _mark_of(table: Table) -> TableMark:
+    metadata = table.metadata
+    return TableMark(str(metadata.table_uuid), 0 if metadata.format_version == 1 else metadata.last_sequence_number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +213,8 @@ class IcebergCommitter:
     def __init__(self, catalog: Catalog, catalog_name: str, style: CommitStyle, threads: int) -> None:
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="calving-commit")
+        self._holes: dict[TableId, Coverage] = {}
+        self._told: set[tuple[TableId, str]] = set()
         self.files = self.records = 0
         """Committed since the start."""
 
@@ -181,15 +230,37 @@ class IcebergCommitter:
 
     def _settle(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Committed | Failed:
         try:
-            done = self._commit_one(table, entries, request)
+            done, mark = self._commit_one(table, entries, request)
+        except WentBackError as error:
+            return Failed(str(error), lost=True)
         except Exception as error:  # one table's trouble must not reach the others
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             return Failed(str(error))
+        self._mind_holes(table, done, request.reach)
         self.files += len(done.admitted.data_files) + len(done.admitted.delete_files)
         self.records += sum(f.record_count for f in done.admitted.data_files)
-        return Committed(TableReference(self._catalog_name, table[:-1], table[-1]), done.snapshot_id)
+        return Committed(TableReference(self._catalog_name, table[:-1], table[-1]), done.snapshot_id, mark)
 
-    def _commit_one(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Settled:
+    def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
+        """What two commits in a row have passed over is not on its way: say so, once."""
+        if done.snapshot_id is None:
+            return
+        before, now = self._holes.get(table, {}), passed_over(done.admitted.ledger, reach)
+        self._holes[table] = now
+        if now and now == before and (table, text_of(now)) not in self._told:
+            self._told.add((table, text_of(now)))
+            log.error(
+                "table %s does not hold %s, though it holds what came later: the control log has lost them, or the"
+                " table was rolled back; stop all workers and run `calving recover FILE`, for a table that was rolled"
+                " back with --table %s",
+                ".".join(table),
+                text_of(now),
+                ".".join(table),
+            )
+
+    def _commit_one(
+        self, table: TableId, entries: Sequence[Envelope], request: CommitTables
+    ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key = style.key(table)
         summary = {
@@ -201,10 +272,10 @@ class IcebergCommitter:
         if request.valid_through_us is not None:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
         uuids = {e.event.table.table_uuid for e in entries if isinstance(e.event, DataWritten)}
-        target = IcebergTarget(
-            self._catalog, table, key.branch, key, summary, frozenset(str(u) for u in uuids if u is not None)
-        )
-        return CommitLoop(target, key, MAX_TRIES).settle(entries, request.read, request.reach)
+        expected = frozenset(str(u) for u in uuids if u is not None)
+        mark = request.marks.get(table)
+        target = IcebergTarget(self._catalog, table, key.branch, key, summary, expected, mark)
+        return CommitLoop(target, key, MAX_TRIES).settle(entries, request.read, request.reach), target.mark
 
 
 def java_date_time(micros: int) -> str:

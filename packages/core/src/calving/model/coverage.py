@@ -71,6 +71,12 @@ def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> 
     return left
 
 
+def text_of(coverage: Coverage) -> str:
+    """For people: ``offsets 300 to 600 of orders-0``, of the first three partitions."""
+    found = [f"offsets {spans[0].start} to {spans[-1].end} of {named(tp)}" for tp, spans in sorted(coverage.items())]
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
 def encode_coverage(coverage: Coverage) -> str:
     """``{"topic":{"0":[[3,7]]}}``, topics and partitions in order."""
     found: dict[str, dict[str, tuple[Span, ...]]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from calving.model.coverage import Coverage
@@ -83,6 +84,13 @@ class CommitComplete:
 Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplete
 
 
+class TableMark(NamedTuple):
+    """A table that was seen: its UUID, and its last sequence number, which nothing that a table goes through lowers."""
+
+    uuid: str
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """An event, where in the control log it was found, and what travelled beside it.
@@ -91,12 +99,17 @@ class Envelope:
     is done with elsewhere; a span that ends before it starts says that the topic's offsets have started anew, and that
     it is covered from 0 up to the end. With CommitComplete all that is known to be in the tables, after such a span
     where offsets have started anew. Other senders than calving leave it empty.
+
+    ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
+    ``marks``, with CommitComplete: the tables as the coordinator last saw them.
     """
 
     partition: int
     offset: int
     event: Event
     spans: Coverage = field(default_factory=dict)
+    parts: int | None = None
+    marks: Mapping[TableId, TableMark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

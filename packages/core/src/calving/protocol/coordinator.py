@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
-from calving.errors import ProtocolError
+from calving.errors import DataLossError, ProtocolError
 from calving.model.events import (
     NO_COMMIT,
     CommitComplete,
@@ -25,11 +25,13 @@ from calving.model.events import (
     PartitionProgress,
     StartCommit,
     TableId,
+    TableMark,
     TableReference,
 )
 from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.protocol.buffer import Buffer
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
-from calving.protocol.ledger import Buffer
+from calving.protocol.marks import Marks
 
 
 class Phase(enum.Enum):
@@ -52,13 +54,17 @@ class Committed:
 
     table: TableReference
     snapshot_id: int | None
+    mark: TableMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The table could not be committed; nothing of it is forgotten."""
+    """The table could not be committed; nothing of it is forgotten. ``lost``: what it had is gone, and an operator has
+    to act before anything more is committed.
+    """
 
     reason: str
+    lost: bool = False
 
 
 class Coordinator:
@@ -69,6 +75,7 @@ class Coordinator:
         """Consecutive failed commits, by table."""
         self._pace = pace
         self._buffer = Buffer(position)
+        self._marks = Marks()
         self._commit_id = NO_COMMIT
         self.started = now - pace.interval
         """When the last cycle began."""
@@ -115,6 +122,8 @@ class Coordinator:
     def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
         """An entry of the control log, in the order of its partition."""
         self._buffer.hear(envelope)
+        for table, mark in envelope.marks.items():
+            self._marks.note(table, mark)
         match envelope.event:
             case DataComplete(commit_id, assignments) if commit_id == self._commit_id and self.phase is Phase.WAITING:
                 for progress in assignments:
@@ -124,13 +133,20 @@ class Coordinator:
         return []
 
     def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
-        """One table of the running commit has settled."""
+        """One table of the running commit has settled.
+
+        :raises DataLossError: it has lost what it had.
+        """
+        if isinstance(outcome, Failed) and outcome.lost:
+            raise DataLossError(outcome.reason)
         if table not in self._unsettled:
             raise ProtocolError(f"table {'.'.join(table)} settled, but it was not being committed")
         self._unsettled.discard(table)
         effects: list[CoordinatorEffect] = []
         match outcome:
-            case Committed(reference, snapshot_id):
+            case Committed(reference, snapshot_id, mark):
+                if mark is not None:
+                    self._marks.note(table, mark)
                 self._buffer.settle(table, self._committing)
                 self.failures.pop(table, None)
                 self._resting.pop(table, None)
@@ -171,7 +187,8 @@ class Coordinator:
         if not tables:
             return self._complete_cycle()
         self._committing = self._buffer.whole()
-        return [CommitTables(self._commit_id, tables, self._committing, self._buffer.reach(), self._valid_through)]
+        reach = self._buffer.reach()
+        return [CommitTables(self._commit_id, tables, self._committing, reach, self._valid_through, self._marks.known)]
 
     def _valid_through_us(self) -> int | None:
         latest = [self._answers[tp] for tp in self._expected]
@@ -182,4 +199,4 @@ class Coordinator:
         self.phase = Phase.IDLE
         # While a table waits for its files, the sink as a whole is not valid through anything new.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
-        return [Acknowledge(self._buffer.position(), (done,), self._buffer.settled())]
+        return [Acknowledge(self._buffer.position(), (done,), self._buffer.settled(), self._marks.known)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from uuid import UUID
 
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Publication, TableId
+from calving.model.events import Envelope, Event, Publication, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Spans
 from calving.protocol.ledger import Reach
 
@@ -43,15 +43,18 @@ class CommitTables:
     read: ControlOffsets
     reach: Reach
     valid_through_us: int | None
+    marks: Mapping[TableId, TableMark] = field(default_factory=dict)
+    """How far tables were seen to be: one that is less far has gone back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Save ``position`` and write ``events``, both or neither; ``settled`` goes beside them."""
+    """Save ``position`` and write ``events``, both or neither; ``settled`` and ``marks`` go beside them."""
 
     position: ControlOffsets
     events: tuple[Event, ...]
     settled: Coverage
+    marks: Mapping[TableId, TableMark] = field(default_factory=dict)
 
 
 WorkerEffect = RunBatch | Publish

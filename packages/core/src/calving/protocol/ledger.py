@@ -21,7 +21,7 @@ from calving.model.coverage import (
     present,
     without,
 )
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableId
+from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition, furthest
 
@@ -44,12 +44,15 @@ class Ledger:
     ``settled``: records below are in the tables of the sink, in whichever they belong to. ``missing``: what between
     ``settled`` and ``source`` this table does not hold, because it was not heard yet. So a record at or above
     ``settled`` is in this table if and only if it is below ``source`` and not missing, and it belongs here.
+
+    ``gone``: what the table held before somebody rolled it back. It is read, and never written.
     """
 
     control: ControlOffsets
     source: SourceOffsets = field(default_factory=dict)
     settled: SourceOffsets = field(default_factory=dict)
     missing: Coverage = field(default_factory=dict)
+    gone: Coverage = field(default_factory=dict)
 
     def present(self, topic_ids: Mapping[str, str]) -> Ledger:
         """What it says of the topics that have these identities, under their names."""
@@ -58,6 +61,7 @@ class Ledger:
             present(self.source, topic_ids),
             present(self.settled, topic_ids),
             present(self.missing, topic_ids),
+            present(self.gone, topic_ids),
         )
 
     def held(self, tp: TopicPartition) -> tuple[Span, ...]:
@@ -89,7 +93,6 @@ class Reach:
 
 
 NOWHERE = Reach({}, {})
-_ANEW = Span(1, 0)
 NO_LEDGER = Ledger({})
 
 
@@ -126,7 +129,7 @@ class LedgerKey:
             if self.offsets not in summary:
                 continue
             if found is None and SOURCE_OFFSETS in summary:
-                found = _of_source(summary, str)
+                found = self._less_what_is_gone(_of_source(summary, str), properties)
             if summary.get(LOG_ID, self.log_id) == self.log_id:
                 return replace(
                     found or _of_source(properties, self.of_table), control=decode_control(summary[self.offsets])
@@ -136,6 +139,12 @@ class LedgerKey:
         if offsets is not None and properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
             return replace(found, control=decode_control(offsets))
         return found
+
+    def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
+        """A rollback takes snapshots away, and no properties: these still say what the branch held."""
+        before = _of_source(properties, self.of_table)
+        gone = {tp: without(before.held(tp), found.held(tp)) for tp in before.source}
+        return replace(found, gone={tp: spans for tp, spans in gone.items() if spans})
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as snapshot summary entries; every value is a string, Java refuses anything else."""
@@ -173,6 +182,8 @@ class Admitted:
     ledger: Ledger
     publications: tuple[Coverage, ...] = ()
     """What each publication that these files come from covers."""
+    gone: Coverage = field(default_factory=dict)
+    """What the table held before it was rolled back."""
 
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
@@ -193,18 +204,19 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
             continue
         if envelope.offset < ledger.control.get(envelope.partition, 0):
             for tp, spans in envelope.spans.items():
-                passed.setdefault(tp, []).append(_plain(spans[-1]))
+                passed.setdefault(tp, []).append(plain(spans[-1]))
             continue
         for file in envelope.event.data_files:
             data.setdefault(file.file_path, file)
         for file in envelope.event.delete_files:
             deletes.setdefault(file.file_path, file)
-        publications[_publication(envelope)] = envelope.spans
+        publications[publication_of(envelope)] = envelope.spans
     return Admitted(
         tuple(f for f in data.values() if f.record_count),
         tuple(f for f in deletes.values() if f.record_count),
         _moved(ledger, read, reach, passed),
         tuple(publications.values()),
+        ledger.gone,
     )
 
 
@@ -218,11 +230,21 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     for publication in admitted.publications:
         for tp, spans in publication.items():
             if tp not in reach.anew:
-                own = (_plain(spans[-1]),)
+                own = (plain(spans[-1]),)
                 again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
                 found[tp] = merged((*found.get(tp, ()), *again))
                 held[tp] = merged((*held.get(tp, ()), *own))
     return {tp: spans for tp, spans in found.items() if spans}
+
+
+def passed_over(ledger: Ledger, reach: Reach) -> Coverage:
+    """What is missing although something later has been heard: of one partition publications come in order."""
+    found = {tp: common(holes, _heard(reach.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
+    return {tp: spans for tp, spans in found.items() if spans}
+
+
+def _heard(covered: tuple[Span, ...]) -> tuple[Span, ...]:
+    return (Span(0, covered[-1].end),) if covered else ()
 
 
 def _moved(
@@ -236,7 +258,7 @@ def _moved(
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
     for tp in sorted({*ledger.source, *reach.covered}):
         before = NO_LEDGER if tp in reach.anew else ledger
-        never = without(merged(passed.get(tp, ())), before.held(tp))
+        never = without(merged((*passed.get(tp, ()), *before.gone.get(tp, ()))), before.held(tp))
         told = without(reach.settled.get(tp, ()), never)
         below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
         held = merged((*before.held(tp), Span(0, below), *without(reach.covered.get(tp, ()), never)))
@@ -248,105 +270,13 @@ def _moved(
     return Ledger(furthest(ledger.control, read), source, settled, missing)
 
 
-class Buffer:
-    """What has been heard of the control log and is not committed yet. Knows nothing of time."""
-
-    def __init__(self, position: ControlOffsets | None = None) -> None:
-        self.read: dict[int, int] = dict(position or {})
-        """Next control offset to hear, by partition."""
-        self._heard: dict[TableId, list[Envelope]] = {}
-        self._begun: dict[Hashable, tuple[int, int]] = {}
-        """Where publications start whose end has not been heard, by what they cover: no two cover the same records."""
-        self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
-        self._anew: set[TopicPartition] = set()
-
-    def hear(self, envelope: Envelope) -> None:
-        """Take note of an entry. Redelivered entries change nothing."""
-        if envelope.offset < self.read.get(envelope.partition, 0):
-            return
-        self.read[envelope.partition] = envelope.offset + 1
-        match envelope.event:
-            case DataWritten(table=table):
-                self._heard.setdefault(table.identifier, []).append(envelope)
-                if not self._is_covered(envelope.spans):
-                    self._begun.setdefault(_publication(envelope), (envelope.partition, envelope.offset))
-            case DataComplete():
-                self._begun.pop(_publication(envelope), None)
-                self._restart(tp for tp, spans in envelope.spans.items() if spans[-1].end < spans[-1].start)
-                self._cover(envelope.spans)
-            case CommitComplete():
-                # What a predecessor knew to have begun anew counts once: what is covered since stays.
-                told = {tp for tp, spans in envelope.spans.items() if spans[0] == _ANEW}
-                self._restart(told - self._anew)
-                self._cover(envelope.spans)
-
-    def whole(self) -> dict[int, int]:
-        """The read position, before any publication of which only a part has been heard."""
-        read = dict(self.read)
-        for partition, start in self._begun.values():
-            read[partition] = min(read[partition], start)
-        return read
-
-    def tables(self) -> dict[TableId, tuple[Envelope, ...]]:
-        """Everything buffered that belongs to whole publications, by table.
-
-        By identifier only: two references to one table that differ in UUID or catalog name must share one commit,
-        because the first commit's ledger covers both.
-        """
-        read = self.whole()
-        found = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
-        return {table: entries for table, entries in found.items() if entries}
-
-    def reach(self) -> Reach:
-        """How far the source is known: everything heard to be complete, and what of it is not waiting here."""
-        waiting: dict[TopicPartition, list[Span]] = {}
-        for heard in self._heard.values():
-            for envelope in heard:
-                for tp, spans in envelope.spans.items():
-                    waiting.setdefault(tp, []).append(_plain(spans[-1]))
-        settled = {tp: without(spans, merged(waiting.get(tp, ()))) for tp, spans in self._covered.items()}
-        return Reach(dict(self._covered), {tp: spans for tp, spans in settled.items() if spans}, frozenset(self._anew))
-
-    def settled(self) -> Coverage:
-        """What a successor is told: all that is in the tables, and which partitions have begun anew."""
-        found = dict(self.reach().settled)
-        return {**found, **{tp: (_ANEW, *found.get(tp, ())) for tp in self._anew}}
-
-    def settle(self, table: TableId, read: ControlOffsets) -> None:
-        """What was heard for ``table`` below ``read`` is in it."""
-        left = [e for e in self._heard.get(table, ()) if e.offset >= read.get(e.partition, 0)]
-        if left:
-            self._heard[table] = left
-        else:
-            self._heard.pop(table, None)
-
-    def position(self) -> dict[int, int]:
-        """Where a successor has to start: the lowest entry still buffered, else the read position (C5)."""
-        position = dict(self.read)
-        for envelopes in self._heard.values():
-            for envelope in envelopes:
-                position[envelope.partition] = min(position[envelope.partition], envelope.offset)
-        return position
-
-    def _restart(self, partitions: Iterable[TopicPartition]) -> None:
-        for tp in partitions:
-            self._anew.add(tp)
-            self._covered.pop(tp, None)
-
-    def _is_covered(self, spans: Coverage) -> bool:
-        """Also true of publications that say nothing of what they cover, as those of the Java sink."""
-        return not any(without((_plain(own[-1]),), self._covered.get(tp, ())) for tp, own in spans.items())
-
-    def _cover(self, coverage: Coverage) -> None:
-        for tp, spans in coverage.items():
-            self._covered[tp] = merged((*self._covered.get(tp, ()), *map(_plain, spans)))
-
-
-def _plain(span: Span) -> Span:
+def plain(span: Span) -> Span:
+    """The offsets that a span covers, also where they have started anew."""
     return span if span.start <= span.end else Span(0, span.end)
 
 
-def _publication(envelope: Envelope) -> Hashable:
+def publication_of(envelope: Envelope) -> Hashable:
+    """What tells the publication of an entry: no two cover the same records."""
     return frozenset(envelope.spans.items())
 
 

@@ -18,13 +18,14 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 class OutRecord(NamedTuple):
-    """A record to be produced. ``timestamp_ms`` 0 is now."""
+    """A record to be produced. ``timestamp_ms`` 0 is now; ``partition`` -1 is the client's choice."""
 
     topic: str
     key: bytes | str | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     timestamp_ms: int = 0
+    partition: int = -1
 
 
 def records(letters: Sequence[DeadLetter], topic: DeadLetterTopic, sink: str) -> list[OutRecord]:

@@ -1,0 +1,122 @@
+"""What happens to tables behind the sink's back: a catalog that goes back, a rollback, tables made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from calving.cli.release import release
+from calving.errors import CalvingError, DataLossError
+from calving.iceberg.catalog import open_catalog
+from calving.settings.load import load
+from calving.source.client import client_config
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.data.conftest import encode
+
+
+@pytest.fixture
+def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    """300 records, all of them committed."""
+    made = Cli(tmp_path, topic(), unique)
+    made.send(0, 300)
+    made.run_here()
+    return made
+
+
+def test_a_catalog_that_went_back_is_noticed_and_recovered(sink: Cli) -> None:
+    catalog = sink.folder / "warehouse" / "catalog.db"
+    shutil.copy(catalog, sink.folder / "backup.db")
+    sink.send(300, 600)
+    sink.run_here()
+    shutil.copy(sink.folder / "backup.db", catalog)
+    sink.send(600, 650)
+    with pytest.raises(DataLossError, match=r"the catalog has gone back.*calving recover FILE"):
+        sink.run_here()
+    assert len(sink.ids()) == 300
+    sink.recover_here()
+    sink.run_here()
+    sink.assert_exactly_once(650)
+
+
+def test_a_table_that_was_rolled_back_is_no_catalog_that_went_back(sink: Cli, caplog: pytest.LogCaptureFixture) -> None:
+    before = roll_back_to(sink, 300, after=600)
+    assert before == 600
+    sink.send(600, 650)
+    sink.run_here()
+    assert sorted(sink.ids()) == [*range(300), *range(600, 650)]
+    assert "table db.t was rolled back" in caplog.text
+    assert "calving recover FILE --table db.t" in caplog.text
+
+
+@pytest.mark.parametrize("committed_since", [False, True], ids=["at once", "after the next commit"])
+def test_a_rolled_back_table_gets_its_records_again(sink: Cli, committed_since: bool) -> None:
+    roll_back_to(sink, 300, after=600)
+    if committed_since:
+        sink.send(600, 650)
+        sink.run_here()
+    sink.recover_here(rolled_back=["db.t"])
+    if not committed_since:
+        sink.send(600, 650)
+    sink.run_here()
+    sink.assert_exactly_once(650)
+
+
+def roll_back_to(sink: Cli, rows: int, after: int) -> int:
+    """``rollback_to_snapshot``, after more was committed; the rows that there were."""
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    snapshot = catalog.load_table("db.t").metadata.current_snapshot_id
+    sink.send(rows, after)
+    sink.run_here()
+    found = len(sink.ids())
+    table = catalog.load_table("db.t")
+    with table.manage_snapshots() as change:
+        change.rollback_to_snapshot(snapshot)
+    assert len(sink.ids()) == rows
+    return found
+
+
+def test_an_entry_of_the_sink_that_cannot_be_decoded_is_not_passed_over(sink: Cli) -> None:
+    """As one of a later version, or one that is damaged."""
+    producer = Producer(client_config({"bootstrap.servers": sink.topic.servers}))
+    spans = json.dumps({sink.topic.name: {"0": [[300, 400]]}})
+    producer.produce(f"control-{sink.name}", b"\xc2\x01 of another time", headers=[("calving-spans", spans)])
+    producer.flush(10)
+    sink.send(300, 310)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match="an entry of this sink cannot be decoded"):
+            sink.run_here()
+    sink.recover_here()
+    sink.run_here()
+    sink.assert_exactly_once(310)
+
+
+def test_only_what_tables_can_never_take_is_let_go_and_the_rest_is_committed(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    del sink.keys["iceberg.tables"]
+    sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "to"}
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    sink.topic.send(*encode(*({"id": i, "to": f"db.{'abc'[i % 3]}"} for i in range(30))))
+    sink.publish_without_commit()
+    schema = catalog.load_table("db.a").schema()
+    catalog.drop_table("db.a")
+    catalog.drop_table("db.b")
+    catalog.create_table("db.a", schema)
+    sink.topic.send(*encode(*({"id": i, "to": "db.a"} for i in range(30, 35))))
+    sink.publish_without_commit()
+    record = tmp_path / "released.json"
+    with pytest.raises(CalvingError, match=r"calving release FILE --table db.a --table db.b --record"):
+        list(release(load(sink.config), ["db.a"], record))
+    list(release(load(sink.config), ["db.a", "db.b"], record))
+    assert json.loads(record.read_text())["rows"] == 20
+    sink.topic.send(*encode({"id": 35, "to": "db.a"}))
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(30, 36)]
+    assert sorted(sink.ids("db.c")) == [*range(2, 30, 3)]
