@@ -41,14 +41,14 @@ DIFFERENCES = [
         "a schemaless integer beyond 64 bits",
         "wraps around, silently",
         "keeps its value",
-        path="^(value|key|headers)",
+        path=".",
         record=r"[0-9]{20,}|9223372036854775808",
     ),
     Difference(
         "-0.0 in JSON",
         "becomes 0.0",
         "stays -0.0",
-        path=r"(value|key|headers).*",
+        path=".",
         in_java=r'^"0\.0"$',
         in_ours=r'^"-0\.0"$',
     ),
@@ -197,5 +197,119 @@ DIFFERENCES = [
         "value",
         "^12345678901234568$",
         "^12345678901234567$",
+    ),
+]
+
+_BOTH = DIFFERENCES[:3]
+CONVERTERS = [
+    *_BOTH,
+    Difference("an empty value", "null", "bad record", in_java="^{}$", in_ours="Expecting value", record=r"^ ?$"),
+    Difference(
+        "JSON with something behind it, or a number that begins with 0",
+        "what comes first is taken",
+        "bad record",
+        in_java='^{"value"',
+        in_ours="Extra data",
+    ),
+    Difference(
+        "a JSON number beyond a double", "Infinity", "bad record", in_java="Infinity", in_ours="that a double holds"
+    ),
+    Difference(
+        "half of a surrogate pair", "a question mark", "bad record", in_java=r'"\?"', in_ours="surrogates not allowed"
+    ),
+    Difference(
+        "a payload of another kind than its schema says",
+        "0, false or null, silently",
+        "bad record",
+        in_java=r'^{"(value|type)"',
+        in_ours="is not (text|a boolean|a number|a whole number)",
+    ),
+    Difference(
+        "a date, time or timestamp that is written 1.0",
+        "bad record",
+        "taken",
+        in_java="underlying representation should be integ",
+        in_ours=r'"(date|time|timestamp)": ',
+    ),
+]
+CONVERSION = [
+    *_BOTH,
+    Difference(
+        "text that is neither true nor false into boolean",
+        "false",
+        "bad record",
+        "boolean",
+        "",
+        "false",
+        "neither true",
+    ),
+    Difference(
+        "a number that does not fit its column, 1.9 into an integer",
+        "wraps around, becomes infinite, is cut",
+        "bad record, or a wider column",
+        "int|long|float|double|decimal|date|time",
+        "^$",
+        '"object"',
+        "does not fit|not a whole number|not a time of day|DivisionImpossible",
+    ),
+    Difference(
+        "a fraction that no double holds, into a decimal",
+        "the double's digits",
+        "its own",
+        "decimal",
+        "decimal$",
+        "12345678901234568",
+        "12345678901234567.25",
+    ),
+    Difference("-0.0 as text", "0.0", "-0.0", "string", r"\.v$", r'^"0\.0"$', r'^"-0\.0"$'),
+    Difference("a decimal within an object as text", "base64", "its digits", "string", r"\.v$", "==", "[0-9]"),
+    Difference(
+        "doubles of a list with a schema, as text", "1.0E10", "10000000000.0", "string", r"\.v$", "E10", "10000000000.0"
+    ),
+    Difference("text like 1-2-3-4-5 into uuid", "a uuid", "bad record", "uuid", "^$", '"object"', "badly formed"),
+    Difference(
+        "bytes of another length into fixed", "written", "bad record", "fixed", "^$", '"object"', "bytes instead of"
+    ),
+    Difference(
+        "a timestamp before 1970 into a date", "the day after", "its day", "date", r"\.v$", "^-?[0-9]+$", "^-[0-9]+$"
+    ),
+    Difference(
+        "a time or timestamp into date, a timestamp into time, a time or date into timestamp",
+        "its milliseconds since 1970",
+        "bad record",
+        "date|time",
+        "^$",
+        '"object"',
+        "text is wanted",
+    ),
+    Difference(
+        "a day without a time into a timestamp",
+        "the task fails",
+        "midnight",
+        "timestamp",
+        "^$",
+        "StringIndexOutOf",
+        '"object"',
+    ),
+    Difference(
+        "1.9 into the integers of a list",
+        "cut",
+        "bad record",
+        "list",
+        "^$",
+        '"object"',
+        "not a whole number|does not fit",
+    ),
+    Difference(
+        "a struct with a schema into a map",
+        "the task fails",
+        "taken",
+        "map",
+        "^$",
+        "IllegalArgumentException",
+        '"object"',
+    ),
+    Difference(
+        "a map with a schema into a struct", "taken", "bad record", "struct", "^$", '"object"', "is not an object"
     ),
 ]

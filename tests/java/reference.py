@@ -13,16 +13,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
+from pyiceberg.schema import Schema
 
 from calving.data.arrays import JSON
 from calving.data.conversion.exact import java_double
+from calving.data.conversion.table import TableConverter
 from calving.data.converters.registry import converter
 from calving.data.jsontext import load_json
-from calving.data.records import HEADERS, Records, objects
+from calving.data.records import HEADERS, Records, Values, objects
 from calving.data.shapes import by_shape
-from calving.data.spec import TransformSpec
+from calving.data.spec import Evolution, TransformSpec
 from calving.data.transforms.chain import Chain
 from calving.errors import ConfigError
 from calving.host import java
@@ -152,6 +155,34 @@ def converted(messages: Sequence[Message]) -> list[Answer]:
     return answers
 
 
+def written(schema: Schema, messages: Sequence[Message]) -> list[Answer]:
+    """Our answers to ``Java.write``, in a table of this schema that does not change."""
+    answers: list[Answer] = [None] * len(messages)
+    for places, records in _records(messages, answers):
+        done = TableConverter("db.t", schema, Evolution(), {}).convert(Values(records.value, records.typed))
+        for bad in done.bad:
+            answers[places[bad.index]] = {"error": bad.reason}
+        if done.rows is not None:
+            rows = done.places if done.places is not None else range(len(places))
+            for i, row in zip(rows, rendered(done.rows.to_struct_array()), strict=True):
+                answers[places[i]] = _as_iceberg(row)
+    return answers
+
+
+def _as_iceberg(value: Answer) -> Answer:
+    """Moments as numbers: days, microseconds."""
+    match value:
+        case {"timestamp": number, **others} | {"time": number, **others} if not others:
+            return number
+        case {"date": millis, **others} if not others:
+            return millis // 86_400_000
+        case dict():
+            return {name: _as_iceberg(item) for name, item in value.items()}
+        case list():
+            return [_as_iceberg(item) for item in value]
+    return value
+
+
 def _records(messages: Sequence[Message], answers: list[Answer]) -> Iterator[tuple[list[int], Records]]:
     """Messages of one type together, each group with its places; those that cannot be decoded are answered."""
     values, keys = _decoded(messages, "value", answers), _decoded(messages, "key", answers)
@@ -239,7 +270,9 @@ def _primitive(value: Any, kind: pa.DataType) -> Any:
         return {"double": java_double(value)}
     if pa.types.is_decimal(kind):
         return {"decimal": format(value, "f")}
-    if pa.types.is_binary(kind):
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     return value
 
@@ -286,7 +319,17 @@ def lean(answer: Answer) -> Answer:
         return {name: lean(item) for name, item in answer.items() if item is not None}
     if isinstance(answer, list):
         return [lean(item) for item in answer]
+    if isinstance(answer, str) and answer[:1] in ("{", "["):
+        return _sorted(answer)
     return answer
+
+
+def _sorted(text: str) -> str:
+    """JSON text with its names in order, and its numbers as they are written."""
+    try:
+        return json.dumps(json.loads(text, parse_float=str), sort_keys=True)
+    except ValueError:
+        return text
 
 
 def _header(value: Any) -> Any:
