@@ -176,6 +176,22 @@ def test_a_missing_branch_is_made_from_main(catalog: Catalog) -> None:
     assert paths(catalog, "audit") == ["a", "b"]
 
 
+def test_a_branch_that_meets_a_conflict_is_made_from_main_still(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(catalog, entry(0, file("a")))
+    original, conflicts = Table._do_commit, iter([CommitFailedException("somebody else was faster")] * 2)
+
+    def busy(self: Table, *changes: Any, **named: Any) -> None:
+        for conflict in conflicts:
+            raise conflict
+        original(self, *changes, **named)
+
+    monkeypatch.setattr(Table, "_do_commit", busy)
+    settle(catalog, entry(1, file("b")), branch="audit")
+    assert paths(catalog, "audit") == ["a", "b"]
+
+
 def test_a_missing_branch_of_an_empty_table_is_made_too(catalog: Catalog) -> None:
     settle(catalog, entry(1, file("b")), branch="audit")
     assert paths(catalog, "audit") == ["b"]
@@ -285,6 +301,19 @@ def test_nothing_expires_where_garbage_collection_is_off(catalog: Catalog) -> No
 def committer(catalog: Catalog) -> IcebergCommitter:
     style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main")
     return IcebergCommitter(catalog, "iceberg", style, 4)
+
+
+def test_records_that_two_commits_have_passed_over_are_an_error_in_the_log(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after the control topic was renamed under a version that did not notice it."""
+    made, tp = committer(catalog), TopicPartition("s", 0)
+    for offset, names in ((45, ["a"]), (46, ["b"])):
+        reach = Reach({tp: (Span(450, offset * 10 + 10),)}, {})
+        found = {REFERENCE.identifier: (entry(offset, *map(file, names)),)}
+        assert "does not hold" not in caplog.text
+        dict(made.commit(CommitTables(uuid4(), found, {0: offset + 1}, reach, None)))
+    assert "table db.t does not hold offsets 0 to 450 of s-0" in caplog.text
 
 
 def test_a_table_that_fails_does_not_keep_the_others_from_committing(catalog: Catalog) -> None:

@@ -317,6 +317,19 @@ def test_a_position_that_somebody_else_stored_is_in_no_topic_that_is_known(sink:
     assert session.topic_ids([s.tp]) == {}
 
 
+def test_a_publisher_keeps_to_its_partition_when_the_control_topic_gets_more(sink: Callable[..., Sink]) -> None:
+    """Else the parts of a publication could be heard in any order."""
+    s = sink()
+    group, _ = s.join()
+    sessions = [s.session() for _ in range(4)]
+    control = s.identity.control_topic
+    s.topic.admin.create_partitions([NewPartitions(control, 8)])[control].result()
+    time.sleep(1)
+    for i, session in enumerate(sessions):
+        session.publish(publication(s.tp, i * 10 or None, i * 10 + 10, f"f{i}"), group.claim())
+    assert {entry.partition for entry in heard(s.cursor(replay=True), 8)} == {0}
+
+
 def test_a_new_coordinator_fences_the_old_one(sink: Callable[..., Sink]) -> None:
     s = sink()
     old = s.cursor(replay=True)

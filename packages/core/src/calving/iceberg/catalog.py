@@ -10,7 +10,7 @@ from urllib.parse import quote
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
-from requests import PreparedRequest, Response
+from requests import HTTPError, PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 from calving.errors import ConfigError, Unavailable
@@ -20,6 +20,8 @@ REQUEST_SECONDS = 60.0
 """pyiceberg sets no timeout on REST requests: a silent server would hold the coordinator for ever."""
 
 _OPEN_TRIES = 3
+_MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
+"""What REST catalogs call it when there is no such table."""
 
 _JAVA_TYPES = {
     "org.apache.iceberg.rest.RESTCatalog": "rest",
@@ -96,10 +98,32 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
     """
     try:
         return catalog.load_table(table)
-    except NoSuchTableError:
-        return None
+    except NoSuchTableError as error:
+        if _is_missing(catalog, table, error):
+            return None
+        raise Unavailable(
+            f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy in"
+            f" between, or iceberg.catalog.uri or .prefix, may be wrong: {error}"
+        ) from error
     except Exception as error:  # every catalog has exceptions of its own
         raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:
+    """Whether there is no such table: pyiceberg takes every 404 for that, also one of a proxy, or of a wrong path."""
+    said = error.__cause__
+    if not isinstance(said, HTTPError) or said.response is None:
+        return True  # not a REST catalog, which knows what it says
+    try:
+        kind = str(said.response.json()["error"]["type"])
+    except (ValueError, KeyError, TypeError):
+        kind = ""
+    if any(name in kind for name in _MISSING):
+        return True
+    try:
+        return table not in catalog.list_tables(table[:-1])
+    except Exception:  # then it does not say
+        return False
 
 
 def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
