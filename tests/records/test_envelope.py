@@ -14,6 +14,7 @@ import pytest
 
 from calving.data.converters.plain import BytesConverter, StringConverter
 from calving.data.converters.registry import converter
+from calving.data.spec import Limits
 from calving.errors import ConfigError
 from tests.records.decoding import decode
 
@@ -208,6 +209,15 @@ def test_without_a_schema_a_payload_is_schemaless_json() -> None:
     found = of(b'{"schema":null,"payload":{"a":0.1,"b":[1]}}', b'{"payload":{"a":0.1,"b":[1]},"schema":null}')
     assert found.values == {i: {"a": Decimal("0.1"), "b": [1]} for i in (0, 1)}
     assert found.types == ["objects"]
+
+
+@pytest.mark.parametrize("around", [b"%b", b'{"schema":null,"payload":%b}'])
+def test_the_limit_of_nesting_holds_for_values_without_a_schema(around: bytes) -> None:
+    options = {"schemas.enable": "true" if b"schema" in around else "false"}
+    made = converter("json", options, is_key=False, limits=Limits(nesting=3))
+    found = decode(made, [around % b'{"a":[[1]]}', around % b'{"a":[[[1]]]}'])
+    assert list(found.values) == [0]
+    assert "nested deeper than 3 levels" in found.bad[1]
 
 
 @pytest.mark.parametrize("blanks", [(",", ":"), (", ", ": "), (" ,\n", " :\t")])

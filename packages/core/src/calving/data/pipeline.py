@@ -299,7 +299,7 @@ class Pipeline:
             specs = self._spec.converters
             both = specs.get(topic) or specs.get("") or TopicConverters()
             spec = both.key if is_key else both.value
-            found = self._converters[key] = converter(spec.name, spec.options, is_key=is_key)
+            found = self._converters[key] = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.limits)
         return found
 
     def _wish(self, tables: Tables) -> Wish | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -89,17 +89,17 @@ class _Reader:
         for one in (*named.values(), parsed):
             branch_unions(one, naming)
         read, convert = fastavro.schemaless_reader, reading.convert
+        raw: Callable[[bytes], Any]
         if isinstance(parsed, dict) and "__fastavro_parsed" in parsed:
-            of = None
+            raw = lambda value: read(BytesIO(value[skip:]), parsed, None)  # noqa: E731 - called once for each value
         else:
             # Into a record, because fastavro parses what is none anew for each value.
-            of = "value"
-            parsed = record(of, branched(parsed, naming)) | {"__fastavro_parsed": True, "__named_schemas": named}
+            root = record("value", branched(parsed, naming)) | {"__fastavro_parsed": True, "__named_schemas": named}
+            raw = lambda value: read(BytesIO(value[skip:]), root, None)["value"]  # noqa: E731
 
-        def load(value: bytes) -> Any:
-            found = read(BytesIO(value[skip:] if skip else value), parsed, None)
-            if of is not None:
-                found = found[of]
-            return found if convert is None or found is None else convert(found)
+        def converted(value: bytes) -> Any:
+            found = raw(value)
+            return None if found is None or convert is None else convert(found)
 
-        self.type, self.load = reading.type, load
+        self.type = reading.type
+        self.load = raw if convert is None else converted

@@ -19,7 +19,9 @@ from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.json_columns import Reader
 from calving.data.converters.options import flag
 from calving.data.converters.typed_json import STRUCTURE, Declared, Form, json_value
-from calving.data.records import Values, load_json
+from calving.data.jsontext import parse
+from calving.data.records import Values
+from calving.data.spec import Limits
 from calving.errors import ConfigError
 
 _AT_MOST = 1_000
@@ -27,11 +29,10 @@ _BLANKS = " \t\n\r"
 
 
 class _Schema:
-    """Reads payloads of one schema; ``declared`` is None where there is none."""
+    """Reads payloads of one schema. ``declared`` is None where there is none, and ``parse`` then the schemaless one."""
 
-    def __init__(self, declared: Declared | None) -> None:
-        self.declared = declared
-        self.parse: Callable[[str], Any] = load_json if declared is None else json_value
+    def __init__(self, declared: Declared | None, parse: Callable[[str], Any] = json_value) -> None:
+        self.declared, self.parse = declared, parse
         self._reader: Reader | None = None
         if declared is not None:
             with suppress(ValueError):
@@ -68,9 +69,6 @@ class _Spelling:
     schema: _Schema
 
 
-_SCHEMALESS = _Schema(None)
-
-
 class EnvelopeConverter(Converter):
     """All types and logical types of Connect. A schema of null is schemaless, its payload what JSON says it is.
 
@@ -78,8 +76,10 @@ class EnvelopeConverter(Converter):
     that is not of its declared type, or beyond it, makes a bad record.
     """
 
-    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+    def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
+        nesting = (limits or Limits()).nesting
+        self._schemaless = _Schema(None, lambda text: parse(text.encode(), nesting))
         self._defaults = flag(options, "replace.null.with.default", True, is_key=is_key)
         self._schemas: dict[str, _Schema] = {}
         self._spellings: list[_Spelling] = []
@@ -173,7 +173,7 @@ class EnvelopeConverter(Converter):
 
     def _read(self, text: str) -> tuple[_Schema, Any]:
         if text.strip(_BLANKS) == "null":
-            return _SCHEMALESS, None
+            return self._schemaless, None
         members = _members(text)
         if members.keys() != {"schema", "payload"}:
             raise ValueError("it is not an object of schema and payload; is schemas.enable = false meant?")
@@ -189,7 +189,7 @@ class EnvelopeConverter(Converter):
         found = self._schemas.get(text)
         if found is None:
             schema = json_value(text)
-            made = _SCHEMALESS if schema is None else _Schema(declared(schema, self._defaults))
+            made = self._schemaless if schema is None else _Schema(declared(schema, self._defaults))
             if len(self._schemas) >= _AT_MOST:
                 self._schemas.clear()
             found = self._schemas[text] = made

@@ -7,6 +7,7 @@ from importlib import import_module
 
 from calving.data.converters.interface import Converter
 from calving.data.converters.options import OPTIONS, Options, flag
+from calving.data.spec import Limits
 from calving.errors import ConfigError
 
 # Imported when used: a worker process loads the decoders that its sink needs.
@@ -43,7 +44,7 @@ CLASSES: Mapping[str, str] = {
 """Kafka Connect's classes, by ours."""
 
 
-def converter(name: str, options: Mapping[str, str], *, is_key: bool) -> Converter:
+def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> Converter:
     """:raises ConfigError: there is no such converter, or an option is unknown or wrong."""
     own = CLASSES.get(name, name)
     if own not in CONVERTERS:
@@ -56,4 +57,5 @@ def converter(name: str, options: Mapping[str, str], *, is_key: bool) -> Convert
     if own == "json" and flag(options, "schemas.enable", name in CLASSES, is_key=is_key):
         module, kind = "envelope", "EnvelopeConverter"
     made: Callable[..., Converter] = getattr(import_module(f"calving.data.converters.{module}"), kind)
-    return made(options, is_key=is_key)
+    # Only JSON without a schema can be of any shape.
+    return made(options, is_key=is_key, limits=limits) if own == "json" else made(options, is_key=is_key)
