@@ -1,0 +1,99 @@
+"""Typed values all the way into a file that can be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.schema import Schema
+from pyiceberg.types import IntegerType, MapType, NestedField, StringType, StructType, UUIDType
+
+from bench.records import _Messages
+from calving.data.delivery import Delivery
+from calving.data.pipeline import Pipeline
+from calving.data.spec import (
+    ConverterSpec,
+    Evolution,
+    RouteRule,
+    Routing,
+    TableSpec,
+    TaskSpec,
+    Tolerance,
+    TopicConverters,
+)
+from calving.data.stages import Stages
+from tests.registry import avro
+
+SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")
+UUID_TEXT = {"type": "string", "logicalType": "uuid"}
+UUIDS = {"type": "map", "values": UUID_TEXT}
+UUID_MAP = MapType(11, StringType(), 12, UUIDType(), value_required=False)
+INNER = StructType(NestedField(2, "x", IntegerType(), required=True))
+
+
+def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]) -> list[Any]:
+    """The column ``v`` of the rows that a task made of the values."""
+    schema = Schema(NestedField(1, "v", column, required=False))
+    unpartitioned = UNPARTITIONED_PARTITION_SPEC.model_dump_json()
+    table = TableSpec("db.t", schema.model_dump_json(), unpartitioned, f"file://{folder}", {}, {})
+    spec = TaskSpec(
+        0,
+        (),
+        {},
+        {"": TopicConverters(value=value)},
+        (),
+        Routing((RouteRule("db.t"),)),
+        {"db.t": table},
+        frozenset(),
+        Evolution(),
+        Tolerance("topic"),
+    )
+    stages = Stages()
+    delivery = Delivery(spec, stages)
+    outcome = Pipeline(spec, delivery, stages).run(_Messages(0, values), values)
+    assert (outcome.written, outcome.bad) == (len(values), [])
+    delivery.close()
+    (file,) = folder.rglob("*.parquet")
+    return [row["v"] for row in pq.read_table(file).to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "value", "expected"),
+    [
+        (UUIDS, UUID_MAP, {"a": SOME}, [("a", SOME)]),
+        (["null", UUIDS], UUID_MAP, {"a": SOME}, [("a", SOME)]),
+        (
+            {"type": "map", "values": UUIDS},
+            MapType(21, StringType(), 22, UUID_MAP, value_required=False),
+            {"a": {"b": SOME}},
+            [("a", [("b", SOME)])],
+        ),
+    ],
+)
+def test_maps_of_uuids_can_be_read_again(tmp_path: Path, kind: Any, column: Any, value: Any, expected: Any) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": kind}]}
+    raw = avro(1, schema, {"v": value})[5:]
+    found = written(tmp_path, column, ConverterSpec("avro", {"schema": json.dumps(schema)}), [raw] * 3)
+    assert found == [expected] * 3
+
+
+@pytest.mark.parametrize("values", [[None], [None, {"x": 1}]])
+def test_an_optional_struct_with_a_required_field_may_be_null_in_all_rows(tmp_path: Path, values: list[Any]) -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": ["null", inner]}]}
+    raw = [avro(1, schema, {"v": value})[5:] for value in values]
+    assert written(tmp_path, INNER, ConverterSpec("avro", {"schema": json.dumps(schema)}), raw) == values
+
+
+@pytest.mark.parametrize("many", [1, 2_000])
+def test_an_envelope_s_null_struct_may_have_required_fields(tmp_path: Path, many: int) -> None:
+    fields = [{"field": "x", "type": "int32"}]
+    schema = {"type": "struct", "fields": [{"field": "v", "type": "struct", "optional": True, "fields": fields}]}
+    raw = [json.dumps({"schema": schema, "payload": {"v": v}}).encode() for v in (None, {"x": 1})] * many
+    found = written(tmp_path, INNER, ConverterSpec("json", {"schemas.enable": "true"}), raw)
+    assert sorted(found, key=str) == sorted([None, {"x": 1}] * many, key=str)
