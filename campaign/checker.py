@@ -249,17 +249,18 @@ class Tables:
 
     def _claim_of(self, entries: Mapping[str, str], name: Any) -> Claim:
         def by_partition(key: str) -> dict[int, Any]:
-            found: dict[int, Any] = {}
+            found: dict[int, Any] = {}  # a list is of the partitions from 0 on
             for topic, partitions in sorted(json.loads(entries.get(name(key), "{}")).items()):
                 assert topic.partition("@")[0] == self._topic, f"a ledger speaks of {topic}"
-                found |= {int(p): said for p, said in partitions.items()}
+                each = enumerate(partitions) if isinstance(partitions, list) else partitions.items()
+                found |= {int(p): said for p, said in each}
             return found
 
         return Claim(
             entries.get(name("calving.control-log-id"), ""),
             json.loads(entries.get(name(self._ledger), "{}")),
             by_partition("calving.source-offsets"),
-            by_partition("calving.settled-offsets"),
+            by_partition("calving.source-offsets") | by_partition("calving.settled-offsets"),
             by_partition("calving.missing-offsets"),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,17 @@ from tests.conftest import Topic
 from tests.data.conftest import encode
 
 
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A broker that may be killed, and that makes topics by itself, as brokers do unless told otherwise."""
+    broker = KafkaServer(tmp_path_factory.mktemp("kafka"), {"auto.create.topics.enable": "true"})
+    broker.start()
+    yield broker
+    broker.stop()
+
+
 def test_a_log_that_was_truncated_is_named_so_and_read_on_at_its_end(
-    own_broker: KafkaServer, tmp_path: Path, unique: str
+    own_broker: KafkaServer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, unique: str
 ) -> None:
     """What is retained has been read: to read it again would double it."""
     sink = Cli(tmp_path, Topic(own_broker.bootstrap_servers, f"source-{unique}"), unique)
@@ -30,7 +39,7 @@ def test_a_log_that_was_truncated_is_named_so_and_read_on_at_its_end(
         sink.send(first, first + 50)
     sink.run_here()
     own_broker.kill()
-    truncate(tmp_path, f"source-{unique}-0")
+    truncate(tmp_path_factory.getbasetemp(), f"source-{unique}-0")
     own_broker.start()
     sink.refused("was truncated: offset 500 is wanted, but it ends at 450")
     sink.keys["iceberg.source.on-data-loss"] = "skip"
@@ -92,8 +101,8 @@ def die_when_something_is_held(sink: Cli) -> None:
         App(load(sink.config), LocalEngine()).run(on_progress=die)
 
 
-def test_to_look_for_a_topic_does_not_make_it(topic: Callable[..., Topic], tmp_path: Path, unique: str) -> None:
-    sink = Cli(tmp_path, topic(), unique)
+def test_to_look_for_a_topic_does_not_make_it(own_broker: KafkaServer, tmp_path: Path, unique: str) -> None:
+    sink = Cli(tmp_path, Topic(own_broker.bootstrap_servers, f"there-{unique}"), unique)
     sink.keys["topics"] = f"typo-{unique}"
     for _ in range(2):
         with pytest.raises(ConfigError, match=re.escape(f"topic 'typo-{unique}' does not exist")):

@@ -79,7 +79,7 @@ def test_the_summary_has_javas_names_and_only_text(catalog: Catalog) -> None:
     summary = head(catalog)
     assert summary["kafka.connect.offsets.control.connect-x"] == '{"0":5}'
     assert summary["calving.control-log-id"] == "log-1"
-    assert json.loads(summary["calving.source-offsets"]) == {"s": {"0": 50}}
+    assert json.loads(summary["calving.source-offsets"]) == {"s": [50]}
     assert summary["added-records"] == "3"
     metadata = json.loads(Path(catalog.load_table("db.t").metadata_location.removeprefix("file://")).read_text())
     assert all(isinstance(v, str) for s in metadata["snapshots"] for v in s["summary"].values())

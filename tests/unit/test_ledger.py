@@ -56,9 +56,9 @@ def test_a_snapshot_of_another_incarnation_of_the_log_does_not_count() -> None:
 
 def test_what_was_read_of_the_source_counts_whatever_log_it_went_through() -> None:
     old = LedgerKey("control", "connect-x", "log-0")
-    ledger = Ledger({0: 99}, {TP: 50})
-    assert KEY.read([old.summary(ledger)], {}) == Ledger({}, {TP: 50})
-    assert KEY.read([], old.properties(ledger)) == Ledger({}, {TP: 50})
+    ledger = Ledger({0: 99}, {TP: 50}, {TP: 40})
+    assert KEY.read([old.summary(ledger)], {}) == Ledger({}, {TP: 50}, {TP: 40})
+    assert KEY.read([], old.properties(ledger)) == Ledger({}, {TP: 50}, {TP: 40})
 
 
 def test_a_snapshot_of_the_java_sink_counts() -> None:
@@ -66,8 +66,8 @@ def test_a_snapshot_of_the_java_sink_counts() -> None:
 
 
 def test_the_table_property_decides_once_the_snapshots_have_expired() -> None:
-    properties = KEY.properties(Ledger({0: 5}, {TP: 50}))
-    assert KEY.read([{}], properties) == Ledger({0: 5}, {TP: 50})
+    properties = KEY.properties(Ledger({0: 5}, {TP: 50}, {TP: 50}))
+    assert KEY.read([{}], properties) == Ledger({0: 5}, {TP: 50}, {TP: 50})
 
 
 def test_the_table_property_of_another_incarnation_does_not_count() -> None:
@@ -340,3 +340,19 @@ def test_what_a_rollback_has_taken_away_is_not_held_and_not_called_settled() -> 
     after = admit([written(0, 9, "a")], {0: 10}, reach, ledger).ledger
     assert (after.source, after.settled, after.missing) == ({TP: 70}, {TP: 30}, {TP: (Span(30, 60),)})
     assert passed_over(after, reach) == {TP: (Span(30, 60),)}
+
+
+def test_a_ledger_says_what_is_settled_only_where_that_is_not_all() -> None:
+    other = TopicPartition("s", 1)
+    said = KEY.summary(Ledger({}, {TP: 50, other: 60}, {TP: 50, other: 55}))
+    assert said["calving.source-offsets"] == '{"s":[50,60]}'
+    assert said["calving.settled-offsets"] == '{"s":{"1":55}}'
+
+
+def test_the_longer_form_of_version_0_1_0_is_read() -> None:
+    said = {
+        KEY.offsets: '{"0":3}',
+        "calving.source-offsets": '{"s":{"0":50}}',
+        "calving.settled-offsets": '{"s":{"0":0}}',
+    }
+    assert KEY.read([said], {}) == Ledger({0: 3}, {TP: 50}, {TP: 0})

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,6 +51,11 @@ from calving.model.files import DataFile
 log = logging.getLogger(__name__)
 
 _TRIES = 6
+_TOGETHER = 16
+"""Tables that are looked at together."""
+_UNUSED_SECONDS = 600.0
+_MOST_MISSING = 1_000
+"""Missing tables that are known to be so; any record can name one more."""
 DEFAULT_PROPERTIES = {
     # What keeps the cost of a commit flat at short intervals; ``auto-create-props`` override each.
     "commit.manifest-merge.enabled": "true",
@@ -94,8 +100,16 @@ class TableRules:
 class Tables:
     """The sink's tables, as of the last time they were looked at."""
 
-    def __init__(self, catalog: Catalog, catalog_name: str, rules: TableRules) -> None:
-        self._catalog, self._catalog_name, self._rules = catalog, catalog_name, rules
+    def __init__(
+        self,
+        catalog: Catalog,
+        catalog_name: str,
+        rules: TableRules,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._catalog, self._catalog_name, self._rules, self._clock = catalog, catalog_name, rules, clock
+        self._used: dict[str, float] = {}
+        """When records last went to a table, or asked for a missing one; the longest ago comes first."""
         self._known: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
@@ -103,8 +117,23 @@ class Tables:
 
     def refresh(self, names: Iterable[str]) -> None:
         """Look at these tables again, and at those that were missing."""
-        for name in {*names, *self._missing}:
-            self._look(name)
+        wanted = sorted({*names, *self._missing})
+        with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-tables") as pool:
+            found = pool.map(lambda name: find_table(self._catalog, table_id(name)), wanted)
+            for name, table in zip(wanted, found, strict=True):
+                self._take(name, table)
+
+    def forget_unused(self) -> None:
+        """Between batches: names come from records, and those that none has used for a while are not looked at.
+
+        A record that does use one asks for it again.
+        """
+        idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
+        missing = [name for name in self._used if name in self._missing]
+        for name in {*idle, *missing[:-_MOST_MISSING]}:
+            for known in (self._used, self._known, self._specs, self._missing):
+                known.pop(name, None)
+            self._barren.discard(name)
 
     def specs(self) -> Mapping[str, TableSpec]:
         return dict(self._specs)
@@ -119,6 +148,8 @@ class Tables:
         return frozenset(self._barren)
 
     def reference(self, name: str) -> TableReference:
+        """What events call a table that records went to."""
+        self._use(name)
         identifier = table_id(name)
         return TableReference(
             self._catalog_name, identifier[:-1], identifier[-1], self._known[name].metadata.table_uuid
@@ -142,8 +173,16 @@ class Tables:
                 self._evolve(name, changes)
             self._look(name)
 
+    def _use(self, name: str) -> None:
+        self._used.pop(name, None)
+        self._used[name] = self._clock()
+
     def _look(self, name: str) -> None:
-        found = find_table(self._catalog, table_id(name))
+        self._take(name, find_table(self._catalog, table_id(name)))
+
+    def _take(self, name: str, found: Table | None) -> None:
+        if name not in self._used:
+            self._use(name)
         self._known.pop(name, None)
         self._specs.pop(name, None)
         self._missing.pop(name, None)

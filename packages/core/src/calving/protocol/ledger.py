@@ -281,10 +281,11 @@ def publication_of(envelope: Envelope) -> Hashable:
 
 
 def _of_source(entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
+    source = decode_source(entries.get(name(SOURCE_OFFSETS), "{}"))
     return Ledger(
         {},
-        decode_source(entries.get(name(SOURCE_OFFSETS), "{}")),
-        decode_source(entries.get(name(SETTLED_OFFSETS), "{}")),
+        source,
+        {**source, **decode_source(entries.get(name(SETTLED_OFFSETS), "{}"))},
         decode_coverage(entries.get(name(MISSING_OFFSETS), "{}")),
     )
 
@@ -292,7 +293,10 @@ def _of_source(entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger
 def _source_entries(ledger: Ledger) -> dict[str, str]:
     return {
         SOURCE_OFFSETS: encode_source(ledger.source),
-        SETTLED_OFFSETS: encode_source(ledger.settled),
+        # Almost always the same, and it stands in every snapshot.
+        SETTLED_OFFSETS: encode_source(
+            {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
+        ),
         MISSING_OFFSETS: encode_coverage(ledger.missing),
     }
 
@@ -307,16 +311,21 @@ def decode_control(text: str) -> dict[int, int]:
 
 
 def encode_source(offsets: SourceOffsets) -> str:
-    """``{"topic":{"0":12}}``, topics and partitions in order."""
-    topics: dict[str, dict[str, int]] = {}
+    """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` where they are not all there from 0 on."""
+    topics: dict[str, dict[int, int]] = {}
     for tp in sorted(offsets):
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
-    return json.dumps(topics, separators=(",", ":"))
+        topics.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
+    found = {
+        topic: list(said.values()) if list(said) == list(range(len(said))) else {str(p): at for p, at in said.items()}
+        for topic, said in topics.items()
+    }
+    return json.dumps(found, separators=(",", ":"))
 
 
 def decode_source(text: str) -> dict[TopicPartition, int]:
+    """Either form; version 0.1.0 only wrote the longer one."""
     return {
         TopicPartition(topic, int(p)): int(offset)
-        for topic, partitions in json.loads(text).items()
-        for p, offset in partitions.items()
+        for topic, said in json.loads(text).items()
+        for p, offset in (enumerate(said) if isinstance(said, list) else said.items())
     }

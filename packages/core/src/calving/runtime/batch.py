@@ -128,6 +128,7 @@ class BatchRunner:
         """
         started = time.monotonic()
         rules = self._settings.routing.rules
+        self._tables.forget_unused()
         known = set(self._tables.specs())
         self._tables.refresh(known | {rule.table for rule in rules})
         outcome = self._outcome(spans, self._rounds(cut(spans, self._engine.slots)))

@@ -1,0 +1,36 @@
+"""Which tables a sink keeps looking at: names come from records, and there may be any number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
+
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.tables import TableRules, Tables
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
+
+
+def test_a_table_that_no_record_has_named_for_ten_minutes_is_not_looked_at(tmp_path: Path) -> None:
+    catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("db")
+    for name in ("db.busy", "db.idle"):
+        catalog.create_table(name, SCHEMA)
+    now = [0.0]
+    tables = Tables(catalog, "c", TableRules(), lambda: now[0])
+    tables.refresh(["db.busy", "db.idle", "db.wrong"])
+    for now[0] in (300.0, 700.0):
+        tables.reference("db.busy")
+        tables.forget_unused()
+    assert tables.specs().keys() == {"db.busy"}
+    assert tables.missing == frozenset()
+
+
+def test_no_more_than_a_thousand_names_of_missing_tables_are_kept(tmp_path: Path) -> None:
+    catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
+    tables = Tables(catalog, "c", TableRules())
+    tables.refresh([f"db.t{n:04d}" for n in range(1_200)])
+    tables.forget_unused()
+    assert tables.missing == {f"db.t{n:04d}" for n in range(200, 1_200)}
