@@ -12,8 +12,8 @@ from calving.data.spec import Tolerance, TransformSpec
 from tests.fuzz.cases import Case
 from tests.fuzz.fates import ANY, Dead, Expected, Rows, expect
 from tests.fuzz.files import faults
+from tests.fuzz.forms import RowText
 from tests.fuzz.sink import START, TOPIC, Found, Sink
-from tests.fuzz.values import RowText
 
 NOTHING = TransformSpec("nothing", "org.apache.kafka.connect.transforms.SetSchemaMetadata$Value", {"schema.name": "x"})
 _ALONE = 5

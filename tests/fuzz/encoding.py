@@ -15,8 +15,8 @@ from zlib import crc32
 
 import fastavro
 
+from tests.fuzz.forms import Digits
 from tests.fuzz.nodes import ENUM, Node
-from tests.fuzz.values import Digits
 
 _CONNECT = "org.apache.kafka.connect.data."
 

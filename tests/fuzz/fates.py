@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calving.data.spec import Routing
-from tests.fuzz import kinds, values
+from tests.fuzz import forms, kinds, values
 from tests.fuzz.oracle import Converter, Needs, NotJson, Typed, parse
 from tests.fuzz.tables import Column, Table, created
 from tests.fuzz.values import Unfit
@@ -73,17 +73,17 @@ class Expected:
     first_bad: int | None
     fold: bool
 
-    def rows(self, table: str) -> Counter[values.RowText]:
+    def rows(self, table: str) -> Counter[forms.RowText]:
         """Rows as text, as often as they come."""
         return Counter(
             self.row(i, table) for i, fate in enumerate(self.fates) if isinstance(fate, Rows) and table in fate.rows
         )
 
-    def row(self, place: int, table: str) -> values.RowText:
+    def row(self, place: int, table: str) -> forms.RowText:
         """The row of a record that has one."""
         fate = self.fates[place]
         assert isinstance(fate, Rows)
-        return values.row_text(fate.rows[table], self.fold)
+        return forms.row_text(fate.rows[table], self.fold)
 
     def dead(self) -> dict[int, str]:
         return {i: fate.stage for i, fate in enumerate(self.fates) if isinstance(fate, Dead)}
@@ -193,7 +193,7 @@ class _Oracle:
     def _kind(self, value: Any) -> kinds.Kind:
         if isinstance(value, Typed):
             return value.node.need()
-        return kinds.of_value(values.folded(value) if self.rules.fold else value)
+        return kinds.of_value(forms.folded(value) if self.rules.fold else value)
 
     def _targets(self, value: Any) -> tuple[str, ...]:
         routing = self.rules.routing

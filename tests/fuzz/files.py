@@ -15,7 +15,7 @@ from pyiceberg.types import DecimalType, ListType, MapType, StructType
 
 from calving.model.files import DataFile
 from tests.fuzz import plain, spec
-from tests.fuzz.values import RowText, row_text
+from tests.fuzz.forms import RowText, row_text
 
 
 def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:

@@ -15,9 +15,9 @@ from typing import Any
 from pyiceberg.types import DecimalType, FixedType, IcebergType, ListType, MapType, StructType
 
 from tests.fuzz import schemas
+from tests.fuzz.forms import Clock, Day, Digits, Instant, Pairs, single
 from tests.fuzz.kinds import Kind
 from tests.fuzz.texts import STRINGS
-from tests.fuzz.values import Clock, Day, Digits, Instant, Pairs, single
 
 _KINDS = {
     **dict.fromkeys(("int8", "int16", "int"), "int"),

@@ -13,10 +13,11 @@ from typing import Any
 
 from pyiceberg.types import DoubleType, FloatType, IcebergType, IntegerType, ListType, LongType, MapType, StructType
 
-from tests.fuzz import kinds, values
+from tests.fuzz import forms, kinds, values
+from tests.fuzz.forms import Pairs
 from tests.fuzz.nodes import Node
 from tests.fuzz.tables import Column, Table
-from tests.fuzz.values import Pairs, TooLarge, Unfit
+from tests.fuzz.values import TooLarge, Unfit
 
 NESTING = 32
 """Levels that a value and a new column may have: the default of iceberg.limits.nesting."""
@@ -126,7 +127,7 @@ class Converter:
         """What a field that is new needs."""
         if node is not None:
             return None if value is None else node.need()
-        return kinds.of_value(values.folded(value) if self._fold else value)
+        return kinds.of_value(forms.folded(value) if self._fold else value)
 
     def _find(self, columns: Sequence[Column], name: str) -> Column | None:
         for column in columns:
@@ -158,7 +159,7 @@ class Converter:
             raise Unfit("no object")
         key, item = column.inner
         pairs = value.items() if isinstance(value, dict) else value
-        last = {values.canonical(k := self._primitive(name, None, key.kind, None)): (k, v) for name, v in pairs}
+        last = {forms.canonical(k := self._primitive(name, None, key.kind, None)): (k, v) for name, v in pairs}
         return [(k, self._column(v, _inner(node, "value"), item, (*path, "value"))) for k, v in last.values()]
 
     def _primitive(self, value: Any, node: Node | None, kind: IcebergType, path: tuple[str, ...] | None) -> Any:

@@ -46,7 +46,7 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
-from tests.fuzz import plain, values
+from tests.fuzz import forms, plain
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.tables import Table, table_of
 from tests.registry import serving
@@ -150,7 +150,7 @@ class Found:
     stopped it, and whether that says that a record is bad.
     """
 
-    rows: dict[str, Counter[values.RowText]] = field(default_factory=dict)
+    rows: dict[str, Counter[forms.RowText]] = field(default_factory=dict)
     dead: dict[int, str] = field(default_factory=dict)
     filtered: Counter[str] = field(default_factory=Counter)
     tables: dict[str, Table] = field(default_factory=dict)
@@ -254,7 +254,7 @@ class Sink:
                 for row in plain.file_rows(file.file_path, file.file_format, schema)
             ]
             fold = run.evolution.case_insensitive
-            found.rows[name] = Counter(values.row_text(row, fold) for row in rows)
+            found.rows[name] = Counter(forms.row_text(row, fold) for row in rows)
         return found
 
     def commit(self, found: Found) -> None:

@@ -170,13 +170,24 @@ class Delivery:
                 bad.setdefault(each.index, each)
         needs = [need for _, found in converted for need in found.needs]
         if needs and len(tables) > 1 and bad:
-            good = _chosen(values, [i for i in range(len(values)) if i not in bad])
-            needs = (
-                [need for table in tables for need in self._converter(table).convert(good).needs] if len(good) else []
-            )
+            converted = self._convert_some(tables, values, [i for i in range(len(values)) if i not in bad])
+            needs = [need for _, found in converted for need in found.needs]
         for need in needs:
             self._needs.add(need)
         return bad, converted
+
+    def _convert_some(
+        self, tables: Sequence[str], values: Values, chosen: Sequence[int]
+    ) -> list[tuple[str, Converted]]:
+        if not chosen:
+            return []
+        some = _chosen(values, chosen)
+        converted = []
+        for table in tables:
+            found = self._converter(table).convert(some)
+            places = [chosen[i] for i in (range(len(some)) if found.places is None else found.places)]
+            converted.append((table, replace(found, places=places)))
+        return converted
 
     def _prepare(
         self,

@@ -1,0 +1,41 @@
+"""What the fuzzer has found, each as small as it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType
+
+from calving.data.spec import Evolution, RouteRule, Routing
+from tests.fuzz.sink import Run, Sink, Target
+
+BOTH = Routing((RouteRule("db.t"), RouteRule("db.u")))
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Iterator[Sink]:
+    made = Sink(tmp_path / "warehouse")
+    yield made
+    made.close()
+
+
+def table(name: str, **columns: IcebergType) -> Target:
+    fields = [NestedField(i, n, kind, required=False) for i, (n, kind) in enumerate(columns.items(), 1)]
+    return Target(name, Schema(*fields))
+
+
+def test_a_record_reaches_both_tables_where_another_asked_one_for_a_column_and_was_refused_by_the_other(
+    sink: Sink,
+) -> None:
+    names = MapType(
+        10, StringType(), 11, StringType(), False
+    )  # keys are not known beforehand: Arrow does not read them
+    tables = [table("db.t", id=LongType(), m=names), table("db.u", id=LongType(), m=names, new=LongType())]
+    records = [b'{"id":1,"m":{"a":"b"},"new":"no number"}', b'{"id":2,"m":{"a":"b"}}']
+    found = sink.take(Run(BOTH, Evolution(evolve=True)), tables, records)
+    assert found.error is None
+    assert found.dead == {0: "conversion"}
+    assert {name: sum(rows.values()) for name, rows in found.rows.items()} == {"db.t": 1, "db.u": 1}
