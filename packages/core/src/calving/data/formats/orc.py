@@ -49,9 +49,11 @@ class OrcWriter(FileWriter):
 
 
 def _marked(column: pa.Array) -> pa.Array:
-    """The column with nulls in every field of a null struct: where Arrow's ORC writer finds none in the field, it
-    writes a value there, and readers take it for that of the next row.
+    """The column as Arrow's ORC writer gets it right. Where a field of a null struct is not null, the writer puts a
+    value there, and readers take it for that of the next row; and of a part of an array it takes nulls and values from
+    different places.
     """
+    column = pa.concat_arrays([column]) if column.offset else column
     kind = column.type
     if pa.types.is_struct(kind):
         children = [_marked(child) for child in children_of(column)]
@@ -63,7 +65,7 @@ def _marked(column: pa.Array) -> pa.Array:
         inside = _marked(column.values)
     else:
         return column
-    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, column.offset, [inside])
+    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, 0, [inside])
 
 
 def _check_times(name: str, column: pa.Array) -> None:
