@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import backends, commits, java_sink, latency, meter, records
+from bench import backends, commits, java_sink, latency, memory, meter, records
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--calving", type=Path, default=Path(sys.executable).parent / "calving")
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
     parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
-    parser.add_argument("--only", choices=("throughput", "latency", "commits", "records", "backends"))
+    parser.add_argument("--only", choices=("throughput", "latency", "commits", "records", "backends", "memory"))
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()
@@ -185,6 +185,8 @@ def main() -> None:
             report["commits"] = commits.measure(folder / "commits", console)
         if args.only in (None, "records"):
             report["records"] = records.measure(folder / "records", min(args.records, _RECORDS_OF_A_CASE), console)
+        if args.only in (None, "memory"):
+            report["memory"] = memory.report(console)
         if args.only in (None, "backends"):
             report["backends"] = backends.measure(folder / "backends", console)
     args.out.mkdir(parents=True, exist_ok=True)

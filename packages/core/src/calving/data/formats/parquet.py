@@ -94,12 +94,13 @@ class Parquet(FileFormat):
         return ParquetWriter(out, self)
 
 
-def _refuse_empty(field: pa.Field) -> None:
+def _refuse_empty(field: pa.Field, above: str = "") -> None:
+    path = above + field.name
     if pa.types.is_struct(field.type) and not field.type.num_fields:
         raise ConfigError(
-            f"column '{field.name}': Parquet files cannot hold a struct without fields; add a field to it,"
+            f"column '{path}': Parquet files cannot hold a struct without fields; add a field to it,"
             " or set write.format.default = orc or avro for the table"
         )
     if pa.types.is_nested(field.type):
         for i in range(field.type.num_fields):
-            _refuse_empty(field.type.field(i))
+            _refuse_empty(field.type.field(i), f"{path}.")
