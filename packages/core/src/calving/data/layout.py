@@ -55,16 +55,17 @@ class Layout:
         """Statistics of a new file."""
         return Metrics(self._measured)
 
-    def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of one file, in the table's order if it has one."""
-        return rows if self.order is None else self.order.sort(rows)
+    def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of one file, in the table's order if it has one."""
+        # Arrow loses what is required inside of maps and lists where it takes rows out of a block.
+        return conform(rows if self.order is None else self.order.sort(rows), self._schema)
 
     def trial(self, rows: pa.RecordBatch) -> None:
         """The whole way of rows into a file, which is thrown away.
 
         :raises Exception: whatever stands in their way.
         """
-        rows = self.sort(self.place(rows)[0])
+        rows = self.arrange(self.place(rows)[0])
         metrics = self.metrics()
         writer = self.format.open(BytesIO())
         writer.write(rows)

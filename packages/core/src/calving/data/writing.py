@@ -126,7 +126,7 @@ class TableWriter:
 
     def _append(self, number: int, rows: pa.RecordBatch) -> None:
         file = self._open_files.get(number) or self._open(number)
-        file.write(self._layout.sort(rows))
+        file.write(self._layout.arrange(rows))
         if self._layout.order is not None or file.writer.size() >= self._layout.properties.target_bytes:
             self._finish(number)
 
