@@ -76,7 +76,7 @@ class Case:
     evolve: bool = False
 
 
-class _Messages(Block):
+class Messages(Block):
     """Values that are there already, in the place of a block that was fetched."""
 
     def __init__(self, start: int, values: Sequence[bytes]) -> None:
@@ -159,7 +159,7 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
     started = time.thread_time()
     for start in range(0, len(case.values), _BLOCK):
         values = case.values[start : start + _BLOCK]
-        outcome = pipeline.run(_Messages(start, values), values)
+        outcome = pipeline.run(Messages(start, values), values)
         if outcome.written + len(outcome.bad) + sum(outcome.filtered.values()) != len(values):
             raise RuntimeError(f"{case.name}: records were lost")
     delivery.close()

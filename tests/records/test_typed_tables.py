@@ -13,7 +13,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, MapType, NestedField, StringType, StructType, UUIDType
 
-from bench.records import _Messages
+from bench.records import Messages
 from calving.data.delivery import Delivery
 from calving.data.pipeline import Pipeline
 from calving.data.spec import (
@@ -32,7 +32,7 @@ from tests.registry import avro
 SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UUID_TEXT = {"type": "string", "logicalType": "uuid"}
 UUIDS = {"type": "map", "values": UUID_TEXT}
-UUID_MAP = MapType(11, StringType(), 12, UUIDType(), value_required=False)
+UUID_MAP = MapType(11, StringType(), 12, UUIDType(), value_required=True)
 INNER = StructType(NestedField(2, "x", IntegerType(), required=True))
 
 
@@ -55,7 +55,7 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
     )
     stages = Stages()
     delivery = Delivery(spec, stages)
-    outcome = Pipeline(spec, delivery, stages).run(_Messages(0, values), values)
+    outcome = Pipeline(spec, delivery, stages).run(Messages(0, values), values)
     assert (outcome.written, outcome.bad) == (len(values), [])
     delivery.close()
     (file,) = folder.rglob("*.parquet")
@@ -69,7 +69,7 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
         (["null", UUIDS], UUID_MAP, {"a": SOME}, [("a", SOME)]),
         (
             {"type": "map", "values": UUIDS},
-            MapType(21, StringType(), 22, UUID_MAP, value_required=False),
+            MapType(21, StringType(), 22, UUID_MAP, value_required=True),
             {"a": {"b": SOME}},
             [("a", [("b", SOME)])],
         ),
