@@ -15,6 +15,7 @@ from requests.adapters import HTTPAdapter
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.events import TableId
+from calving.secrets import masked
 
 REQUEST_SECONDS = 60.0
 """pyiceberg sets no timeout on REST requests: a silent server would hold the coordinator for ever."""
@@ -103,10 +104,12 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
             return None
         raise Unavailable(
             f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy in"
-            f" between, or iceberg.catalog.uri or .prefix, may be wrong: {error}"
+            f" between, or iceberg.catalog.uri or .prefix, may be wrong: {masked(str(error))}"
         ) from error
     except Exception as error:  # every catalog has exceptions of its own
-        raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {error}") from error
+        raise Unavailable(
+            f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {masked(str(error))}"
+        ) from error
 
 
 def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:
