@@ -134,12 +134,12 @@ class DmsTransform(Transform):
         data, metadata = event.get("data"), event.get("metadata")
         if data is None or metadata is None or not all(pa.types.is_struct(c.type) for c in (data, metadata)):
             return records.slice(0, 0)
-        if not all(name in Fields(metadata) for name in _DMS):
+        about = Fields(metadata)
+        if not all(name in about for name in _DMS):
             raise ValueError(f"the event's metadata is without one of {', '.join(_DMS)}")
         if data.null_count or metadata.null_count:
             kept = pc.and_(data.is_valid(), metadata.is_valid())
-            records, data, metadata = records.take(kept), data.filter(kept), metadata.filter(kept)
-        about = Fields(metadata)
+            records, data, about = records.take(kept), data.filter(kept), Fields(metadata.filter(kept))
         count = len(records)
         fields = Fields(data)
         moment = about.get("timestamp")

@@ -14,10 +14,24 @@ from calving.data.arrays import arrow
 from calving.data.conversion.exact import java_double
 from calving.data.jsontext import load_json
 from calving.data.records import Records
-from calving.data.transforms.columns import by_type, check_options, each, flag, struct_of
+from calving.data.transforms.columns import check_options, each, flag, struct_of
 from calving.data.transforms.interface import Transform, UnfitTypeError
 
 _TEXTS = pa.map_(pa.string(), pa.string())
+_Kind = str | tuple[Any]
+"""A name of ``_TYPES``; a tuple of one kind is a list of it."""
+_TYPES = {
+    "boolean": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "decimal": pa.decimal128(38, 0),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "texts": _TEXTS,
+}
+_PLAIN: Mapping[type, str | None] = {bool: "boolean", Decimal: "float64", str: "string", type(None): None}
+_AS_THEY_ARE = ("boolean", "int32", "int64", "decimal", "string")
+"""Values of a field of these kinds are ready for Arrow."""
 
 
 class JsonToMapTransform(Transform):
@@ -41,12 +55,29 @@ class JsonToMapTransform(Transform):
         if self._root:
             maps = pa.array([_texts(v) for v in values], _TEXTS)
             return [records.with_value(struct_of({"payload": maps}, None, len(records)))]
-        parts = []
-        for kind, places in by_type([_struct(v) for v in values]):
-            rows = [{f.name: _fit(values[i][f.name], f.type) for f in kind} for i in places]
-            part = records if len(places) == len(records) else records.take(pa.array(places, pa.int32()))
-            parts.append(part.with_value(arrow(rows, kind)))
-        return parts
+        return [_part(records, fields, places, values) for fields, places in _by_fields(values).items()]
+
+
+def _by_fields(values: Sequence[Mapping[str, Any]]) -> dict[tuple[tuple[str, _Kind], ...], list[int]]:
+    """The places of objects with the same fields. What says nothing (null, empty objects and arrays) is no field."""
+    found: dict[tuple[tuple[str, _Kind], ...], list[int]] = {}
+    for place, value in enumerate(values):
+        fields = tuple([(name, kind) for name, item in value.items() if (kind := _kind(item)) is not None])
+        found.setdefault(fields, []).append(place)
+    return found
+
+
+def _part(
+    records: Records, fields: Sequence[tuple[str, _Kind]], places: list[int], values: Sequence[Mapping[str, Any]]
+) -> Records:
+    if len(places) < len(records):
+        records = records.take(pa.array(places, pa.int32()))
+        values = [values[i] for i in places]
+    columns = {}
+    for name, kind in fields:
+        items = [value[name] for value in values]
+        columns[name] = arrow(items if kind in _AS_THEY_ARE else [_fit(item, kind) for item in items], _type(kind))
+    return records.with_value(struct_of(columns, None, len(records)))
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -82,54 +113,40 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _struct(value: Mapping[str, Any]) -> pa.DataType:
-    """The type of an object; what says nothing (null, empty objects and arrays) is no field."""
-    return pa.struct([(name, kind) for name, item in value.items() if (kind := _kind(item)) is not None])
+def _kind(value: Any) -> _Kind | None:
+    kind = type(value)
+    if kind is int:
+        return "int32" if -(2**31) <= value < 2**31 else "int64" if -(2**63) <= value < 2**63 else "decimal"
+    if kind is dict:
+        return "texts" if value else None
+    return _list(value) if kind is list else _PLAIN[kind]
 
 
-def _kind(value: Any) -> pa.DataType | None:
-    match value:
-        case bool():
-            return pa.bool_()
-        case int() if -(2**31) <= value < 2**31:
-            return pa.int32()
-        case int() if -(2**63) <= value < 2**63:
-            return pa.int64()
-        case int():
-            return pa.decimal128(38, 0)
-        case Decimal():
-            return pa.float64()
-        case dict():
-            return _TEXTS if value else None
-        case list():
-            return _list(value)
-        case str():
-            return pa.string()
-    return None
-
-
-def _list(items: Sequence[Any]) -> pa.DataType | None:
+def _list(items: Sequence[Any]) -> _Kind | None:
     if not items:
         return None
     if all(isinstance(item, dict) for item in items):
-        return pa.list_(_TEXTS)
-    if all(isinstance(item, list) for item in items):
-        kinds = {_kind(item) for item in items}
-        if len(kinds) > 1:
-            return pa.list_(pa.list_(pa.string()))
-        (kind,) = kinds
-        return None if kind is None else pa.list_(kind)
+        return ("texts",)
     kinds = {_kind(item) for item in items}
-    kind = kinds.pop()
-    same = not kinds and kind is not None and not any(isinstance(item, list | dict) for item in items)
-    return pa.list_(kind if same else pa.string())
+    if all(isinstance(item, list) for item in items):
+        if len(kinds) > 1:
+            return (("string",),)
+        (inner,) = kinds
+        return None if inner is None else (inner,)
+    one = kinds.pop()
+    same = not kinds and one is not None and not any(isinstance(item, list | dict) for item in items)
+    return (one,) if same and one is not None else ("string",)
 
 
-def _fit(value: Any, kind: pa.DataType) -> Any:
-    if kind == _TEXTS:
+def _type(kind: _Kind) -> pa.DataType:
+    return _TYPES[kind] if isinstance(kind, str) else pa.list_(_type(kind[0]))
+
+
+def _fit(value: Any, kind: _Kind) -> Any:
+    if isinstance(kind, tuple):
+        return [_fit(item, kind[0]) for item in value]
+    if kind == "texts":
         return _texts(value)
-    if pa.types.is_list(kind):
-        return [_fit(item, kind.value_type) for item in value]
-    if pa.types.is_string(kind):
+    if kind == "string":
         return _text(value)
-    return float(value) if pa.types.is_float64(kind) else value
+    return float(value) if kind == "float64" else value
