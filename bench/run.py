@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import backends, commits, java_sink, latency, memory, meter, records
+from bench import backends, commits, java_sink, latency, memory, meter, records, recovery
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -166,7 +166,12 @@ def main() -> None:
     parser.add_argument("--calving", type=Path, default=Path(sys.executable).parent / "calving")
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
     parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
-    parser.add_argument("--only", choices=("throughput", "latency", "commits", "records", "backends", "memory"))
+    cases = ("throughput", "latency", "commits", "records", "backends", "memory", "recovery")
+    parser.add_argument("--only", choices=cases)
+    parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
+    parser.add_argument("--rounds", type=int, default=1, help="of --only recovery: how often each fault")
+    parser.add_argument("--faults", default="", help="of --only recovery: a regular expression of their names")
+    parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
     parser.add_argument("--out", type=Path, default=Path("bench-results"))
     args = parser.parse_args()
     console = Console()
@@ -189,6 +194,11 @@ def main() -> None:
             report["memory"] = memory.report(console)
         if args.only in (None, "backends"):
             report["backends"] = backends.measure(folder / "backends", console)
+        if args.only in (None, "recovery"):
+            stores = tuple(args.store or recovery.STORES)
+            report["recovery"] = recovery.measure(
+                folder / "recovery", console, stores, args.rounds, args.faults, tighter=args.tighter
+            )
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
     path.write_text(json.dumps(report, indent=1))

@@ -75,7 +75,7 @@ def campaign(folder: Path, backend: str, tables: int, seconds: float, seed: int)
     if backend == "kafka":
         settings["iceberg.control.topic.partitions"] = "2"
     run = Run(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names)
-    run.put_aside(_through(store, proxy.port))
+    run.put_aside(through(store, proxy.port))
     field = Field(run, broker, store, proxy, folder, random.Random(seed), 3)
     checker = Checker(run)
     producing = Producing(run)
@@ -156,7 +156,7 @@ def _store(folder: Path, backend: str, broker: KafkaServer) -> Store:
     return found
 
 
-def _through(store: Store, port: int) -> dict[str, str]:
+def through(store: Store, port: int) -> dict[str, str]:
     """The keys of a worker whose way to the store leads through the proxy."""
     match store:
         case RedisServer():

@@ -67,7 +67,7 @@ class Run:
         name: str,
         *,
         partitions: int = 3,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str | None] | None = None,
         tables: Sequence[str] = TABLES,
     ) -> None:
         self.folder, self.servers, self.name, self.partitions = folder, servers, name, partitions
@@ -80,7 +80,7 @@ class Run:
         self.force = folder / "force-lead"
         self.catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
         self.config = folder / "sink.json"
-        found = self._settings() | dict(settings or {})
+        found = {k: v for k, v in (self._settings() | dict(settings or {})).items() if v is not None}
         self._backend = found.get("iceberg.control.backend", "kafka")
         self.config.write_text(json.dumps(found))
         self.aside: Path | None = None
@@ -112,12 +112,15 @@ class Run:
 
     # Workers
 
-    def start(self, fault: str | None = None, *, forced: bool = False) -> Process:
+    def start(self, fault: str | None = None, *, forced: bool = False, aside: bool | None = None) -> Process:
+        """``aside``: with those settings or without; by default every third worker has them."""
         env = {"CALVING_LOG_LEVEL": "INFO", "BACKEND": self._backend, **({"FAULT": fault} if fault else {})}
         if forced:
             env["FORCE_LEAD"] = str(self.force)
         log = self.folder / f"worker-{len(self.workers)}.log"
-        config = self.aside if self.aside is not None and len(self.workers) % 3 == 0 else self.config
+        if aside is None:
+            aside = len(self.workers) % 3 == 0
+        config = self.aside if self.aside is not None and aside else self.config
         worker = Process([sys.executable, "-m", "tests.e2e.worker", str(config)], log, env)
         self.workers.append(worker)
         return worker
@@ -240,7 +243,7 @@ class Run:
                     last[log_id] = now
 
 
-def died(worker: Process, seconds: float = 30) -> bool:
+def died(worker: Process, seconds: float = 60) -> bool:
     """Whether it has killed itself, which is what its fault was for."""
     deadline = time.monotonic() + seconds
     while worker.returncode is None and time.monotonic() < deadline:

@@ -1,7 +1,9 @@
 """A worker process of the sink that dies, or is lied to, at one chosen place.
 
 ``FAULT = <place>:<when>:<count>``: at the ``count``-th call of a place the process kills itself ``before`` or ``after``
-it takes effect, or (for ``table``) the commit is made to answer wrongly. ``FORCE_LEAD = <file>``: while the file exists,
+it takes effect, hangs, or (for ``table``, ``table=<name>``) the commit is made to answer wrongly. ``<place>:<when>:@<folder>``: as soon as the
+file ``<place>-<when>`` is there, which the first takes away that finds it. Several faults are separated by commas.
+``FORCE_LEAD = <file>``: while the file exists,
 this worker believes that it leads. ``BACKEND`` names the sink's backend.
 """
 
@@ -11,6 +13,7 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from calving.cli.main import main
 from calving.runtime.batch import BatchRunner
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
+from calving_kafka.transactions import Transactions
 from calving_redis.cursor import RedisCursor
 from calving_redis.session import RedisSession
 from calving_zookeeper.cursor import ZooKeeperCursor
@@ -38,6 +42,8 @@ PLACES: dict[str, tuple[type, str]] = {
     "publish": (SESSION, "publish"),
     "acknowledge": (CURSOR, "acknowledge"),
     "table": (Table, "_do_commit"),
+    "offsets": (Transactions, "_store"),
+    "transaction": (Transactions, "_commit"),
 }
 
 
@@ -46,15 +52,18 @@ def die() -> None:
 
 
 def arm(fault: str) -> None:
-    place, when, count = fault.split(":")
+    place, when, count = fault.split(":", 2)
+    place, _, only = place.partition("=")
     owner, name = PLACES[place]
     original: Callable[..., Any] = getattr(owner, name)
     calls = 0
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         nonlocal calls
+        if only and ".".join(args[0].name()) != only:
+            return original(*args, **kwargs)
         calls += 1
-        if calls != int(count):
+        if not (taken(Path(count[1:], f"{place}-{when}")) if count.startswith("@") else calls == int(count)):
             return original(*args, **kwargs)
         match when:
             case "before":
@@ -62,6 +71,8 @@ def arm(fault: str) -> None:
             case "after":
                 original(*args, **kwargs)
                 die()
+            case "hang":
+                threading.Event().wait()
             case "lost-request":
                 raise OSError("the request was lost")
             case "lost-answer":
@@ -73,6 +84,14 @@ def arm(fault: str) -> None:
         raise AssertionError(when)
 
     setattr(owner, name, wrapped)
+
+
+def taken(trigger: Path) -> bool:
+    try:
+        trigger.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def force_lead(flag: Path) -> None:
@@ -87,7 +106,8 @@ def force_lead(flag: Path) -> None:
 if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)  # a stuck worker can be asked where it is
     if "FAULT" in os.environ:
-        arm(os.environ["FAULT"])
+        for each in os.environ["FAULT"].split(","):
+            arm(each)
     if "FORCE_LEAD" in os.environ:
         force_lead(Path(os.environ["FORCE_LEAD"]))
     sys.argv = ["calving", "run", *sys.argv[1:]]

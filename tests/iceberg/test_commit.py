@@ -18,6 +18,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from calving.errors import ConfigError
+from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter, IcebergTarget, TableTroubleError, java_date_time
 from calving.model.coverage import merged
@@ -132,6 +133,33 @@ def test_whatever_is_reported_the_table_is_asked(catalog: Catalog, monkeypatch: 
     else:
         settle(catalog, entry(0, file("a")))
         assert paths(catalog) == ["a"]
+
+
+def test_a_landed_commit_that_is_refused_and_then_not_seen_is_left_whole(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated request is refused because the first one landed, and a replica that is behind bears the refusal out."""
+    settle(catalog, entry(0, file("before")))
+    stale = catalog.load_table("db.t")
+    original, refused = Table._do_commit, []
+    load = type(catalog).load_table
+
+    def lying(self: Table, *args: Any) -> None:
+        original(self, *args)
+        if not refused:
+            refused.append(True)
+            raise CommitFailedException("false conflict")
+
+    def behind(self: Catalog, name: Any) -> Table:
+        if refused == [True]:
+            refused.append(False)
+            return stale
+        return load(self, name)
+
+    monkeypatch.setattr(Table, "_do_commit", lying)
+    monkeypatch.setattr(type(catalog), "load_table", behind)
+    settle(catalog, entry(1, file("a")))
+    assert paths(catalog) == ["a", "before"]
 
 
 def test_a_competitor_that_commits_the_same_entries_first_leaves_nothing_to_do(
@@ -300,7 +328,7 @@ def test_nothing_expires_where_garbage_collection_is_off(catalog: Catalog) -> No
 
 def committer(catalog: Catalog) -> IcebergCommitter:
     style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main")
-    return IcebergCommitter(catalog, "iceberg", style, 4)
+    return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 
 def test_records_that_two_commits_have_passed_over_are_an_error_in_the_log(

@@ -15,11 +15,11 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 
 from calving.backend.hooks import find
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import ConfigError, DataLossError, Fenced
+from calving.errors import CalvingError, ConfigError, DataLossError, Fenced
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.membership import Claim
@@ -28,6 +28,7 @@ from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
+from calving_kafka.trimming import Trimming
 from tests.conftest import Topic
 
 COMMIT = uuid4()
@@ -68,8 +69,8 @@ class Sink:
         self.backend.provision()
         self._open: list[Session | Cursor | KafkaGroup] = []
 
-    def session(self) -> Session:
-        return self._keep(self.backend.open(str(uuid4())))
+    def session(self, member: str | None = None) -> Session:
+        return self._keep(self.backend.open(member or str(uuid4())))
 
     def cursor(self, *, replay: bool) -> Cursor:
         return self._keep(self.session().follow(replay=replay))
@@ -79,6 +80,17 @@ class Sink:
         listener = Listener()
         wait(lambda: len(listener.held) >= partitions, lambda: group.poll(0.1, listener))
         return group, listener
+
+    def join_another(self, first: KafkaGroup, listener: Listener) -> tuple[KafkaGroup, Listener]:
+        """A second member, and the partition that it got of the first one's."""
+        group, other = self._keep(KafkaGroup(self.kafka, self.identity.group, [self.topic.name], None)), Listener()
+
+        def both() -> None:
+            first.poll(0.05, listener)
+            group.poll(0.05, other)
+
+        wait(lambda: bool(other.held), both)
+        return group, other
 
     def _keep(self, part: Any) -> Any:
         self._open.append(part)
@@ -216,6 +228,7 @@ from calving.errors import CalvingError
 from calving.source.kafka import KafkaGroup
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
+from calving_kafka.trimming import Trimming
 from tests.kafka.test_backend import Listener, publication, TopicPartition
 servers, name, topic, protocol = sys.argv[1:]
 kafka = {"bootstrap.servers": servers, "group.protocol": protocol, "max.poll.interval.ms": "6000"}
@@ -263,6 +276,59 @@ def test_a_process_that_was_stopped_past_its_session_is_refused(
         zombie.wait()
     assert s.session().committed([s.tp]) == {}
     assert silent(cursor)
+
+
+def test_what_a_publisher_left_open_when_it_died_holds_up_nobody_who_takes_its_partition(
+    sink: Callable[..., Sink],
+) -> None:
+    """Its positions and all later events are hidden until the transaction ends, which the broker sees to much later."""
+    s = sink()
+    first, _ = s.join()
+    dead = s.session()
+    dead.publish(publication(s.tp, None, 10, "f"), first.claim())
+    producer = dead._transactions._producer  # type: ignore[attr-defined]
+    producer.begin_transaction()
+    producer.produce(s.identity.control_topic, b"never heard", key=b"dead")
+    producer.send_offsets_to_transaction(
+        [KafkaPartition(s.tp.topic, s.tp.partition, 20)], first._consumer.consumer_group_metadata(), 10
+    )
+    first.close()
+    second, _ = s.join()
+    heir, began = s.session(), time.monotonic()
+    cursor = heir.follow(replay=False)
+    heir.take_over([s.tp])
+    assert heir.committed([s.tp]) == {s.tp: 10}
+    heir.publish(publication(s.tp, 10, 20, "g"), second.claim())
+    assert [e.event.data_files[0].file_path for e in heard(cursor, 2) if isinstance(e.event, DataWritten)] == ["g"]
+    assert time.monotonic() - began < 5
+    with pytest.raises(CalvingError):
+        dead.publish(publication(s.tp, 20, 30, "h"), second.claim())
+    cursor.close()
+
+
+def test_a_publisher_that_lives_is_left_alone_by_whoever_takes_its_partition(sink: Callable[..., Sink]) -> None:
+    s = sink(partitions=2)
+    first, listener = s.join(2)
+    giving = s.session()
+    _, other = s.join_another(first, listener)
+    moved = next(iter(other.held))
+    stayed = next(iter(listener.held - {moved}))
+    giving.publish(publication(stayed, None, 10, "f"), first.claim())
+    taking = s.session()
+    taking.take_over([stayed, moved])
+    giving.publish(publication(stayed, 10, 20, "g"), first.claim())
+    assert taking.committed([stayed]) == {stayed: 20}
+
+
+def test_a_second_session_of_one_process_takes_over_from_the_first(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    group, _ = s.join()
+    before, after = s.session("one"), s.session("one")
+    before.publish(publication(s.tp, None, 10, "f"), group.claim())
+    after.publish(publication(s.tp, 10, 20, "g"), group.claim())
+    with pytest.raises(CalvingError):
+        before.publish(publication(s.tp, 20, 30, "h"), group.claim())
+    assert after.committed([s.tp]) == {s.tp: 20}
 
 
 def test_a_rebalance_makes_an_old_claim_worthless_for_what_moved(sink: Callable[..., Sink]) -> None:
@@ -406,6 +472,75 @@ def test_a_saved_position_that_was_truncated_away_is_an_error(sink: Callable[...
     going_on.close()
 
 
+def delete_below(s: Sink, offset: int) -> None:
+    for future in s.topic.admin.delete_records([KafkaPartition(s.identity.control_topic, 0, offset)]).values():
+        future.result()
+
+
+def test_a_control_topic_that_lost_only_what_was_committed_is_no_error(sink: Callable[..., Sink]) -> None:
+    """As after a long pause of a sink that had committed everything, where the topic's retention is finite."""
+    s = sink()
+    group, _ = s.join()
+    s.session().publish(publication(s.tp, None, 10, "f"), group.claim())
+    first = s.cursor(replay=True)
+    first.acknowledge({0: heard(first, 2)[-1].offset + 1}, [CommitComplete(COMMIT)])
+    end = s.cursor(replay=False).log.end[0]
+    delete_below(s, end)
+    assert s.cursor(replay=True).log.start == {0: end}
+
+
+def test_a_control_topic_that_lost_a_publication_behind_the_last_commit_is_an_error(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    group, _ = s.join()
+    first = s.cursor(replay=True)
+    first.acknowledge({0: 0}, [CommitComplete(COMMIT)])
+    s.session().publish(publication(s.tp, None, 10, "f"), group.claim())
+    delete_below(s, s.cursor(replay=False).log.end[0])
+    with pytest.raises(DataLossError, match="saved position 0"):
+        s.cursor(replay=True)
+
+
+def test_the_control_topic_is_created_to_keep_everything(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    resource = ConfigResource(ResourceType.TOPIC, s.identity.control_topic)
+    found = s.topic.admin.describe_configs([resource])[resource].result()
+    assert found["retention.ms"].value == "-1"
+
+
+def test_a_control_topic_that_forgets_is_named_with_the_command_that_helps(
+    topic: Callable[..., Topic], caplog: pytest.LogCaptureFixture
+) -> None:
+    forgetting = topic(config={"retention.ms": "60000"})
+    identity = SinkIdentity("x", "connect-x", forgetting.name, {"bootstrap.servers": forgetting.servers})
+    KafkaBackend(identity, KafkaOptions()).provision()
+    assert f"--entity-name {forgetting.name} --add-config retention.ms=-1" in caplog.text
+
+
+def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    stranger = SinkIdentity("other", f"{s.identity.group}-b", s.identity.control_topic, s.identity.kafka)
+    ours, theirs = s.cursor(replay=True), KafkaBackend(stranger, KafkaOptions()).open("x").follow(replay=True)
+    trimming = Trimming(s.identity, 1)
+    ours.acknowledge({0: 8}, [CommitComplete(COMMIT) for _ in range(8)])
+    trimming.trim([0], ours.entries.others)  # type: ignore[attr-defined]
+    assert s.cursor(replay=False).log.end and first_offset(s) == 0, "the other one has read nothing"
+    theirs.acknowledge({0: 5}, [])
+    trimming.trim([0], {stranger.group})
+    assert first_offset(s) == 4
+    trimming.trim([0], {"a-group-that-has-saved-nothing"})
+    theirs.acknowledge({0: 8}, [])
+    trimming.trim([0], {"a-group-that-has-saved-nothing"})
+    assert first_offset(s) == 4
+    theirs.close()
+
+
+def first_offset(s: Sink) -> int:
+    low: int = s.cursor(replay=False)._consumer.get_watermark_offsets(  # type: ignore[attr-defined]
+        KafkaPartition(s.identity.control_topic, 0), 10
+    )[0]
+    return low
+
+
 def test_a_recreated_control_topic_has_another_identity(sink: Callable[..., Sink]) -> None:
     s = sink()
     before = s.cursor(replay=False).log.identity
@@ -423,8 +558,9 @@ def test_partitions_added_to_the_control_topic_are_read(
     cursor = s.cursor(replay=True)
     s.topic.admin.create_partitions([NewPartitions(s.identity.control_topic, 4)])[s.identity.control_topic].result()
     time.sleep(1)
-    group, _ = s.join()
+    group, listener = s.join()
     for start in (None, *range(1, 12)):
+        group.poll(0, listener)
         s.session().publish(publication(s.tp, start, (start or 0) + 1, f"f{start}"), group.claim())
     entries = heard(cursor, 24)
     assert len({e.partition for e in entries}) > 1

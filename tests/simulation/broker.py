@@ -62,6 +62,10 @@ class SimGroup(Group):
         self.member_id = f"{self._name}.{self._joins}"
         self._broker.join(self.member_id)
 
+    def tell(self, listener: Listener) -> None:
+        if self._held:
+            listener.assigned(self._held)
+
     def poll(self, timeout: float, listener: Listener) -> None:
         broker = self._broker
         if self.member_id not in broker.members:
@@ -101,6 +105,9 @@ class SimGroup(Group):
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         return {}
+
+    def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        return self.bounds(partitions).ends
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         broker = self._broker

@@ -95,6 +95,8 @@ class SimTarget:
 
     def __init__(self, world: World, name: TableId) -> None:
         self.world, self.table, self._attempt = world, world.tables[name], 0
+        self._tried: set[int] = set()
+        self._required = 0
 
     def load(self) -> Loaded:
         if self.table.broken:
@@ -104,6 +106,8 @@ class SimTarget:
     def attempt(self, state: Loaded, admitted: Admitted) -> int:
         world = self.world
         self._attempt = world.next_id()
+        self._tried.add(self._attempt)
+        self._required = len(state.snapshots)
         world.hazard()
         if world.chance(world.contention):
             self.table.snapshots.append(Snapshot(world.next_id(), (), {}))  # another writer
@@ -125,7 +129,10 @@ class SimTarget:
         return self._attempt
 
     def landed(self, state: Loaded) -> int | None:
-        return next((s.id for s in state.snapshots if s.id == self._attempt), None)
+        return next((s.id for s in state.snapshots if s.id in self._tried), None)
+
+    def moved(self, state: Loaded) -> bool:
+        return len(state.snapshots) != self._required
 
     def discard(self) -> None:
         self.table.discarded.add(self._attempt)

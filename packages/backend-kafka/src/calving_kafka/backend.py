@@ -7,6 +7,8 @@ back; so both are checked here, the positions under the same claim that the tran
 
 from __future__ import annotations
 
+import logging
+
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 from pydantic import BaseModel
@@ -16,6 +18,11 @@ from calving.errors import ConfigError
 from calving.source.client import TIMEOUT, admin_client, patiently, reaching
 from calving_kafka.options import KafkaOptions
 from calving_kafka.session import KafkaSession
+
+log = logging.getLogger(__name__)
+
+_KEEP = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Only coordinators know what may go, and they remove it (``trimming.py``)."""
 
 
 class KafkaBackend(Backend):
@@ -32,7 +39,7 @@ class KafkaBackend(Backend):
         admin = admin_client(self._sink.kafka)
         with reaching(f"control topic '{topic}'"):
             future = admin.create_topics(
-                [NewTopic(topic, self._settings.partitions, self._settings.replication_factor)],
+                [NewTopic(topic, self._settings.partitions, self._settings.replication_factor, config=_KEEP)],
                 request_timeout=TIMEOUT,
             )[topic]
             try:
@@ -47,6 +54,15 @@ class KafkaBackend(Backend):
                 f"control topic '{topic}' is compacted, which removes events that are not committed yet:"
                 " set its cleanup.policy to delete"
             )
+        for name, value in _KEEP.items():
+            if config[name].value != value:
+                log.warning(
+                    "control topic '%s' has %s = %s: a sink that stands still for longer loses what is not committed;"
+                    " run kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s"
+                    " --add-config %s=%s",
+                    *(topic, name, config[name].value, self._sink.kafka.get("bootstrap.servers", "SERVERS"), topic),
+                    *(name, value),
+                )
 
     def open(self, member_id: str) -> Session:
         return KafkaSession(self._sink, self._settings, member_id, *self._control_topic())

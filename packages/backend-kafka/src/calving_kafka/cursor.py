@@ -22,10 +22,13 @@ from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, partition_of, records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
+from calving_kafka.trimming import Trimming
 
 log = logging.getLogger(__name__)
 
 _PARTITIONS_SECONDS = 10.0
+_TAIL = "calving tail="
+"""The note beside a saved position: so many offsets were taken by what was written with it, its end mark included."""
 
 
 class KafkaCursor(Cursor):
@@ -55,6 +58,7 @@ class KafkaCursor(Cursor):
             if replay
             else None
         )
+        self._trimming = Trimming(sink, options.audit_entries)
         self._assigned: dict[int, int] = {}
         self._looked = time.monotonic()
         partitions = self._partitions()
@@ -62,6 +66,9 @@ class KafkaCursor(Cursor):
         bounds = self._bounds(partitions)
         saved = self._saved(partitions) if replay else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if replay else bounds[p].end for p in partitions}
+        if replay and not saved:
+            # Now, that no other sink on the topic takes for free what has not been read here.
+            self._writer().write((), GroupOffsets(self._offsets(start), self._consumer.consumer_group_metadata()))
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
         self._assign(start)
 
@@ -84,7 +91,12 @@ class KafkaCursor(Cursor):
         marks: Mapping[TableId, TableMark] | None = None,
     ) -> None:
         records = records_of(self._sink, self._options, events, settled, self._sender, self._partition, marks)
-        self._writer().write(records, GroupOffsets(self._offsets(position), self._consumer.consumer_group_metadata()))
+        offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
+        # Where the log ends right behind what is written here, nothing else is at the saved position or above.
+        notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == self._partition else 0}" for tp in offsets}
+        self._writer().write(records, GroupOffsets(offsets, group, notes))
+        if position:
+            self._trimming.saved(self._assigned, self.entries.others)
 
     def rewind(self, positions: SourceOffsets) -> None:
         ends = {p: bound.end for p, bound in self._bounds(self._partitions()).items()}
@@ -106,6 +118,9 @@ class KafkaCursor(Cursor):
     def _writer(self) -> Transactions:
         if self._transactions is None:
             raise ProtocolError("only a cursor that replays can write")
+        if not self._transactions.look():
+            # Not made anew here: that would fence a newer coordinator. Whoever is elected opens the log again.
+            raise Unavailable(f"control topic '{self._sink.control_topic}': the connection broke")
         return self._transactions
 
     def _offsets(self, position: ControlOffsets) -> dict[TopicPartition, int]:
@@ -116,11 +131,15 @@ class KafkaCursor(Cursor):
             self._transactions.close()
         self._consumer.close()
 
-    def _start(self, partition: int, saved: int | None, bound: Span) -> int:
-        if saved is None:
+    def _start(self, partition: int, found: KafkaPartition | None, bound: Span) -> int:
+        if found is None:
             return bound.start
+        saved: int = found.offset
         if bound.start <= saved <= bound.end:
             return saved
+        if saved < bound.start == bound.end == saved + _tail(found.metadata):
+            log.info("control topic '%s' holds nothing more: all that was in it is committed", self._sink.control_topic)
+            return bound.start
         text = (
             f"control topic '{self._sink.control_topic}', partition {partition}: the saved position {saved} is not"
             f" within what the topic has, {bound.start} to {bound.end}; files published there and not yet committed"
@@ -137,10 +156,10 @@ class KafkaCursor(Cursor):
             return {p: Span(*self._consumer.get_watermark_offsets(self._at(p), TIMEOUT)) for p in partitions}
 
     @patiently
-    def _saved(self, partitions: Sequence[int]) -> dict[int, int]:
+    def _saved(self, partitions: Sequence[int]) -> dict[int, KafkaPartition]:
         with reaching(f"saved position of group '{self._sink.group}-coord'"):
             found = self._consumer.committed([self._at(p) for p in partitions], TIMEOUT)
-        return {p.partition: p.offset for p in found if p.offset >= 0}
+        return {p.partition: p for p in found if p.offset >= 0}
 
     @patiently
     def _partitions(self) -> list[int]:
@@ -186,3 +205,8 @@ class KafkaCursor(Cursor):
             headers.get(SPANS_HEADER),
             headers.get(BESIDE_HEADER),
         )
+
+
+def _tail(note: str | None) -> int:
+    text = (note or "").removeprefix(_TAIL)
+    return int(text) if text.isdigit() else 0

@@ -1,4 +1,5 @@
-"""What stands beside a stored position: ``calving <topic id> log=<control log's identity>``, in the offset's metadata.
+"""What stands beside a stored position, in the offset's metadata: ``calving <topic id> log=<control log's identity>
+by=<publisher> member=<its member id in the group>``.
 
 Words are separated by one space; the second is empty where the topic's identity is not known. Version 0.1.0 wrote the
 first two words. A rewind names no topic, and ``rewound`` comes first. What others have stored, such as the Java sink,
@@ -8,6 +9,7 @@ has none of it.
 from __future__ import annotations
 
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 _PUBLISHED, _REWOUND = "calving", "rewound"
 
@@ -16,15 +18,21 @@ class Note(NamedTuple):
     """Which topic a position is in, and which control log it belongs to.
 
     ``topic_id`` is empty where the publication named none, and None for a position that no publication has stored;
-    ``log_id`` is empty where it is not known.
+    ``log_id`` is empty where it is not known. ``by`` is the publisher's name, from which its transactional id is made,
+    and ``member`` the member of the consumer group that it was then.
     """
 
     topic_id: str | None = None
     log_id: str = ""
+    by: str = ""
+    member: str = ""
 
     def __str__(self) -> str:
         first = _REWOUND if self.topic_id is None else f"{_PUBLISHED} {self.topic_id}"
-        return f"{first} log={self.log_id}"
+        words = {"log": self.log_id}
+        if self.by:
+            words |= {"by": self.by, "member": quote(self.member)}
+        return " ".join((first, *(f"{name}={value}" for name, value in words.items())))
 
 
 def read_note(metadata: str | None) -> Note:
@@ -32,4 +40,5 @@ def read_note(metadata: str | None) -> Note:
     if first not in (_PUBLISHED, _REWOUND):
         return Note()
     topic_id = (words.pop(0) if words else "") if first == _PUBLISHED else None
-    return Note(topic_id, dict(word.split("=", 1) for word in words if "=" in word).get("log", ""))
+    said = dict(word.split("=", 1) for word in words if "=" in word)
+    return Note(topic_id, said.get("log", ""), said.get("by", ""), unquote(said.get("member", "")))

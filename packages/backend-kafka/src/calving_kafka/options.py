@@ -21,6 +21,12 @@ class KafkaOptions(LogOptions):
         alias="iceberg.control.topic.replication-factor",
         description="Replication factor of the control topic if it is created; -1 is the broker's default.",
     )
+    audit_entries: int = Field(
+        10_000,
+        ge=0,
+        alias="iceberg.control.topic.audit-entries",
+        description="So many entries of each partition of the control topic are kept below the saved position.",
+    )
     transaction_timeout_ms: int = Field(
         10_000,
         ge=1_000,

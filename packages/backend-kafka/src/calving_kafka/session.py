@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Unavailable
@@ -14,7 +15,8 @@ from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source import dead_letters
 from calving.source.claims import has_member
-from calving.source.client import TIMEOUT, client_config, patiently, reaching
+from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
+from calving.source.kafka import members
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
@@ -34,6 +36,8 @@ class KafkaSession(Session):
             client_config(sink.kafka, group_id=sink.group, enable_auto_commit=False, isolation_level="read_committed")
         )
         self._transactions: Transactions | None = None
+        self._ended: set[str] = set()
+        """Publishers that are gone, and have left nothing undecided."""
         self._closed = False
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
@@ -51,6 +55,39 @@ class KafkaSession(Session):
     def _notes(self, partitions: Collection[TopicPartition]) -> Iterator[tuple[TopicPartition, Note]]:
         for p in self._stored(partitions):
             yield TopicPartition(p.topic, p.partition), read_note(p.metadata)
+
+    def take_over(self, partitions: Collection[TopicPartition]) -> None:
+        # A publisher that died inside a transaction hides its partitions' positions and all later events until the
+        # broker finds out, which takes up to twenty seconds. Its successor knows it by the notes beside the positions
+        # and ends the transaction at once, by taking its transactional id. Only of publishers that are no longer in the
+        # group: they could not publish anyway.
+        admin = admin_client(self._sink.kafka)
+        notes = (read_note(p.metadata) for p in self._undecided(admin, partitions))
+        last = {n.by: n.member for n in notes if n.by and n.by != self._member_id and n.by not in self._ended}
+        if not last:
+            return
+        living = members(self._sink.kafka, self._sink.group)
+        for publisher in sorted(by for by, member in last.items() if member not in living):
+            self._producer(publisher).close()
+            self._ended.add(publisher)
+
+    @patiently
+    def _undecided(self, admin: AdminClient, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
+        """The stored positions as they were before a publication that is still open."""
+        group, wanted = self._sink.group, [KafkaPartition(tp.topic, tp.partition) for tp in partitions]
+        with reaching(f"stored positions of group '{group}'"):
+            asked = admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group, wanted)], require_stable=False, request_timeout=TIMEOUT
+            )
+            return list(asked[group].result().topic_partitions)
+
+    def _producer(self, publisher: str) -> Transactions:
+        return Transactions(
+            self._sink.kafka,
+            self._sink.control_topic,
+            f"{self._sink.transactional_prefix}calving-worker-{publisher}",
+            self._options.transaction_timeout_ms,
+        )
 
     @patiently  # a broker that has just come back does not know yet which groups it coordinates
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
@@ -70,23 +107,24 @@ class KafkaSession(Session):
         for tp, advance in publication.advances.items():
             if stored.get(tp) != advance.start:
                 raise Fenced(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
-        if self._transactions is None:
-            self._transactions = Transactions(
-                self._sink.kafka,
-                self._sink.control_topic,
-                f"{self._sink.transactional_prefix}calving-worker-{self._member_id}",
-                self._options.transaction_timeout_ms,
-            )
+        if self._transactions is None or not self._transactions.look():
+            # The claim and the positions are the fence; a producer made anew is refused where its predecessor would be.
+            self._transactions = self._producer(self._member_id)
         records = records_of(
             self._sink, self._options, publication.events, publication.spans, self._member_id, self._partition
         )
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}
-        notes = {tp: str(Note(identity, self._topic_id)) for tp, identity in publication.identities.items()}
+        by = Note(None, self._topic_id, self._member_id, claim.member_id)
+        notes = {tp: str(by._replace(topic_id=identity)) for tp, identity in publication.identities.items()}
         self._transactions.write(records, GroupOffsets(positions, claim.token, notes))
 
     def follow(self, *, replay: bool) -> Cursor:
+        if not replay and self._transactions is None:
+            # Before the end of the log is asked for: an earlier session of this process may have left a transaction
+            # open, and all that comes behind it is hidden.
+            self._transactions = self._producer(self._member_id)
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)
 
     def close(self) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.deadline import LateError, within
 from calving.errors import CalvingError, Fenced, OutcomeUnknown, Unavailable
 from calving.model.offsets import TopicPartition
 from calving.source.client import TIMEOUT, client_config
@@ -30,6 +29,9 @@ _FENCED = frozenset(
     )
 )
 
+_GRACE = 0.5
+_ABORT_SECONDS = 2.0
+
 
 class GroupOffsets(NamedTuple):
     """Next offsets to store in the group that ``metadata`` names, with notes beside them."""
@@ -40,12 +42,19 @@ class GroupOffsets(NamedTuple):
 
 
 class Transactions:
-    """One transaction per ``write``. After an error the object is of no further use."""
+    """One transaction per ``write``. After an error the object is of no further use.
+
+    To make one ends what another producer with this transactional id has left open, and fences that producer.
+    """
 
     def __init__(self, kafka: Mapping[str, str], topic: str, transactional_id: str, timeout_ms: int) -> None:
         """``topic`` is what errors name."""
         self._topic = topic
         self._stuck = False
+        self.spoiled = False
+        """Whether a connection broke since it was made: after a broker's crash such a producer may never come back."""
+        # Whoever waits longer loses his transaction anyway, and until then keeps the readers from all that is behind.
+        self._patience = timeout_ms / 2000
         try:
             self._producer = Producer(
                 client_config(
@@ -56,8 +65,9 @@ class Transactions:
                     linger_ms=0,
                     message_max_bytes=MAX_MESSAGE_BYTES,
                 )
+                | {"error_cb": self._on_error}
             )
-            self._call(lambda: self._producer.init_transactions(TIMEOUT))
+            self._call(lambda: self._producer.init_transactions(TIMEOUT), TIMEOUT)
         except KafkaException as error:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
 
@@ -75,17 +85,24 @@ class Transactions:
                 )
             for group in groups:
                 if group.offsets:
-                    positions = [
-                        KafkaPartition(tp.topic, tp.partition, offset, group.notes.get(tp, ""))
-                        for tp, offset in group.offsets.items()
-                    ]
-                    self._call(partial(producer.send_offsets_to_transaction, positions, group.metadata, TIMEOUT))
+                    self._store(group)
         except (KafkaException, BufferError) as error:
             cause = error.args[0] if isinstance(error, KafkaException) else str(error)
             self._abort()
             raise _verdict(cause, f"control topic '{self._topic}'") from error
+        self._commit()
+
+    def _store(self, group: GroupOffsets) -> None:
+        positions = [
+            KafkaPartition(tp.topic, tp.partition, offset, group.notes.get(tp, ""))
+            for tp, offset in group.offsets.items()
+        ]
+        seconds = self._patience
+        self._call(partial(self._producer.send_offsets_to_transaction, positions, group.metadata, seconds), seconds)
+
+    def _commit(self) -> None:
         try:
-            self._call(lambda: producer.commit_transaction(TIMEOUT))
+            self._call(lambda: self._producer.commit_transaction(self._patience), self._patience)
         except KafkaException as error:
             cause = error.args[0]
             if cause.txn_requires_abort():
@@ -98,32 +115,31 @@ class Transactions:
         # An open transaction hides everything behind it from read_committed readers until it times out.
         self._abort()
 
-    def _call(self, call: Callable[[], object]) -> None:
+    def look(self) -> bool:
+        """Whether it can be used, as far as the client knows by now."""
+        self._producer.poll(0)
+        return not self.spoiled
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.spoiled = True
+
+    def _call(self, call: Callable[[], object], seconds: float) -> None:
         """Run one call of the client, and give up on it when it outstays its own timeout.
 
         After a broker has come back from a crash, librdkafka can wait in ``send_offsets_to_transaction`` for ever,
         whatever timeout it was given. Nothing follows a call that was given up, so it can never commit.
         """
-        done: Future[object] = Future()
-
-        def run() -> None:
-            try:
-                done.set_result(call())
-            except BaseException as error:  # handed over to the caller
-                done.set_exception(error)
-
-        threading.Thread(target=run, name="calving-transaction", daemon=True).start()
         try:
-            done.result(TIMEOUT + 5)
-        except TimeoutError as error:
+            within(seconds + _GRACE, "calving-transaction", call)
+        except LateError as error:
             self._stuck = True
             raise OutcomeUnknown(f"control topic '{self._topic}': the client does not come back") from error
 
     def _abort(self) -> None:
         if self._stuck:
-            return  # the client is beyond reach; the broker ends its transaction after the transaction timeout
+            return  # the client is beyond reach; whoever next takes its transactional id ends its transaction
         with contextlib.suppress(KafkaException, OutcomeUnknown):
-            self._call(lambda: self._producer.abort_transaction(TIMEOUT))
+            self._call(lambda: self._producer.abort_transaction(_ABORT_SECONDS), _ABORT_SECONDS)
 
 
 def _verdict(cause: KafkaError | str, where: str) -> CalvingError:

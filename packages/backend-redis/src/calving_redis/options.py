@@ -37,7 +37,7 @@ class RedisOptions(LogOptions):
     )
     prefix: str = Field("calving:", alias="iceberg.control.redis.prefix", description="What all keys start with.")
     lease_ms: int = Field(
-        10_000,
+        6_000,
         ge=500,
         alias="iceberg.control.redis.lease-ms",
         description="A dead leader is replaced after this time.",
@@ -57,5 +57,5 @@ class RedisOptions(LogOptions):
         600_000, ge=0, alias="iceberg.control.redis.audit-ms", description="Committed events are kept for this time."
     )
     timeout_ms: int = Field(
-        5_000, ge=100, alias="iceberg.control.redis.timeout-ms", description="How long one request may take."
+        3_000, ge=100, alias="iceberg.control.redis.timeout-ms", description="How long one request may take."
     )

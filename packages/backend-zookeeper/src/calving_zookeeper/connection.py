@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
@@ -87,6 +87,10 @@ class Nodes:
 
     def delete(self, path: str) -> None:
         self._wait(self._client.delete_async(path))
+
+    def delete_if_there(self, path: str) -> None:
+        with contextlib.suppress(NoNodeError):
+            self.delete(path)
 
     def replace_and_create(
         self, path: str, content: bytes, version: int, created: tuple[str, bytes] | None

@@ -21,13 +21,13 @@ class ZooKeeperOptions(LogOptions):
         "/calving", alias="iceberg.control.zookeeper.root", description="The node that all others are in."
     )
     session_ms: int = Field(
-        10_000,
+        6_000,
         ge=1_000,
         alias="iceberg.control.zookeeper.session-timeout-ms",
         description="A leader that is silent for this time is replaced. The ensemble has bounds of its own.",
     )
     timeout_ms: int = Field(
-        10_000, ge=100, alias="iceberg.control.zookeeper.timeout-ms", description="How long one request may take."
+        5_000, ge=100, alias="iceberg.control.zookeeper.timeout-ms", description="How long one request may take."
     )
     username: str | None = Field(
         None, alias="iceberg.control.zookeeper.username", description="The user, by digest or SASL."

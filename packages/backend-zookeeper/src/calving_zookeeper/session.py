@@ -36,6 +36,7 @@ class ZooKeeperSession(Session):
         self._member_id, self._identity = member_id, identity
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
         self._dead_letters = DeadLetterWriter(sink)
+        self._prefix = f"m-{member_id}-"
         self._candidate: str | None = None
         self._leads = False
         self._stale = threading.Event()
@@ -113,9 +114,13 @@ class ZooKeeperSession(Session):
         """Whether ours is the first of the candidates; else the one before is watched, so that nobody polls."""
         election, nodes = self._store.election_path, self._store.nodes
         if self._candidate is None:
-            made = nodes.create(f"{election}/m-", self._member_id.encode(), ephemeral=True, sequence=True)
+            # Of an earlier session of this process, which would lead until it has expired.
+            for former in nodes.children(election):
+                if former.startswith(self._prefix):
+                    nodes.delete_if_there(f"{election}/{former}")
+            made = nodes.create(f"{election}/{self._prefix}", ephemeral=True, sequence=True)
             self._candidate = made.rpartition("/")[2]
-        candidates = nodes.children(election)
+        candidates = sorted(nodes.children(election), key=_turn)
         place = candidates.index(self._candidate) if self._candidate in candidates else None
         if place is None:
             raise Unavailable("ZooKeeper: the candidate's node is gone")
@@ -133,3 +138,8 @@ class ZooKeeperSession(Session):
         self._stale.set()
         if state == KazooState.LOST:
             self._expired.set()
+
+
+def _turn(candidate: str) -> str:
+    """The number that ZooKeeper has put behind a candidate's name."""
+    return candidate[-10:]

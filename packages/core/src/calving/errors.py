@@ -40,3 +40,11 @@ class AccountingError(CalvingError):
 
 class ProtocolError(CalvingError):
     """A machine was given an input that its state forbids. A bug in calving; never caught."""
+
+
+class JobFailedError(CalvingError):
+    """The tasks of a batch failed. It may pass; what comes back again and again does not."""
+
+
+FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
+"""What trying again does not help."""

@@ -94,6 +94,8 @@ class Entries:
     def __init__(self, group: str, log_name: str, *, strict: bool = False) -> None:
         self._group, self._log_name, self._strict = group, log_name, strict
         self.undecodable: Counter[str] = Counter()
+        self.others: set[str] = set()
+        """Other groups that have entries in the log."""
 
     def envelope(
         self,
@@ -132,6 +134,7 @@ class Entries:
                 )
             return None
         if decoded.group != self._group:
+            self.others.add(decoded.group)
             return None
         coverage = decode_coverage(spans.decode()) if spans else {}
         marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}

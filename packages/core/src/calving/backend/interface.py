@@ -136,6 +136,14 @@ class Session(ABC):
         """
         return {}
 
+    def take_over(self, partitions: Collection[TopicPartition]) -> None:
+        """These partitions are this member's from now on. A backend where an owner that died may have left something
+        undecided decides it here, before it is asked for their positions.
+
+        :raises Unavailable: try again.
+        """
+        return
+
     @abstractmethod
     def publish(self, publication: Publication, claim: Claim) -> None:
         """Append the events, move the source positions and note their topics' identities: all, or nothing (B1, B10);
@@ -186,4 +194,6 @@ class Backend(ABC):
 
     @abstractmethod
     def open(self, member_id: str) -> Session:
-        """Connect. ``member_id`` is unique to this process and this attempt."""
+        """Connect. ``member_id`` is this process's alone. It may open again under it, after an error: what an earlier
+        session has left undecided is decided then, and that session can no longer write.
+        """

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from calving import __version__
 from calving.errors import CalvingError, ConfigError
+from calving.lean import without_pandas
 from calving.settings.load import load
 
 app = typer.Typer(
@@ -34,6 +35,7 @@ def run(
     ] = False,
 ) -> None:
     """Run one worker of the sink until stopped."""
+    without_pandas()
     from calving.runtime.app import App
 
     sink = App(load(file))

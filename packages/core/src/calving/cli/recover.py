@@ -42,7 +42,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     """
     keys = sink.keys
     for group in (sink.group, *_groups(former)):
-        if running := members(sink.kafka, group):
+        if running := len(members(sink.kafka, group)):
             raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
     catalog = open_catalog(keys.catalog_name, sink.catalog)
     topics = Topics(sink.kafka, keys.topics, keys.topics_regex)

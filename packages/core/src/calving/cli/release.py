@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from calving.backend.interface import Session
 from calving.cli.inspect import read_to_end
 from calving.errors import CalvingError, Fenced
+from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.commit import IcebergCommitter
 from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
@@ -64,10 +65,10 @@ def _release(sink: Sink, session: Session, tables: Collection[TableId], record: 
     commit_id = uuid4()
     request = CommitTables(commit_id, buffer.tables(), buffer.whole(), buffer.reach(), None, marks.known)
     style = commit_style(sink, cursor.log.identity)
-    committer = IcebergCommitter(catalog, sink.keys.catalog_name, style, sink.keys.commit_threads)
+    attempts = Attempts(sink.keys.commit_threads, sink.keys.table_timeout_ms / 1000)
+    committer = IcebergCommitter(catalog, sink.keys.catalog_name, style, attempts)
     failed: dict[TableId, str] = {}
     outcomes = list(committer.commit(request))
-    committer.close()
     for table, outcome in outcomes:
         if isinstance(outcome, Committed):
             buffer.settle(table, request.read)

@@ -20,7 +20,7 @@ class Engine(ABC):
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         """All tasks, each to its result. A task may be attempted several times; one result counts.
 
-        :raises Unavailable: a task kept failing.
+        :raises Unavailable: a task could not reach what it reads. :raises JobFailedError: a task kept failing.
         """
 
     @abstractmethod

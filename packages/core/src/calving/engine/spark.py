@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from calving.data.spec import TaskResult, TaskSpec
 from calving.engine.interface import Engine
-from calving.errors import Unavailable
+from calving.errors import JobFailedError, Unavailable
 
 
 class SparkEngine(Engine):
@@ -32,7 +32,9 @@ class SparkEngine(Engine):
         try:
             found = self.shuffle(texts) if shuffle else self.map(texts)
         except Exception as error:  # of py4j, gRPC or Spark: the job's, or those of a JVM that is going down
-            raise Unavailable(f"the Spark job failed: {_reason(str(error)) or type(error).__name__}") from error
+            reason = _reason(str(error)) or type(error).__name__
+            passes = reason.partition(":")[0].endswith(Unavailable.__name__)
+            raise (Unavailable if passes else JobFailedError)(f"the Spark job failed: {reason}") from error
         return [TaskResult.from_json(text) for text in found]
 
 

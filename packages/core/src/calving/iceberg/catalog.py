@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,19 @@ from pyiceberg.table import Table
 from requests import HTTPError, PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
+from calving.deadline import LateError, within
 from calving.errors import ConfigError, Unavailable
 from calving.model.events import TableId
 from calving.secrets import masked
 
-REQUEST_SECONDS = 60.0
+REQUEST_SECONDS = 20.0
 """pyiceberg sets no timeout on REST requests: a silent server would hold the coordinator for ever."""
+
+LOOK_SECONDS = 30.0
+"""Not every catalog has timeouts, and none counts the storage's in, where the metadata is."""
+
+LISTING_SECONDS = 300.0
+"""One request for each namespace."""
 
 _OPEN_TRIES = 3
 _MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
@@ -87,6 +95,12 @@ def _jdbc_uri(properties: Mapping[str, str]) -> str:
     return f"{scheme}://{login}{rest}" if rest else properties.get("uri", "").removeprefix("jdbc:")
 
 
+def is_rest(catalog: Catalog) -> bool:
+    """Whether a REST catalog. To import its class for that would cost every start that has none."""
+    module = sys.modules.get("pyiceberg.catalog.rest")
+    return module is not None and isinstance(catalog, module.RestCatalog)
+
+
 def table_id(name: str) -> TableId:
     """``db.events`` as an identifier: split on dots, the last part is the name."""
     return tuple(name.split("."))
@@ -95,10 +109,10 @@ def table_id(name: str) -> TableId:
 def find_table(catalog: Catalog, table: TableId) -> Table | None:
     """The table, or None if it does not exist.
 
-    :raises Unavailable: the catalog does not say.
+    :raises Unavailable: the catalog does not say, or not in time.
     """
     try:
-        return catalog.load_table(table)
+        return within(LOOK_SECONDS, "calving-look", lambda: catalog.load_table(table))
     except NoSuchTableError as error:
         if _is_missing(catalog, table, error):
             return None
@@ -106,6 +120,8 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
             f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy in"
             f" between, or iceberg.catalog.uri or .prefix, may be wrong: {masked(str(error))}"
         ) from error
+    except LateError as error:
+        raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {error}") from error
     except Exception as error:  # every catalog has exceptions of its own
         raise Unavailable(
             f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {masked(str(error))}"
@@ -134,19 +150,25 @@ def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
 
     :raises Unavailable: the catalog does not say.
     """
-    found: list[str] = []
-    seen: set[TableId] = set()
     try:
-        waiting = [namespace] if namespace else [tuple(name) for name in catalog.list_namespaces()]
-        while waiting:
-            here = waiting.pop()
-            if here in seen or not catalog.namespace_exists(here):
-                continue
-            seen.add(here)
-            found += [".".join(table) for table in catalog.list_tables(here)]
-            waiting += [tuple(name) for name in catalog.list_namespaces(here)]
+        return within(LISTING_SECONDS, "calving-look", lambda: _listed(catalog, namespace))
+    except LateError as error:
+        raise Unavailable(f"the catalog's tables cannot be listed: {error}") from error
     except Exception as error:  # every catalog has exceptions of its own
         raise Unavailable(f"the catalog's tables cannot be listed: {type(error).__name__}: {error}") from error
+
+
+def _listed(catalog: Catalog, namespace: TableId) -> list[str]:
+    found: list[str] = []
+    seen: set[TableId] = set()
+    waiting = [namespace] if namespace else [tuple(name) for name in catalog.list_namespaces()]
+    while waiting:
+        here = waiting.pop()
+        if here in seen or not catalog.namespace_exists(here):
+            continue
+        seen.add(here)
+        found += [".".join(table) for table in catalog.list_tables(here)]
+        waiting += [tuple(name) for name in catalog.list_namespaces(here)]
     return found
 
 

@@ -9,9 +9,9 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -21,6 +21,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 from calving import __version__
 from calving.errors import CalvingError
 from calving.iceberg.ancestry import ancestors
+from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
@@ -81,6 +82,9 @@ class IcebergTarget:
         self._snapshot: SinkSnapshot | None = None
         self.mark = mark
         """How far the table was when it was last seen."""
+        self._required: tuple[object, ...] = ()
+        self._tried: list[int] = []
+        """The snapshot ids of all attempts: what came of one may only be seen after a later one."""
 
     def load(self) -> LoadedTable:
         table = self._load()
@@ -119,6 +123,8 @@ class IcebergTarget:
             )
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
         snapshot = self._snapshot = new_snapshot(table, summary, self._branch)
+        self._tried.append(snapshot.snapshot_id)
+        self._required = _guarded(state)
         snapshot.add((*admitted.data_files, *admitted.delete_files))
         updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
@@ -137,8 +143,11 @@ class IcebergTarget:
         return snapshot.snapshot_id
 
     def landed(self, state: LoadedTable) -> int | None:
-        wanted = self._snapshot.snapshot_id if self._snapshot else None
-        return wanted if any(s.snapshot_id == wanted for s in state.table.metadata.snapshots) else None
+        there = {s.snapshot_id for s in state.table.metadata.snapshots}
+        return next((tried for tried in reversed(self._tried) if tried in there), None)
+
+    def moved(self, state: LoadedTable) -> bool:
+        return _guarded(state) != self._required
 
     def discard(self) -> None:
         if self._snapshot is not None:
@@ -191,6 +200,13 @@ def _mark_of(table: Table) -> TableMark:
     return TableMark(str(metadata.table_uuid), 0 if metadata.format_version == 1 else metadata.last_sequence_number)
 
 
+def _guarded(state: LoadedTable) -> tuple[object, ...]:
+    """What an attempt requires to be as it was loaded."""
+    metadata = state.table.metadata
+    head = metadata.refs.get(state.branch)
+    return metadata.table_uuid, head.snapshot_id if head is not None else None
+
+
 @dataclass(frozen=True, slots=True)
 class CommitStyle:
     """What a sink writes into its snapshots, and where."""
@@ -210,23 +226,23 @@ class CommitStyle:
 class IcebergCommitter:
     """Commits all tables of a cycle, in parallel and isolated from each other (C4)."""
 
-    def __init__(self, catalog: Catalog, catalog_name: str, style: CommitStyle, threads: int) -> None:
+    def __init__(self, catalog: Catalog, catalog_name: str, style: CommitStyle, attempts: Attempts) -> None:
+        """``attempts`` are the process's: an earlier coordinator's may still be running."""
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="calving-commit")
+        self._attempts = attempts
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.files = self.records = 0
         """Committed since the start."""
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
-        futures: dict[Future[Committed | Failed], TableId] = {
-            self._pool.submit(self._settle, table, entries, request): table for table, entries in request.tables.items()
-        }
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        jobs = {table: partial(self._settle, table, entries, request) for table, entries in request.tables.items()}
+        for table, result in self._attempts.run(jobs):
+            if isinstance(result, Late):
+                log.warning("table %s: %s; its files stay buffered", ".".join(table), result.reason)
+                yield table, Failed(result.reason)
+            else:
+                yield table, result
 
     def _settle(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Committed | Failed:
         try:

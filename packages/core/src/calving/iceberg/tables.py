@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     ForbiddenError,
@@ -40,8 +39,8 @@ from calving.data.conversion.kinds import Kind, all_optional
 from calving.data.conversion.needs import Needs
 from calving.data.properties import WriteProperties
 from calving.data.spec import Limits, Need, TableSpec
-from calving.errors import ConfigError, Unavailable
-from calving.iceberg.catalog import find_table, table_id
+from calving.errors import CalvingError, ConfigError, Unavailable
+from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
 from calving.model.coverage import Coverage, encode_coverage
@@ -197,7 +196,7 @@ class Tables:
     def _check_version(self, version: int, what: str) -> None:
         if version > VERSION:
             raise ConfigError(f"{what}: format version {version} is not known, only 1 to {VERSION}")
-        if version == VERSION and not isinstance(self._catalog, RestCatalog):
+        if version == VERSION and not is_rest(self._catalog):
             # With others pyiceberg writes the metadata, and refuses to for this version.
             raise ConfigError(f"{what}: format version {version} can only be written through a REST catalog")
 
@@ -249,6 +248,10 @@ class Tables:
             log.info("table %s was created", name)
         except TableAlreadyExistsError:
             log.info("table %s was created by someone else", name)
+        except Exception as error:  # each catalog has its own, also for what others were faster with
+            if find_table(self._catalog, identifier) is None:
+                raise _in_vain(f"table {name} was not created", error) from error
+            log.info("table %s was created by someone else", name)
 
     def _create_namespaces(self, namespace: Sequence[str]) -> None:
         for depth in range(1, len(namespace) + 1):
@@ -258,10 +261,23 @@ class Tables:
                 continue
             except NoSuchNamespaceError as error:
                 raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
+            except Exception as error:  # each catalog has its own, also for what others were faster with
+                if not self._has_namespace(namespace[:depth]):
+                    raise _in_vain(f"namespace {'.'.join(namespace[:depth])} was not created", error) from error
+
+    def _has_namespace(self, namespace: Sequence[str]) -> bool:
+        try:
+            return bool(self._catalog.namespace_exists(tuple(namespace)))
+        except Exception as error:
+            raise _in_vain(
+                f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists", error
+            ) from error
 
     def _evolve(self, name: str, needs: Sequence[Need]) -> None:
         for tries in range(1, _TRIES + 1):
-            table = self._catalog.load_table(table_id(name))
+            table = find_table(self._catalog, table_id(name))
+            if table is None:
+                raise Unavailable(f"table {name} was dropped while its schema was to be changed")
             pending = [need for need in needs if _is_open(need, table.schema())]
             if not pending:
                 return
@@ -276,6 +292,8 @@ class Tables:
                 time.sleep(0.05 * 2**tries)
             except ValueError as error:
                 raise ConfigError(f"table {name} cannot be evolved: {error}") from error
+            except Exception as error:  # each catalog has its own; whether it was changed the next look tells
+                raise _in_vain(f"table {name}: its schema was not changed", error) from error
         raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
 
     def _possible(self, table: Table, needs: Sequence[Need]) -> list[Need]:
@@ -310,6 +328,10 @@ class Tables:
                 f" iceberg.limits.columns = {rules.columns}: raise it, or make them one map or text column"
             )
         return found
+
+
+def _in_vain(what: str, error: Exception) -> CalvingError:
+    return error if isinstance(error, CalvingError) else Unavailable(f"{what}: {type(error).__name__}: {error}")
 
 
 def _is_open(need: Need, schema: Schema) -> bool:

@@ -56,10 +56,13 @@ class Target(Protocol[S]):
         """
 
     def landed(self, state: S) -> int | None:
-        """The id of the last attempt's snapshot if ``state`` has it."""
+        """The id of an attempt's snapshot if ``state`` has it, of the last one that it has."""
+
+    def moved(self, state: S) -> bool:
+        """Whether ``state`` explains that the last attempt was refused: what it required is no longer so."""
 
     def discard(self) -> None:
-        """Delete what the last attempt wrote. Only after a refusal of an attempt that did not land."""
+        """Delete what the last attempt wrote. Only after a refusal that is explained, of one that did not land."""
 
     def pause(self, tries: int) -> None:
         """Wait before the next try."""
@@ -107,7 +110,9 @@ class CommitLoop(Generic[S]):
                 snapshot_id = target.landed(state)
                 if snapshot_id is not None:
                     return Settled(snapshot_id, admitted, tries)
-                if isinstance(error, CommitRefused):
+                # A refusal may be wrong, and a replica that is behind may bear it out: it shows the table as it was
+                # before. A table that has moved on shows whatever came right after that state.
+                if isinstance(error, CommitRefused) and target.moved(state):
                     target.discard()
                 if tries == self._max_tries:
                     raise

@@ -82,6 +82,8 @@ class Coordinator:
         self._invited = now
         self._answers: dict[TopicPartition, int | None] = {}
         self._expected: frozenset[TopicPartition] = frozenset()
+        self.unanswered: frozenset[TopicPartition] = frozenset()
+        """Partitions that the last commit did not wait for any longer."""
         self._valid_through: int | None = None
         self._unsettled: set[TableId] = set()
         self._committing: ControlOffsets = {}
@@ -177,6 +179,7 @@ class Coordinator:
     def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
         self.phase = Phase.COMMITTING
         self._cycle += 1
+        self.unanswered = self._expected - self._answers.keys()
         self._valid_through = None if partial else self._valid_through_us()
         tables = {
             table: entries

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from calving.data.spec import (
@@ -23,12 +23,13 @@ from calving.data.spec import (
     TransformSpec,
 )
 from calving.engine.interface import Engine
-from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError
+from calving.errors import AccountingError, BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
 from calving.iceberg.tables import Tables
 from calving.model.events import TableFiles, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition
 from calving.protocol.worker import BatchOutcome
+from calving.runtime.serial import Serial
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class BatchRunner:
 
     def __init__(self, engine: Engine, tables: Tables, settings: BatchSettings) -> None:
         self._engine, self._tables, self._settings = engine, tables, settings
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="calving-batch")
+        self._batches: Serial[tuple[int, BatchOutcome]] = Serial("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Totals()
         self._started = time.monotonic()
@@ -101,7 +102,7 @@ class BatchRunner:
         """CPU seconds of the tasks, by stage."""
 
     def start(self, number: int, spans: Spans) -> None:
-        self._running = self._pool.submit(lambda: (number, self.run(spans)))
+        self._running = self._batches.submit(lambda: (number, self._translated(spans)))
 
     def poll(self) -> tuple[int, BatchOutcome] | None:
         if self._running is None or not self._running.done():
@@ -109,17 +110,34 @@ class BatchRunner:
         running, self._running = self._running, None
         return running.result()
 
-    def wait(self) -> None:
-        """Until no batch is running, whatever became of it."""
+    def drop(self) -> None:
+        """Nobody wants the batch any more; its files are orphans. The next one begins when it has ended."""
         if self._running is not None:
-            self._running.exception()
+            self._running.cancel()
+            self._running = None
 
-    def forget(self) -> None:
-        """Drop the batch that has ended; its files are orphans."""
-        self._running = None
+    def stalled(self, seconds: float) -> str | None:
+        """Why the process should end, if a batch takes longer than this."""
+        if self._batches.seconds <= seconds:
+            return None
+        return f"a batch has been running for {self._batches.seconds:.0f} s: it is {self._batches.place}"
+
+    @property
+    def place(self) -> str:
+        """Where the batch is that runs."""
+        return self._batches.place
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.drop()
+        self._batches.close()
+
+    def _translated(self, spans: Spans) -> BatchOutcome:
+        try:
+            return self.run(spans)
+        except CalvingError:
+            raise
+        except Exception as error:  # of whatever library a task of the local engine has called
+            raise JobFailedError(f"the batch failed: {type(error).__name__}: {error}") from error
 
     def run(self, spans: Spans) -> BatchOutcome:
         """One batch.

@@ -29,13 +29,20 @@ class Committer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A complete commit cycle. ``seconds`` count from its StartCommit."""
+    """A complete commit cycle. ``seconds`` count from its StartCommit. ``unanswered``: partitions that it went on
+    without."""
 
     commit_id: UUID
     tables: int
     failed: int
     seconds: float
     valid_through_us: int | None
+    unanswered: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def full(self) -> bool:
+        """Whether all partitions have answered and all tables were committed."""
+        return not self.unanswered and not self.failed
 
 
 class CoordinatorLoop:
@@ -104,5 +111,12 @@ class CoordinatorLoop:
             if isinstance(event, CommitComplete):
                 self.complete_cycles += 1
                 seconds = self._clock() - self.machine.started
-                self.last = Cycle(event.commit_id, self._tables, self._failed, seconds, event.valid_through_us)
+                self.last = Cycle(
+                    event.commit_id,
+                    self._tables,
+                    self._failed,
+                    seconds,
+                    event.valid_through_us,
+                    self.machine.unanswered,
+                )
                 self._tables = self._failed = 0

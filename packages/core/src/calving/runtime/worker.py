@@ -15,12 +15,15 @@ from calving.errors import DataLossError, Unavailable
 from calving.model.offsets import TRUNCATED, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, first_start, starting, within_topics
+from calving.protocol.waiting import Waiting
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
+from calving.runtime.senses import Ear, Hidden
 from calving.source.interface import Bounds, Group
 
 log = logging.getLogger(__name__)
 
 
+_SEARCH_SECONDS = 10.0
 SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
 
 
@@ -49,6 +52,8 @@ class SourcePolicy:
     """Whether stored positions are copied to the consumer group."""
     stop_at: SourceOffsets | None = None
     """Ends that reading stops at, whatever comes later: dead letters that fail again are for the next replay."""
+    deaf_seconds: float = float("inf")
+    """Within this time something is in the control log, if anybody leads."""
 
 
 class WorkerLoop:
@@ -77,7 +82,10 @@ class WorkerLoop:
         self._stored_within: dict[TopicPartition, str] = {}
         """Which topics the stored positions are in."""
         self._truncated: set[TopicPartition] = set()
-        self._looked = float("-inf")
+        self._looked = self._searched = float("-inf")
+        self.hidden = Hidden()
+        self.waiting = Waiting()
+        self._ear = Ear(policy.deaf_seconds, clock())
 
     @property
     def stop_at(self) -> SourceOffsets | None:
@@ -87,8 +95,11 @@ class WorkerLoop:
     def step(self, timeout: float) -> None:
         """Listen for up to ``timeout`` seconds, then do what is due."""
         self._group.poll(timeout, self)
-        for envelope in self._cursor.read(0):
+        heard = self._cursor.read(0)
+        for envelope in heard:
             self.machine.heard(envelope)
+            self.waiting.hear(envelope)
+        self._ear.listened(self._clock(), bool(heard))
         ended = self._runner.poll()
         if ended is not None:
             self.machine.finished(*ended)
@@ -102,11 +113,16 @@ class WorkerLoop:
         return self._session.committed(partitions)
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        every = self._group.partitions() | frozenset(partitions)
-        stored = self._session.committed(every)
-        if not stored and self._policy.reset == "latest":
-            self._begin(every)
+        self._session.take_over(partitions)
+        stored = self._session.committed(partitions)
+        if stored.keys() != frozenset(partitions):
+            # Where they start depends on what others have. Else nobody is asked for: one owner that died while he
+            # published would hold up everybody.
+            every = self._group.partitions() | frozenset(partitions)
             stored = self._session.committed(every)
+            if not stored and self._policy.reset == "latest":
+                self._begin(every)
+                stored = self._session.committed(every)
         self._recognise({tp.topic for tp in partitions})
         bounds = self._group.bounds(partitions)
         self.machine.assigned(starting(partitions, stored, bounds.begins, bounds.ends, self._policy.reset))
@@ -147,6 +163,10 @@ class WorkerLoop:
                 ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
             self._ends, self._looked = ends, now
             self.behind = self.machine.behind(ends)
+            if now - self._searched >= _SEARCH_SECONDS:
+                self._searched = now
+                for tp in self.hidden.look(now, bounds.ends, self._group.highs(self.machine.held)):
+                    log.warning("%s: an open transaction of its producers has hidden all that is behind it", tp)
 
     def _mind_gaps(self, bounds: Bounds) -> None:
         if not self.machine.gaps(bounds.begins, bounds.ends):
@@ -195,6 +215,7 @@ class WorkerLoop:
                     self._session.publish(publication, self._group.claim())
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     self.machine.published()
+                    self._ear.spoke(self._clock())
                     if self._policy.mirror:
                         self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})
 

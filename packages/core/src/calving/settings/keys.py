@@ -131,6 +131,33 @@ class SinkKeys(BaseModel):
     commit_threads: int = Field(
         8, ge=1, alias="iceberg.control.commit.threads", description="Tables that are committed at the same time."
     )
+    table_timeout_ms: int = Field(
+        30_000,
+        ge=1_000,
+        alias="iceberg.control.commit.table-timeout-ms",
+        description="A table's commit that takes longer goes on alone, and the cycle ends without it: it counts as"
+        " failed, and is not begun again until it has ended, ms.",
+    )
+    full_cycle_ms: int | None = Field(
+        None,
+        ge=1_000,
+        alias="iceberg.control.commit.full-cycle-within-ms",
+        description="End the process that leads when no commit cycle had the answers of all partitions and all tables"
+        " for this time, ms; default never.",
+    )
+    stalled_ms: int = Field(
+        900_000,
+        ge=1_000,
+        alias="iceberg.stalled-after-ms",
+        description="A worker that stands still for this time, or whose batch takes longer, says where it hangs and"
+        " ends itself, with exit code 75, ms.",
+    )
+    stop_timeout_ms: int = Field(
+        20_000,
+        ge=0,
+        alias="iceberg.stop-timeout-ms",
+        description="How long a clean stop waits for the batch that runs, and for the commit that runs, ms.",
+    )
     max_failures: int | None = Field(
         None,
         ge=1,
@@ -279,6 +306,11 @@ class SinkKeys(BaseModel):
         if self.route_field is not None and self.topic_pattern is not None:
             raise ValueError("iceberg.tables.route-field and iceberg.tables.topic-pattern exclude each other")
         self._check_dead_letters()
+        cycle_ms = self.commit_interval_ms + self.commit_timeout_ms
+        if self.full_cycle_ms is not None and self.full_cycle_ms <= cycle_ms:
+            raise ValueError(
+                "iceberg.control.commit.full-cycle-within-ms has to be more than an interval and a timeout of commits"
+            )
         return self
 
     def _check_dead_letters(self) -> None:

@@ -34,7 +34,8 @@ REFUSED = (
 
 def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
     """The user's librdkafka properties with ours on top (dots written as underscores), logging to Python."""
-    quiet = {"log.connection.close": "false", "logger": log}
+    # By default a client that has lost its broker waits up to 10 s before it tries again.
+    quiet = {"log.connection.close": "false", "logger": log, "reconnect.backoff.max.ms": "1000"}
     return {**quiet, **kafka, **{key.replace("_", "."): value for key, value in ours.items()}}
 
 

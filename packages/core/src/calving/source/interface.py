@@ -33,6 +33,13 @@ class Bounds(NamedTuple):
 class Group(ABC):
     """One member of the sink's consumer group. Used by one thread."""
 
+    broken: bool = False
+    """Whether the membership is beyond repair: close it, and join again."""
+
+    @abstractmethod
+    def tell(self, listener: Listener) -> None:
+        """Tell a new listener what is held already: a membership outlives its listeners."""
+
     @abstractmethod
     def poll(self, timeout: float, listener: Listener) -> None:
         """Stay a member for up to ``timeout`` seconds, telling ``listener`` what changes meanwhile.
@@ -66,6 +73,10 @@ class Group(ABC):
     @abstractmethod
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         """What can be read of ``partitions`` now."""
+
+    @abstractmethod
+    def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        """Where the topics end, with what stands behind open transactions."""
 
     @abstractmethod
     def close(self) -> None:

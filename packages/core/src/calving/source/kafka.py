@@ -47,6 +47,10 @@ class Topics:
         """
         return Bounds(self._offsets(partitions, OffsetSpec.earliest()), self._offsets(partitions, OffsetSpec.latest()))
 
+    def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets after the last records, decided or not. :raises Unavailable: as ``bounds``."""
+        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:
         """As of now; without those that are gone, or have none.
@@ -87,37 +91,46 @@ class Topics:
                 raise
 
     @patiently
-    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+    def _offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
         with reaching("asking for the topics' offsets"):
             futures = self._admin.list_offsets(
                 {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=TIMEOUT,
             )
             return {TopicPartition(k.topic, k.partition): future.result().offset for k, future in futures.items()}
 
 
 @patiently
-def members(kafka: Mapping[str, str], group: str) -> int:
-    """How many members a consumer group has now.
+def members(kafka: Mapping[str, str], group: str) -> frozenset[str]:
+    """The ids of the members that a consumer group has now.
 
     :raises Unavailable: the broker cannot be reached.
     """
     with reaching(f"asking for the members of group '{group}'"):
         admin = admin_client(kafka)  # it has to live until the answer is here
-        return len(admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result().members)
+        found = admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result()
+    return frozenset(member.member_id for member in found.members)
 
 
 class KafkaGroup(Group):
     """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
 
     def __init__(self, kafka: Mapping[str, str], group: str, topics: Sequence[str], regex: str | None) -> None:
+        # librdkafka waits 45 s before a dead member's partitions go to another one; brokers allow 6 s by default.
+        session = kafka.get("session.timeout.ms", "6000")
         classic = {
             "partition_assignment_strategy": "cooperative-sticky",
-            # librdkafka waits 45 s before a dead member's partitions go to another one.
-            "session_timeout_ms": kafka.get("session.timeout.ms", "10000"),
+            "session_timeout_ms": session,
+            # It is also by heartbeats that the others hear of a rebalance.
+            "heartbeat_interval_ms": kafka.get("heartbeat.interval.ms", str(min(1000, int(session) // 3))),
         }
         strategy = {} if kafka.get("group.protocol") == "consumer" else classic
         refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
@@ -141,16 +154,24 @@ class KafkaGroup(Group):
                 on_lost=self._on_lost,
             )
         self._closed = False
+        self._held: set[TopicPartition] = set()
+        self.broken = False
+
+    def tell(self, listener: Listener) -> None:
+        if self._held:
+            listener.assigned(frozenset(self._held))
 
     def poll(self, timeout: float, listener: Listener) -> None:
         self._listener = listener
         try:
             message = self._consumer.poll(timeout)
         except KafkaException as error:
+            self.broken = True
             raise Unavailable(f"the consumer group: {error}") from error
         finally:
             self._listener = None
         if message is not None and message.error() is not None and message.error().fatal():
+            self.broken = True
             raise Unavailable(f"the consumer group: {message.error().str()}")
 
     def claim(self) -> Claim:
@@ -171,6 +192,9 @@ class KafkaGroup(Group):
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         return self._topics.bounds(partitions)
 
+    def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._topics.highs(partitions)
+
     def close(self) -> None:
         """Whatever was held is dropped, not handed over: a clean stop publishes before it closes."""
         if not self._closed:
@@ -182,18 +206,28 @@ class KafkaGroup(Group):
         positions = [KafkaPartition(p.topic, p.partition, 0) for p in partitions]
         consumer.incremental_assign(positions)
         consumer.pause(positions)
+        self._held |= set(_ours(partitions))
         if self._listener is not None and partitions:
             self._listener.assigned(_ours(partitions))
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
-        if self._listener is not None:
-            self._listener.revoked(_ours(partitions))
-        consumer.incremental_unassign(partitions)
+        try:
+            if self._listener is not None:
+                self._listener.revoked(_ours(partitions))
+        finally:
+            self._let_go(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
-        if self._listener is not None:
-            self._listener.lost(_ours(partitions))
+        try:
+            if self._listener is not None:
+                self._listener.lost(_ours(partitions))
+        finally:
+            self._let_go(consumer, partitions)
+
+    def _let_go(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        # Whatever became of the listener: the group goes on without it, and a later one is told of what is held then.
         consumer.incremental_unassign(partitions)
+        self._held -= set(_ours(partitions))
 
 
 def _ours(partitions: Sequence[KafkaPartition]) -> list[TopicPartition]:

@@ -336,6 +336,16 @@ class BackendContract:
             assert time.monotonic() < deadline, "nobody leads"
             time.sleep(0.1)
 
+    @rule("B7.4", "A process that opens again after an error leads at once if it did before.")
+    def test_a_process_follows_itself(self, store: Store) -> None:
+        before = store.session("one")
+        assert before.lead(store.source, store.source)
+        after = store.session("one")
+        deadline = time.monotonic() + 2
+        while not after.lead(store.source, store.source):
+            assert time.monotonic() < deadline, "it waits for itself"
+            time.sleep(0.05)
+
     @rule("B7.3", "A coordinator that has a successor is refused, and writes nothing.")
     def test_a_coordinator_with_a_successor_is_refused(self, store: Store) -> None:
         old = store.cursor(replay=True)
@@ -436,8 +446,8 @@ class Store:
     def backend(self) -> Backend:
         return self.harness.backend()
 
-    def session(self) -> Session:
-        found = self.backend().open(str(uuid4()))
+    def session(self, member: str | None = None) -> Session:
+        found = self.backend().open(member or str(uuid4()))
         self._opened.append(found)
         return found
 

@@ -1,0 +1,71 @@
+"""Removes from the control topic what nobody has to read again: Kafka is told to keep everything (B8)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.backend.interface import SinkIdentity
+from calving.errors import CalvingError
+from calving.model.offsets import ControlOffsets
+from calving.source.client import admin_client, reaching
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 60.0
+_REQUEST_SECONDS = 5.0
+_COORDINATORS = "-coord"
+"""What the names of the groups end with in which coordinators save their positions, the Java sink's too."""
+
+
+class Trimming:
+    """Of one control topic, which several sinks may share: below the lowest position that one of them has saved."""
+
+    def __init__(self, sink: SinkIdentity, kept: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """``kept``: so many entries below the position stay in each partition."""
+        self._sink, self._kept, self._clock = sink, kept, clock
+        self._last = clock()
+
+    def saved(self, partitions: Collection[int], others: Collection[str]) -> None:
+        """A position was saved. ``others``: groups of other sinks with entries in the topic.
+
+        A failure is made good the next time.
+        """
+        if self._clock() - self._last < _SECONDS:
+            return
+        self._last = self._clock()
+        try:
+            with reaching(f"control topic '{self._sink.control_topic}'"):
+                self.trim(partitions, others)
+        except (CalvingError, KafkaException) as error:
+            log.info("the control topic was not trimmed: %s", error)
+
+    def trim(self, partitions: Collection[int], others: Collection[str]) -> None:
+        topic, admin = self._sink.control_topic, admin_client(self._sink.kafka)
+        listed = admin.list_consumer_groups(request_timeout=_REQUEST_SECONDS).result().valid
+        groups = [found.group_id for found in listed if found.group_id.endswith(_COORDINATORS)]
+        wanted = [KafkaPartition(topic, p) for p in partitions]
+        saved: dict[str, ControlOffsets] = {}
+        for group in groups:
+            asked = [ConsumerGroupTopicPartitions(group, wanted)]
+            found = admin.list_consumer_group_offsets(asked, request_timeout=_REQUEST_SECONDS)[group].result()
+            offsets = {p.partition: p.offset for p in found.topic_partitions if p.offset >= 0}
+            if offsets:
+                saved[group] = offsets
+        if any(f"{other}{_COORDINATORS}" not in saved for other in others):
+            return  # somebody's coordinator has not read anything yet
+        below = lowest(saved.values(), partitions, self._kept)
+        if below:
+            records = [KafkaPartition(topic, p, offset) for p, offset in below.items()]
+            for future in admin.delete_records(records, request_timeout=_REQUEST_SECONDS).values():
+                future.result()
+
+
+def lowest(saved: Collection[ControlOffsets], partitions: Collection[int], kept: int) -> dict[int, int]:
+    """Below which offset nobody needs anything, by partition. One that somebody has not saved is left alone."""
+    found = {p: min((offsets.get(p, 0) for offsets in saved), default=0) - kept for p in partitions}
+    return {p: offset for p, offset in found.items() if offset > 0}

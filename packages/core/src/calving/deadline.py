@@ -1,0 +1,42 @@
+"""A bound on calls that have none of their own, or do not keep it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class LateError(Exception):
+    """A call has not come back in time."""
+
+
+def within(seconds: float, name: str, call: Callable[[], T]) -> T:
+    """What ``call`` returns or raises; it runs on a thread of that ``name``, which does not hold up the process's end.
+
+    :raises LateError: it has not come back after ``seconds``. It goes on alone, and nobody hears what becomes of it.
+    """
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # handed over to the caller
+            done.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    if not _ended(done, seconds):
+        raise LateError(f"no answer within {seconds:.0f} s")
+    return done.result()
+
+
+def _ended(done: Future[T], seconds: float) -> bool:
+    """A call may raise a TimeoutError of its own, which says nothing of ours."""
+    try:
+        done.exception(seconds)
+    except TimeoutError:
+        return done.done()
+    return True

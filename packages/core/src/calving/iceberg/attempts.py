@@ -1,0 +1,82 @@
+"""Attempts at tables, beside each other: one that hangs keeps nobody waiting but its own table."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """An attempt that has not ended, or was not made. ``reason`` is for the user."""
+
+    reason: str
+
+
+class Attempts:
+    """At most one attempt for each key at a time, and ``together`` that somebody waits for.
+
+    An attempt that outlasts ``seconds`` goes on alone and stays on record: until it has ended no other is made at the
+    same key. Its thread does not hold up the end of the process.
+    """
+
+    def __init__(self, together: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._together, self._seconds, self._clock = together, seconds, clock
+        self._lock = threading.Lock()
+        self._began: dict[Hashable, float] = {}
+
+    def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | Late]]:
+        """Each job's result as it ends; a job raises nothing."""
+        ended: queue.SimpleQueue[tuple[K, R]] = queue.SimpleQueue()
+        waiting, deadlines, late = deque(jobs), dict[K, float](), 0
+        while waiting or deadlines:
+            while waiting and len(deadlines) < self._together:
+                key = waiting.popleft()
+                refused = self._begin(key, late)
+                if refused is not None:
+                    yield key, refused
+                    continue
+                deadlines[key] = self._clock() + self._seconds
+                self._start(key, jobs[key], ended)
+            if not deadlines:
+                continue
+            key = min(deadlines, key=lambda k: deadlines[k])
+            try:
+                done, result = ended.get(timeout=max(0.0, deadlines[key] - self._clock()))
+            except queue.Empty:
+                del deadlines[key]
+                late += 1
+                yield key, Late(f"still committing after {self._seconds:.0f} s")
+                continue
+            if deadlines.pop(done, None) is not None:
+                yield done, result
+
+    def _begin(self, key: Hashable, late: int) -> Late | None:
+        """Why there is no attempt at this key now, if there is none."""
+        with self._lock:
+            if key in self._began:
+                return Late(f"still committing after {self._clock() - self._began[key]:.0f} s")
+            if late >= self._together:
+                # Whatever they wait for, all would wait for it, each lot as long as the first.
+                return Late(f"not tried: {late} commits before it did not come back in {self._seconds:.0f} s")
+            self._began[key] = self._clock()
+            return None
+
+    def _start(self, key: K, job: Callable[[], R], ended: queue.SimpleQueue[tuple[K, R]]) -> None:
+        def run() -> None:
+            try:
+                result = job()
+            finally:
+                with self._lock:
+                    del self._began[key]
+            ended.put((key, result))
+
+        threading.Thread(target=run, name="calving-commit", daemon=True).start()

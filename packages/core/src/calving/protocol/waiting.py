@@ -1,0 +1,47 @@
+"""Which tables have files that wait, as anybody can tell who hears the control log: pure.
+
+The coordinator tells with every CommitComplete which records are settled. A table whose publication is not among them
+was not committed in that cycle.
+"""
+
+from __future__ import annotations
+
+from calving.model.coverage import Coverage, without
+from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
+from calving.model.offsets import Span
+
+DEGRADED = 3
+"""Cycles after which a table counts as one that cannot be committed: two are enough when all is well."""
+
+
+class Waiting:
+    """Of each table only the oldest publication that waits is kept."""
+
+    def __init__(self) -> None:
+        self._oldest: dict[TableId, tuple[Coverage, int]] = {}
+
+    def hear(self, envelope: Envelope) -> None:
+        """An entry of the control log."""
+        match envelope.event:
+            case DataWritten(table=table) if envelope.spans:
+                self._oldest.setdefault(table.identifier, (envelope.spans, 0))
+            case CommitComplete() if envelope.spans:
+                self._oldest = {
+                    table: (spans, cycles + 1)
+                    for table, (spans, cycles) in self._oldest.items()
+                    if not _settled(spans, envelope.spans)
+                }
+
+    @property
+    def degraded(self) -> dict[TableId, int]:
+        """Tables that were not committed for several cycles, and how many."""
+        return {table: cycles for table, (_, cycles) in self._oldest.items() if cycles >= DEGRADED}
+
+
+def _settled(publication: Coverage, settled: Coverage) -> bool:
+    own = ((tp, spans[-1]) for tp, spans in publication.items())
+    return not any(without((_plain(span),), settled.get(tp, ())) for tp, span in own)
+
+
+def _plain(span: Span) -> Span:
+    return span if span.start <= span.end else Span(0, span.end)

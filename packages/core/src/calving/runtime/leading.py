@@ -1,0 +1,214 @@
+"""The coordinator of a worker process: started while the process leads, watched, and given up where it hangs.
+
+Whoever leads never waits for it: to commit takes as long as catalogs take, and the worker has batches to run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+from calving.backend.interface import Backend, Cursor
+from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Unavailable
+from calving.iceberg.commit import IcebergCommitter
+from calving.protocol.coordinator import Pace
+from calving.runtime.coordinator import CoordinatorLoop, Cycle
+from calving.runtime.progress import Progress
+from calving.runtime.watch import where
+from calving.settings.load import Sink
+from calving.source.kafka import Topics
+
+log = logging.getLogger(__name__)
+
+_INVITE_SECONDS = 1.0
+"""Whoever has just joined hears of the open cycle so soon."""
+_AGAIN_SECONDS = (0.2, 2.0)
+_REELECTION_SECONDS = 1.0
+"""A coordinator that was fenced waits, or two that believe to lead would fence each other without end."""
+_RESIGN_AFTER, _VAIN_SECONDS = 3, 30.0
+"""Coordinators in a row that did not complete a cycle, over this time, until another process gets its chance."""
+_HUNG_TABLES = 2
+_HUNG_SECONDS = 30.0
+"""A coordinator that does not move for so long, and as long as so many tables may take, hangs."""
+
+
+class Resigned(Unavailable):
+    """This process is of no use as a leader: let another one lead."""
+
+
+class CoordinatorThread:
+    """A coordinator on its own thread and session, from election until an error or ``stop``."""
+
+    def __init__(
+        self, sink: Sink, backend: Backend, committer: Callable[[Cursor], IcebergCommitter], progress: Progress
+    ) -> None:
+        self._sink, self._backend, self._make_committer, self._progress = sink, backend, committer, progress
+        self._stop = threading.Event()
+        self.error: BaseException | None = None
+        self.hurry = threading.Event()
+        """Set it to have the next cycle start at once."""
+        self.complete_cycles = 0
+        self.buffered = 0
+        self.moved = time.monotonic()
+        """When it last got something done, or found nothing to do."""
+        self._thread = threading.Thread(target=self._run, name="calving-coordinator", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    @property
+    def place(self) -> str:
+        """Where it is now, for whoever has to find out why it hangs."""
+        return where(self._thread.ident)
+
+    def stop(self) -> None:
+        """Ask it to end after the step that it is in."""
+        self._stop.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait until it has ended, but no longer than this."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            self._coordinate()
+        except CalvingError as error:
+            self.error = error
+            log.warning("the coordinator steps down: %s: %s", type(error).__name__, error)
+        except Exception as error:  # a thread has nobody else to tell
+            self.error = error
+            log.exception("the coordinator steps down")
+
+    def _coordinate(self) -> None:
+        keys = self._sink.keys
+        session = self._backend.open(str(uuid4()))
+        cursor: Cursor | None = None
+        try:
+            cursor = session.follow(replay=True)
+            committer = self._make_committer(cursor)
+            topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
+            pace = Pace(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _INVITE_SECONDS)
+            loop = CoordinatorLoop(cursor, committer, topics.partitions, pace, self._now, uuid4)
+            log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
+            while not self._stop.is_set():
+                if self.hurry.is_set():
+                    self.hurry.clear()
+                    loop.hurry()
+                loop.step(min(0.2, keys.commit_interval_ms / 5000))
+                self._after_step(loop, committer)
+        finally:
+            if cursor is not None:
+                cursor.close()
+            session.close()
+
+    def _now(self) -> float:
+        """The loop's clock; whoever asks for the time gets something done."""
+        self.moved = time.monotonic()
+        return self.moved
+
+    def _after_step(self, loop: CoordinatorLoop, committer: IcebergCommitter) -> None:
+        self.buffered = sum(loop.machine.buffered.values())
+        progress = self._progress
+        progress.files, progress.committed_records = committer.files, committer.records
+        progress.failing = {".".join(t): n for t, n in loop.machine.failures.items()}
+        if loop.last is None or loop.complete_cycles == self.complete_cycles:
+            return
+        self.complete_cycles = loop.complete_cycles
+        progress.commits = loop.complete_cycles
+        progress.valid_through_us = loop.last.valid_through_us
+        if loop.last.full:
+            progress.full_cycle_at = time.monotonic()
+        log.info("commit %s", cycle_text(loop.last, progress))
+        limit = self._sink.keys.max_failures
+        for table, failures in progress.failing.items():
+            if limit is not None and failures >= limit:
+                raise ConfigError(f"table {table} could not be committed {failures} times in a row")
+
+
+def cycle_text(cycle: Cycle, progress: Progress) -> str:
+    """A cycle as the log has it."""
+    text = (
+        f"{cycle.commit_id}: {cycle.tables} tables, {cycle.failed} failed, {cycle.seconds:.2f} s,"
+        f" lag {progress.behind + progress.hidden}"
+    )
+    if cycle.unanswered:
+        silent = sorted(map(str, cycle.unanswered))
+        more = f" and {len(silent) - 10} more" if len(silent) > 10 else ""
+        text += f", PARTIAL: no answer for {', '.join(silent[:10])}{more}"
+    if progress.failing:
+        text += f", DEGRADED: {', '.join(sorted(progress.failing))}"
+    return text
+
+
+class Leadership:
+    """Has a coordinator run while this process leads."""
+
+    def __init__(
+        self,
+        start: Callable[[], CoordinatorThread],
+        table_seconds: float,
+        clock: Callable[[], float],
+        jitter: Callable[[], float],
+    ) -> None:
+        """``table_seconds``: how long a table's commit may take. ``jitter``: numbers from 0 to 1."""
+        self._start, self._clock, self._jitter = start, clock, jitter
+        self._hung_seconds = _HUNG_SECONDS + _HUNG_TABLES * table_seconds
+        self.coordinator: CoordinatorThread | None = None
+        self._elect_after = float("-inf")
+        self._in_vain = 0
+        self._vain_since = float("inf")
+
+    def mind(self, leads: bool) -> None:
+        """As often as possible, with what the session says of the leadership.
+
+        :raises Resigned: coordinators of this process get nothing done. :raises CalvingError: an operator has to act.
+        """
+        running = self.coordinator
+        if running is not None:
+            if running.complete_cycles:
+                self._in_vain, self._vain_since = 0, float("inf")
+            if running.ended:
+                self._ended(running)
+            elif self._clock() - running.moved > self._hung_seconds:
+                log.error("the coordinator hangs and is given up: it is %s", running.place)
+                running.stop()
+                self._give_up(0.0)
+            elif not leads:
+                running.stop()
+                self.coordinator = None
+        if leads and self.coordinator is None and self._clock() >= self._elect_after:
+            self.coordinator = self._start()
+
+    def stop(self, seconds: float) -> None:
+        """End it, after the commit that is running if that does not take longer."""
+        if self.coordinator is not None:
+            self.coordinator.stop()
+            self.coordinator.join(seconds)
+            if not self.coordinator.ended:
+                log.warning("the coordinator is left behind: it is %s", self.coordinator.place)
+            self.coordinator = None
+
+    def _ended(self, coordinator: CoordinatorThread) -> None:
+        error = coordinator.error
+        if isinstance(error, FATAL):
+            raise error
+        if isinstance(error, Fenced):
+            self._give_up(_REELECTION_SECONDS * (1 + self._jitter()))
+        else:
+            first, longest = _AGAIN_SECONDS
+            self._give_up(min(longest, first * 2.0**self._in_vain))
+
+    def _give_up(self, pause: float) -> None:
+        self.coordinator = None
+        self._elect_after = self._clock() + pause
+        self._in_vain += 1
+        self._vain_since = min(self._vain_since, self._clock())
+        # Not at once: where the store is away for a moment, it is so for everybody.
+        if self._in_vain >= _RESIGN_AFTER and self._clock() - self._vain_since > _VAIN_SECONDS:
+            count, self._in_vain, self._vain_since = self._in_vain, 0, float("inf")
+            raise Resigned(f"{count} coordinators in a row got nothing done here")

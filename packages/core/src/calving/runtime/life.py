@@ -1,0 +1,143 @@
+"""One attempt at being a worker: from what is on record to the first error. The membership outlives it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.model.offsets import SourceOffsets
+from calving.protocol.worker import BatchLimits
+from calving.runtime.batch import BatchRunner
+from calving.runtime.leading import CoordinatorThread, Leadership
+from calving.runtime.progress import Progress
+from calving.runtime.worker import SourcePolicy, WorkerLoop
+from calving.settings.load import Sink
+from calving.source.interface import Group
+from calving.source.kafka import KafkaGroup, Topics
+
+log = logging.getLogger(__name__)
+
+STEP_SECONDS = 0.05
+_CAUGHT_UP_SECONDS = 0.3
+
+
+class Membership:
+    """The place in the consumer group. It is kept over lives: who leaves and joins again makes all others wait."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._group: Group | None = None
+
+    def group(self) -> Group:
+        """The place that there is, or a new one."""
+        keys = self._sink.keys
+        if self._group is not None and self._group.broken:
+            self.leave()
+        if self._group is None:
+            self._group = KafkaGroup(self._sink.kafka, self._sink.group, keys.topics, keys.topics_regex)
+        return self._group
+
+    def leave(self) -> None:
+        """Safe to call twice."""
+        if self._group is not None:
+            group, self._group = self._group, None
+            group.close()
+
+
+class Life:
+    """A session, a cursor and a loop over them. Ends with the first error; the next life reads on from the record."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        backend: Backend,
+        member: str,
+        membership: Membership,
+        leadership: Leadership,
+        runner: BatchRunner,
+        check: Callable[[Session, ControlLog], None],
+    ) -> None:
+        """``member`` is the process's name in the backend."""
+        self._sink, self._backend, self._member = sink, backend, member
+        self._membership, self._leadership, self._runner = membership, leadership, runner
+        self._check = check
+
+    def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
+        """Until ``step`` says that it is enough."""
+        keys = self._sink.keys
+        session = self._backend.open(self._member)
+        cursor: Cursor | None = None
+        try:
+            # The cursor first: a StartCommit that answers our joining must find us listening.
+            cursor = session.follow(replay=False)
+            self._check(session, cursor.log)
+            group = self._membership.group()
+            topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
+            stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
+            look_seconds = min(1.0, keys.commit_interval_ms / 1000)
+            deaf_seconds = 2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000
+            policy = SourcePolicy(
+                keys.reset, keys.on_data_loss, look_seconds, self._backend.mirrors, stop_at, deaf_seconds
+            )
+            limits = BatchLimits(keys.batch_records, keys.batch_bytes)
+            loop = WorkerLoop(group, session, cursor, self._runner, limits, policy, time.monotonic)
+            group.tell(loop)
+            while not step(loop, group, session):
+                pass
+            self._wind_down(loop, wind_down_seconds)
+        finally:
+            for part in (cursor, session):
+                if part is not None:
+                    part.close()
+
+    def _wind_down(self, loop: WorkerLoop, seconds: float) -> None:
+        """The batch that runs is let finish, and what is finished is published (W6)."""
+        loop.machine.stop()
+        deadline = time.monotonic() + seconds
+        while loop.machine.busy and time.monotonic() < deadline:
+            loop.step(STEP_SECONDS)
+        if loop.machine.busy:
+            log.warning("the batch that runs is dropped after %.0f s: it is %s", seconds, self._runner.place)
+        loop.finish()
+
+
+class CaughtUp:
+    """Whether everything that was in the topics when the first look was taken is committed."""
+
+    def __init__(self) -> None:
+        self._ends: dict[object, int] | None = None
+        self._since: int | None = None
+        self._next = 0.0
+
+    def check(self, loop: WorkerLoop, group: Group, coordinator: CoordinatorThread | None) -> bool:
+        every = group.partitions()
+        if self._ends is None:
+            stop_at: SourceOffsets | None = loop.stop_at
+            self._ends = dict(group.bounds(every).ends if stop_at is None else stop_at)
+        now = time.monotonic()
+        if not loop.machine.held or loop.machine.busy or now < self._next:
+            return False
+        self._next = now + _CAUGHT_UP_SECONDS
+        if coordinator is not None:
+            coordinator.hurry.set()
+        stored = loop.stored(every)
+        if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):  # type: ignore[call-overload]
+            return False
+        if coordinator is None:
+            return True  # another worker leads and commits
+        if self._since is None:
+            self._since = coordinator.complete_cycles
+        return coordinator.complete_cycles > self._since and not coordinator.buffered
+
+
+def report(loop: WorkerLoop, runner: BatchRunner, progress: Progress) -> None:
+    """Write down what a step has brought."""
+    progress.read, progress.behind, progress.hidden = runner.totals.read, loop.behind, loop.hidden.records
+    progress.held = len(loop.machine.held)
+    progress.stages = dict(runner.stages)
+    before, progress.degraded = progress.degraded, {".".join(t): n for t, n in loop.waiting.degraded.items()}
+    if progress.degraded.keys() != before.keys():
+        names = ", ".join(f"table {name}" for name in sorted(progress.degraded))
+        log.warning("%s", f"DEGRADED: files wait for {names}" if names else "no longer DEGRADED: no table waits")

@@ -1,0 +1,61 @@
+"""What a worker notices by waiting: pure, it is told the time."""
+
+from __future__ import annotations
+
+from calving.errors import Unavailable
+from calving.model.offsets import SourceOffsets, TopicPartition
+
+_SECONDS = 30.0
+_READS = 20
+"""So long, and so many reads, whoever listens waits for what has to come: to be busy is no silence."""
+HIDDEN_SECONDS = 60.0
+"""A transaction that has been open for so long is worth a line in the log."""
+
+
+class Ear:
+    """Whether the control log is heard at all: a cursor that has gone deaf raises nothing."""
+
+    def __init__(self, within: float, now: float) -> None:
+        """``within`` so many seconds something comes, if anybody leads."""
+        self._within = within
+        self._heard = now
+        self._spoke: float | None = None
+        self._reads = 0
+
+    def spoke(self, now: float) -> None:
+        """This member has put something into the log, which it has to hear itself."""
+        if self._spoke is None:
+            self._spoke = now
+
+    def listened(self, now: float, heard: bool) -> None:
+        """:raises Unavailable: nothing has come for too long."""
+        if heard:
+            self._heard, self._spoke, self._reads = now, None, 0
+            return
+        self._reads += 1
+        if self._reads <= _READS:
+            return
+        if self._spoke is not None and now - self._spoke > _SECONDS:
+            raise Unavailable(f"the worker has not heard its own publication for {now - self._spoke:.0f} s")
+        if now - self._heard > self._within + _SECONDS:
+            raise Unavailable(f"the worker has heard nothing of the control log for {now - self._heard:.0f} s")
+
+
+class Hidden:
+    """Records behind transactions of their producers that stay open: nobody can read them, and no lag shows them."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._since: dict[TopicPartition, float] = {}
+        self._told: set[TopicPartition] = set()
+
+    def look(self, now: float, stable: SourceOffsets, ends: SourceOffsets) -> list[TopicPartition]:
+        """Partitions where a transaction has been open for long; each is told once until it has ended."""
+        hidden = {tp: end - stable[tp] for tp, end in ends.items() if tp in stable and end > stable[tp]}
+        self.records = sum(hidden.values())
+        self._since = {tp: self._since.get(tp, now) for tp in hidden}
+        self._told &= hidden.keys()
+        found = [tp for tp, since in sorted(self._since.items()) if now - since >= HIDDEN_SECONDS]
+        new = [tp for tp in found if tp not in self._told]
+        self._told |= set(new)
+        return new

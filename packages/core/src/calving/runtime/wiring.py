@@ -1,0 +1,104 @@
+"""Settings as the parts need them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Literal
+
+from calving.data.converters.registry import converter
+from calving.data.spec import Evolution, Limits, RouteRule, Routing, Tolerance
+from calving.data.transforms.chain import Chain
+from calving.iceberg.tables import TableRules, TableSettings
+from calving.model.coverage import Coverage, present
+from calving.model.offsets import named
+from calving.runtime.batch import BatchSettings, ErrorLimits
+from calving.runtime.guards import ledger_key
+from calving.settings.load import Sink
+from calving.source.kafka import Topics
+
+
+def check_record_path(sink: Sink) -> None:
+    """Make every converter and transform once, here, where a wrong option is the user's to see.
+
+    :raises ConfigError: one of them cannot be made.
+    """
+    Chain(sink.transforms)
+    for found in sink.converters.values():
+        converter(found.value.name, found.value.options, is_key=False)
+        converter(found.key.name, found.key.options, is_key=True)
+
+
+def batch_settings(sink: Sink) -> BatchSettings:
+    """What every task of the sink is told."""
+    keys = sink.keys
+    rules = tuple(
+        RouteRule(name, sink.tables[name].route_regex if name in sink.tables else None) for name in keys.tables
+    )
+    return BatchSettings(
+        sink.kafka,
+        Routing(
+            rules,
+            keys.route_field,
+            keys.dynamic,
+            keys.topic_pattern,
+            keys.topic_regex,
+            keys.on_unrouted,
+            keys.on_missing_table,
+        ),
+        Evolution(keys.auto_create, keys.evolve, keys.case_insensitive),
+        sink.converters,
+        sink.transforms,
+        _tolerance(sink),
+        ErrorLimits(keys.errors_per_batch, keys.errors_share),
+        Limits(
+            record_bytes=keys.record_bytes,
+            nesting=keys.nesting,
+            learned_names=keys.learned_names,
+            new_columns=keys.new_columns,
+            columns=keys.columns,
+        ),
+    )
+
+
+def _tolerance(sink: Sink) -> Tolerance:
+    keys = sink.keys
+    if keys.errors_tolerance == "none":
+        return Tolerance()
+    to: Literal["topic", "table"] = "topic" if keys.dead_letter_topic is not None else "table"
+    return Tolerance(to, keys.dead_letter_table, keys.errors_per_batch, sink.replayed)
+
+
+def _left_out(sink: Sink) -> Callable[[str, Mapping[str, str]], Coverage]:
+    topics = cache(lambda: Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex))  # rarely needed: no client yet
+
+    def look(name: str, properties: Mapping[str, str]) -> Coverage:
+        found = ledger_key(sink, "", name).left_out(properties)
+        return present(found, topics().identities({named(tp).topic for tp in found})) if found else {}
+
+    return look
+
+
+def table_rules(sink: Sink) -> TableRules:
+    """How its tables are created and written."""
+    keys = sink.keys
+    defaults = TableSettings(keys.default_partition_by, keys.default_id_columns)
+    tables = {
+        name: TableSettings(
+            defaults.partition_by if t.partition_by is None else t.partition_by,
+            defaults.id_columns if t.id_columns is None else t.id_columns,
+            t.location,
+        )
+        for name, t in sink.tables.items()
+    }
+    return TableRules(
+        sink.write_properties,
+        sink.create_properties,
+        tables,
+        defaults,
+        keys.force_optional,
+        _left_out(sink),
+        keys.case_insensitive,
+        keys.new_columns,
+        keys.columns,
+    )

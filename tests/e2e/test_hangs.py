@@ -1,0 +1,101 @@
+"""Calls that never come back: they stop no other table, no commit of another table, and no clean stop."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from calving.iceberg.catalog import find_table, open_catalog
+from calving.services.process import Process
+from campaign.proxy import Proxy
+from tests.e2e.harness import Run
+
+SOON = {"iceberg.control.commit.table-timeout-ms": "2000", "iceberg.stop-timeout-ms": "3000"}
+
+
+@pytest.fixture
+def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run]]:
+    made: list[Run] = []
+
+    def make(**more: object) -> Run:
+        made.append(Run(tmp_path, servers, unique, **more))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def rows_of(run: Run, table: str) -> int:
+    return run.rows()["route"].to_pylist().count(table)
+
+
+def wait(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def stops_cleanly(worker: Process, seconds: float) -> bool:
+    worker.signal(15)  # type: ignore[arg-type]
+    try:
+        return worker.wait(seconds) == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(run: Callable[..., Run]) -> None:
+    r = run(settings=SOON)
+    worker = r.start("table=db.even:hang:2")
+    r.produce(600)
+    wait(lambda: rows_of(r, "db.odd") == 300)
+    for sent in (600, 900):
+        r.produce(600)
+        wait(lambda sent=sent: rows_of(r, "db.odd") == sent)  # type: ignore[misc]
+    assert rows_of(r, "db.even") < 900
+    text = worker.log.read_text()
+    assert "table db.even: still committing" in text
+    assert "DEGRADED: files wait for table db.even" in text
+    assert stops_cleanly(worker, 20)
+    r.start()
+    r.wait_until_committed()
+    r.stop()
+    r.assert_exactly_once()
+
+
+def test_a_catalog_that_falls_silent_does_not_hold_up_a_clean_stop(
+    run: Callable[..., Run], rest_uri: str, unique: str
+) -> None:
+    proxy = Proxy(int(rest_uri.rpartition(":")[2].strip("/")))
+    space = f"hangs{unique}"
+    through = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": f"http://127.0.0.1:{proxy.port}"}
+    r = run(settings={**SOON, **through, "iceberg.catalog.warehouse": None}, tables=(f"{space}.even", f"{space}.odd"))
+    try:
+        worker = r.start()
+        r.produce(600)
+        catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
+        wait(lambda: find_table(catalog, (space, "odd")) is not None)
+        proxy.hush()
+        r.produce(600)
+        time.sleep(3)
+        assert stops_cleanly(worker, 30)
+    finally:
+        proxy.close()
+
+
+def test_a_worker_whose_batch_never_ends_says_where_it_hangs_and_ends_itself(run: Callable[..., Run]) -> None:
+    r = run(settings={"iceberg.stalled-after-ms": "5000"})
+    worker = r.start("batch:hang:2")
+    r.produce(600)
+    assert worker.wait(60) == 75
+    text = worker.log.read_text()
+    assert "this process ends itself: a batch has been running for" in text
+    r.start()
+    r.wait_until_committed()
+    r.stop()
+    r.assert_exactly_once()

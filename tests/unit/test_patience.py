@@ -1,0 +1,255 @@
+"""What is noticed by waiting, and what is done about it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from calving.deadline import LateError, within
+from calving.errors import CalvingError, JobFailedError, Unavailable
+from calving.iceberg.attempts import Attempts, Late
+from calving.model.events import CommitComplete, DataWritten, Envelope, TableReference
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.waiting import DEGRADED, Waiting
+from calving.runtime.failures import SAME, Failures
+from calving.runtime.leading import Leadership, Resigned
+from calving.runtime.senses import HIDDEN_SECONDS, Ear, Hidden
+from calving.runtime.serial import Serial
+from calving.runtime.watch import EXIT_CODE, Steps, Watchdog
+
+TP = TopicPartition("s", 0)
+TABLE = TableReference("c", ("db",), "t")
+
+
+@pytest.fixture
+def never() -> threading.Event:
+    """What a call waits for that hangs."""
+    return threading.Event()
+
+
+# Attempts at tables
+
+
+def test_a_commit_that_hangs_keeps_no_other_table_waiting(never: threading.Event) -> None:
+    attempts = Attempts(2, 0.2)
+    jobs = {"a": never.wait, **dict.fromkeys("bcdef", lambda: True)}
+    found = dict(attempts.run(jobs))
+    assert [found[key] for key in "bcdef"] == [True] * 5
+    assert isinstance(found["a"], Late) and "still committing" in found["a"].reason
+    never.set()
+
+
+def test_a_table_whose_commit_hangs_is_not_committed_a_second_time_until_it_has_ended(never: threading.Event) -> None:
+    attempts = Attempts(2, 0.2)
+    dict(attempts.run({"a": never.wait}))
+    began = time.monotonic()
+    assert isinstance(dict(attempts.run({"a": lambda: True}))["a"], Late)
+    assert time.monotonic() - began < 0.1, "nobody waits for it again"
+    never.set()
+    deadline = time.monotonic() + 5
+    while isinstance(dict(attempts.run({"a": lambda: True}))["a"], Late):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_where_every_commit_hangs_a_cycle_takes_no_longer_than_a_few(never: threading.Event) -> None:
+    began = time.monotonic()
+    found = dict(Attempts(2, 0.2).run(dict.fromkeys(range(100), never.wait)))
+    assert len(found) == 100 and all(isinstance(result, Late) for result in found.values())
+    assert time.monotonic() - began < 2
+    never.set()
+
+
+def test_a_call_that_hangs_is_given_up_and_one_that_answers_is_not(never: threading.Event) -> None:
+    assert within(1.0, "test", lambda: 7) == 7
+    with pytest.raises(LateError):
+        within(0.05, "test", never.wait)
+    with pytest.raises(TimeoutError, match="its own"):
+        within(1.0, "test", lambda: (_ for _ in ()).throw(TimeoutError("its own")))
+    never.set()
+
+
+# Failures
+
+
+def test_the_same_failure_again_and_again_stops_the_sink_with_its_reason() -> None:
+    failures = Failures()
+    with pytest.raises(CalvingError, match=r"does not pass by itself: .*no module named 'x'"):
+        for task in range(SAME):
+            failures.add(JobFailedError(f"task {task} of stage 1{task}: no module named 'x'"), 0)
+
+
+def test_what_passes_by_itself_is_tried_for_ever() -> None:
+    failures = Failures()
+    assert [failures.add(Unavailable("away"), 0) for _ in range(100)][-1] == 2.0
+
+
+def test_a_failure_that_a_batch_came_through_after_counts_anew() -> None:
+    failures = Failures()
+    for batches in range(100):
+        failures.add(JobFailedError("the disk is full"), batches)
+
+
+# The control log
+
+
+def test_a_worker_that_does_not_hear_what_it_published_is_deaf() -> None:
+    ear = Ear(float("inf"), 0.0)
+    ear.spoke(0.0)
+    with pytest.raises(Unavailable, match="has not heard its own publication"):
+        for second in range(60):
+            ear.listened(float(second), heard=False)
+
+
+def test_a_worker_that_hears_nothing_for_longer_than_a_cycle_takes_is_deaf() -> None:
+    ear = Ear(60.0, 0.0)
+    for second in range(90):
+        ear.listened(float(second), heard=False)
+    with pytest.raises(Unavailable, match="has heard nothing"):
+        ear.listened(91.0, heard=False)
+
+
+def test_a_worker_that_hears_something_now_and_then_is_not_deaf() -> None:
+    ear = Ear(60.0, 0.0)
+    for second in range(1000):
+        ear.spoke(float(second))
+        ear.listened(float(second), heard=second % 25 == 0)
+
+
+def written(start: int, end: int) -> Envelope:
+    return Envelope(0, start, DataWritten(uuid4(), TABLE, ()), {TP: (Span(start, end),)})
+
+
+def complete(settled: int) -> Envelope:
+    return Envelope(0, settled, CommitComplete(uuid4(), None), {TP: (Span(0, settled),)})
+
+
+def test_every_worker_can_tell_which_table_is_not_committed() -> None:
+    waiting = Waiting()
+    waiting.hear(written(5, 9))
+    for _ in range(DEGRADED):
+        waiting.hear(complete(5))
+    assert waiting.degraded == {TABLE.identifier: DEGRADED}
+    waiting.hear(complete(9))
+    assert waiting.degraded == {}
+
+
+def test_a_table_that_is_committed_in_every_cycle_is_not_degraded() -> None:
+    waiting = Waiting()
+    for end in range(1, 100):
+        waiting.hear(written(end - 1, end))
+        waiting.hear(complete(end))
+        assert waiting.degraded == {}
+
+
+def test_a_source_transaction_that_stays_open_is_counted_and_told_once() -> None:
+    hidden = Hidden()
+    assert hidden.look(0.0, {TP: 10}, {TP: 15}) == []
+    assert hidden.records == 5
+    assert hidden.look(HIDDEN_SECONDS, {TP: 10}, {TP: 17}) == [TP]
+    assert hidden.look(HIDDEN_SECONDS + 10, {TP: 10}, {TP: 18}) == []
+    assert hidden.look(HIDDEN_SECONDS + 20, {TP: 18}, {TP: 18}) == []
+    assert hidden.records == 0
+
+
+# The process
+
+
+class Ended(Exception):
+    pass
+
+
+def test_a_worker_that_stands_still_ends_itself_and_says_where_it_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    codes: list[int] = []
+    ended = threading.Event()
+    steps = Steps("the worker", 0.1)
+
+    def end(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    Watchdog(steps.stalled, end)
+    within(10, "test", ended.wait)
+    assert codes == [EXIT_CODE]
+    assert "the worker has stood still for" in caplog.text
+    assert "in _ended (calving/deadline.py" in caplog.text
+
+
+def test_jobs_run_one_after_the_other_and_one_that_nobody_wants_does_not_run(never: threading.Event) -> None:
+    serial: Serial[int] = Serial("test")
+    first = serial.submit(lambda: int(never.wait()))
+    second, third = serial.submit(lambda: 2), serial.submit(lambda: 3)
+    second.cancel()
+    while not serial.seconds:
+        time.sleep(0.01)
+    assert "in wait" in serial.place
+    never.set()
+    assert (first.result(5), third.result(5)) == (1, 3)
+    assert second.cancelled()
+
+
+class FakeCoordinator:
+    """A coordinator's thread, as its leader sees it."""
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.ended = self.stopped = False
+        self.moved = 0.0
+        self.complete_cycles = 0
+        self.place = "somewhere"
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def leadership(now: Callable[[], float]) -> tuple[Leadership, list[FakeCoordinator]]:
+    made: list[FakeCoordinator] = []
+
+    def start() -> FakeCoordinator:
+        made.append(FakeCoordinator())
+        made[-1].moved = now()
+        return made[-1]
+
+    return Leadership(start, 10.0, now, lambda: 0.0), made  # type: ignore[arg-type]
+
+
+def test_a_coordinator_that_hangs_is_replaced_and_nobody_waits_for_it() -> None:
+    clock = [0.0]
+    leads, made = leadership(lambda: clock[0])
+    leads.mind(True)
+    clock[0] = 49.0
+    leads.mind(True)
+    assert len(made) == 1
+    clock[0] = 51.0
+    leads.mind(True)
+    assert made[0].stopped and len(made) == 2
+
+
+def test_a_process_whose_coordinators_get_nothing_done_lets_another_one_lead() -> None:
+    clock = [0.0]
+    leads, made = leadership(lambda: clock[0])
+    with pytest.raises(Resigned, match="coordinators in a row got nothing done"):
+        while clock[0] < 300:
+            leads.mind(True)
+            clock[0] += 1
+    assert len(made) >= 3
+
+
+def test_a_process_whose_coordinators_end_at_once_for_a_moment_goes_on_leading() -> None:
+    clock = [0.0]
+    leads, made = leadership(lambda: clock[0])
+    while clock[0] < 10:
+        leads.mind(True)
+        made[-1].ended, made[-1].error = True, Unavailable("the store is away")
+        clock[0] += 0.5
+    leads.mind(True)
+    made[-1].complete_cycles = 1
+    clock[0] = 100.0
+    made[-1].moved = 100.0
+    leads.mind(True)
