@@ -1,0 +1,53 @@
+"""Tables that are created and changed while others do the same, and catalogs with exceptions of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from calving.data.spec import Need
+from calving.errors import Unavailable
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.tables import TableRules, Tables
+
+CREATE = Need("db.t", "create", (), {"struct": {"id": "long"}})
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+
+
+def raising(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, name: str, error: Exception, *, first: bool) -> None:
+    """The catalog fails with ``error``, after somebody else has done the same thing or (``first``) before anybody."""
+    original = getattr(catalog, name)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        if not first:
+            original(*args, **kwargs)
+        raise error
+
+    monkeypatch.setattr(catalog, name, fail)
+
+
+@pytest.mark.parametrize("what", ["create_table", "create_namespace"])
+def test_what_somebody_else_created_meanwhile_is_taken_whatever_the_catalog_raises(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    raising(catalog, monkeypatch, what, IntegrityError("insert", {}, Exception("unique constraint")), first=False)
+    tables = Tables(catalog, "iceberg", TableRules())
+    tables.apply([CREATE])
+    assert "db.t" in tables.specs()
+
+
+@pytest.mark.parametrize("what", ["create_table", "create_namespace"])
+def test_what_a_catalog_raises_that_is_away_is_tried_again(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    raising(catalog, monkeypatch, what, OperationalError("insert", {}, Exception("locked")), first=True)
+    with pytest.raises(Unavailable, match=r"db.* was not created: OperationalError"):
+        Tables(catalog, "iceberg", TableRules()).apply([CREATE])
