@@ -107,16 +107,17 @@ class Delivery:
             reason = f"table {absent[0]} does not exist{advice if fatal else ''}"
             result.bad += [Bad(i, _ROUTING, "MissingTableError", reason, fatal) for i in places]
             return result
-        for table in tables:
-            if table not in live and table not in absent:
-                values = self._ask_for(table, values, result)
-        if not live:
-            if len(absent) == len(tables) and len(values):
-                result.filtered["missing table"] += len(values)
-            else:
-                result.written += len(values)  # the tables come first, and then the task runs again
-            return result
-        self._to_tables(live, values, result)
+        pending = [table for table in tables if table not in live and table not in absent]
+        if pending:
+            # The tables come first, and then the task runs again: for now it only looks for what they need.
+            bad, _ = self._convert(live, values) if live else ({}, [])
+            result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+            values = _chosen(values, [i for i in range(len(values)) if i not in bad]) if bad else values
+            result.written += self._ask_for(pending, values, result)
+        elif live:
+            self._to_tables(live, values, result)
+        elif len(values):
+            result.filtered["missing table"] += len(values)
         return result
 
     def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
@@ -286,34 +287,42 @@ class Delivery:
         self._writers.clear()
         self._outboxes.clear()
 
-    def _ask_for(self, table: str, values: Values, result: Delivered) -> Values:
-        """A table that was not looked for yet, or that may be created. Without the values that cannot create one."""
-        if table not in self._spec.missing:
+    def _ask_for(self, tables: Sequence[str], values: Values, result: Delivered) -> int:
+        """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
+        unknown = [table for table in tables if table not in self._spec.missing]
+        for table in unknown:
             self._needs.add(Need(table, "load"))
-            return values
-        room = self._spec.limits.inferred_records - self._inferred[table]
-        if room <= 0 and table not in self._spec.barren:
-            return values
-        self._inferred[table] += min(room, len(values))
-        good: list[int] = []
+        created = [table for table in tables if table in self._spec.missing]
+        room = {table: self._spec.limits.inferred_records - self._inferred[table] for table in created}
+        if not any(count > 0 or table in self._spec.barren for table, count in room.items()):
+            return len(values)
+        for table in created:
+            self._inferred[table] += min(len(values), max(0, room[table]))
+        good = 0
         for i, kind in enumerate(_kinds(values)):
-            reason = self._uncreatable(table, kind)
-            if reason is None:
-                good.append(i)
-                if i < room:
+            found = ((table, self._uncreatable(table, kind)) for table in created)
+            reason = next((f"table {table}: {why}" for table, why in found if why is not None), None)
+            if reason is not None:
+                result.bad.append(Bad(_places(values)[i], STAGE, "UnfitError", reason))
+                continue
+            good += 1
+            for table in created:
+                if i < room[table]:
                     self._needs.add(Need(table, "create", type=kind))
-            else:
-                result.bad.append(Bad(_places(values)[i], STAGE, "UnfitError", f"table {table}: {reason}"))
-        return _chosen(values, good)
+        return good
 
     def _uncreatable(self, table: str, kind: Kind | None) -> str | None:
         """Why a record of this kind cannot be in the table that is to be created; None: it can."""
-        limits = self._spec.limits
+        fold = self._spec.evolution.case_insensitive
         if kind is None:
             empty = "it does not exist, and the record has no field with a value to create it from"
             return empty if table in self._spec.barren else None
+        names = {name.lower() if fold else name for name in kind["struct"]}
+        for column in self._spec.id_columns.get(table, ()):
+            if (column.lower() if fold else column) not in names:
+                return f"the record has no value for the id-column '{column}'"
         try:
-            check_new(kind, limits, self._spec.evolution.case_insensitive)
+            check_new(kind, self._spec.limits, fold)
         except ValueError as error:
             return str(error)
         return None

@@ -93,6 +93,15 @@ def shape_of(value: Any, *, decimals: bool) -> Shape:
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
+def shape_of_type(kind: pa.DataType) -> Shape:
+    """The shape whose columns have this type."""
+    if pa.types.is_struct(kind):
+        return "struct", tuple(f.name for f in kind), tuple(shape_of_type(f.type) for f in kind)
+    if pa.types.is_list(kind):
+        return "list", shape_of_type(kind.value_type)
+    return next(name for name, leaf in _LEAVES.items() if leaf == kind)
+
+
 def _exactly(group: _Group, decimals: bool) -> list[_Group]:
     """A group of equal names and Python types, by what the values are beyond their types."""
     first = group.values[0]

@@ -168,6 +168,8 @@ class TaskSpec:
     shuffle: bool = False
     barren: frozenset[str] = frozenset()
     """Missing tables that no record had a field for: a record that has none either is bad."""
+    id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns that missing tables are to be created with as identifier fields."""
     careful: bool = False
     """Whether every row is tried before it is written: something went wrong that only writing shows."""
 
@@ -195,6 +197,7 @@ class TaskSpec:
                 "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
                 "missing": frozenset(raw["missing"]),
                 "barren": frozenset(raw["barren"]),
+                "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
                 "evolution": Evolution(**raw["evolution"]),
                 "limits": Limits(**raw["limits"]),
             }

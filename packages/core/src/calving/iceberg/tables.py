@@ -146,6 +146,11 @@ class Tables:
         """Missing tables that could not be created: no record had a field with a value."""
         return frozenset(self._barren)
 
+    @property
+    def id_columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The identifier fields that missing tables would get."""
+        return {name: columns for name in self._missing if (columns := self._rules.of(name).id_columns)}
+
     def reference(self, name: str) -> TableReference:
         """What events call a table that records went to."""
         self._use(name)

@@ -204,6 +204,7 @@ class BatchRunner:
             s.tolerance,
             s.limits,
             barren=self._tables.barren,
+            id_columns=self._tables.id_columns,
             careful=careful,
         )
 

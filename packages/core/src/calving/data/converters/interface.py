@@ -28,13 +28,14 @@ class Wish:
     ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:
     nothing (``ignore``); nothing, but names have to be looked at (``look``); columns to be added (``add``).
     ``route``: only the text of this dotted field is wanted. Neither: the values must be kept without loss, fractions
-    with every digit if ``decimals``.
+    with every digit if ``decimals``, the order of their own fields if ``ordered`` (that of inner ones always).
     """
 
     targets: tuple[Target, ...] = ()
     unknown: Literal["ignore", "look", "add"] = "ignore"
     route: str | None = None
     decimals: bool = True
+    ordered: bool = True
 
 
 @dataclass(slots=True)

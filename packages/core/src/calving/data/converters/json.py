@@ -53,6 +53,8 @@ class JsonConverter(Converter):
         self._plan = plan(None)
         self._schema: pa.Schema | None = None
         self._exact_blocks = self._wary = 0
+        self._nested = False
+        """Whether a value that was read last may hold objects or arrays."""
         self.fast = True
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
@@ -106,7 +108,10 @@ class JsonConverter(Converter):
     def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
         """The rows that are beyond doubt; the others go the exact way."""
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
-        doubtful = {*self._plan.doubtful(rows, values), *self._deep(values)}
+        doubtful = {
+            *self._plan.doubtful(rows, values),
+            *(self._deep(values) if self._nested and self._plan.ignores_unknown else ()),
+        }
         if not doubtful:
             block.read.append((rows, range(start, start + len(rows))))
             return
@@ -116,7 +121,7 @@ class JsonConverter(Converter):
             block.read.append((rows.take(pa.array(kept, pa.int32())), [start + row for row in kept]))
 
     def _deep(self, values: Sequence[bytes]) -> list[int]:
-        """Values that may be nested deeper than the limit; Arrow has none."""
+        """Values that may be nested deeper than the limit where no type says so; Arrow has none."""
         most = self._limits.nesting
         return [i for i, value in enumerate(values) if value.count(b"{") + value.count(b"[") > most]
 
@@ -183,6 +188,7 @@ class JsonConverter(Converter):
         named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
         if closed and named and (constant := _CONSTANT.search(data)):
             raise _RefusedError("not a JSON number", data.count(b"\n", 0, constant.start()))
+        self._nested = b"[" in data or data.count(b"{") > len(values)
         schema = self._read_schema() if self.fast else None
         if schema is None:
             raise _RefusedError("no type for it")

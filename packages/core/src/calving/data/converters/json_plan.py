@@ -29,6 +29,8 @@ from pyiceberg.types import (
 
 from calving.data.arrays import items_of
 from calving.data.converters.interface import Target, Wish
+from calving.data.jsontext import load_json
+from calving.data.shapes import shape_of, shape_of_type
 
 Kind = Literal["boolean", "long", "double", "string", "object", "array"]
 _KINDS: Mapping[type, Kind] = {
@@ -113,7 +115,7 @@ def plan(wish: Wish | None) -> Plan | None:
         return None
     if wish.route is not None:
         return _RoutePlan(wish.route)
-    return _TablePlan(wish) if wish.targets else _WholePlan(wish.decimals)
+    return _TablePlan(wish) if wish.targets else _WholePlan(wish.decimals, wish.ordered)
 
 
 class _TablePlan(Plan):
@@ -202,8 +204,8 @@ class _RoutePlan(Plan):
 class _WholePlan(Plan):
     """Values are kept whole: every record must have exactly the fields that the block is read with, in this order."""
 
-    def __init__(self, decimals: bool) -> None:
-        self._decimals = decimals
+    def __init__(self, decimals: bool, ordered: bool) -> None:
+        self._decimals, self._ordered = decimals, ordered
         self._kind: pa.DataType | None = None
         self._pattern: str | None = ""
 
@@ -231,14 +233,29 @@ class _WholePlan(Plan):
         return _READ[kind]
 
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
-        found = dict.fromkeys(_rows_where(rows, _is_whole))
+        whole = _rows_where(rows, _is_whole)
+        if not self._ordered and _is_flat(rows):
+            return self._unlike(rows.type, values, whole)
         if rows.type != self._kind:
             self._kind, self._pattern = rows.type, _pattern(rows.type)
         if self._pattern is None:
             return list(range(len(rows)))
         texts = pa.array(values, pa.binary()).cast(pa.string())
-        other = pc.invert(pc.match_substring_regex(texts, self._pattern))
-        return list(found | dict.fromkeys(pc.indices_nonzero(other).to_pylist()))
+        other: list[int] = pc.indices_nonzero(pc.invert(pc.match_substring_regex(texts, self._pattern))).to_pylist()
+        known = set(other)
+        return other + self._unlike(rows.type, values, [row for row in whole if row not in known])
+
+    def _unlike(self, kind: pa.DataType, values: Sequence[bytes], rows: Sequence[int]) -> list[int]:
+        """The rows whose values are not of this type when they are looked at."""
+        if not rows:
+            return []
+        wanted = shape_of_type(kind)
+        return [row for row in rows if (shape_of(load_json(values[row].decode()), decimals=self._decimals) != wanted)]
+
+
+def _is_flat(rows: pa.StructArray) -> bool:
+    """Whether every record has all fields, with simple values."""
+    return all(not pa.types.is_nested(f.type) and not rows.field(i).null_count for i, f in enumerate(rows.type))
 
 
 def _wanted(kinds: Sequence[IcebergType]) -> dict[str, Any]:

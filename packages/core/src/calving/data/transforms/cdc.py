@@ -19,6 +19,7 @@ CDC = "_cdc"
 class CopyValue(Transform):
     """``source.field`` is copied to ``target.field``."""
 
+    ordered = False
     tombstones = False
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -64,6 +64,9 @@ class Chain:
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
         )
 
+        self.ordered = any(step.transform.ordered for step in self._steps)
+        """Whether the order of a value's fields may show."""
+
     def __bool__(self) -> bool:
         return bool(self._steps)
 

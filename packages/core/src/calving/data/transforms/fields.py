@@ -57,6 +57,8 @@ class ExtractField(Sided):
 class Filter(Transform):
     """Drops every record: meant for a predicate."""
 
+    ordered = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "Filter")
 
@@ -99,6 +101,7 @@ class HoistField(Sided):
     """The whole becomes the single ``field`` of a new struct; a null too."""
 
     tombstones = True
+    ordered = True
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("field",), "HoistField")
@@ -187,6 +190,7 @@ class ValueToKey(Transform):
     """
 
     tombstones = False
+    ordered = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("fields", "replace.null.with.default"), "ValueToKey")

@@ -18,6 +18,7 @@ class KafkaMetadataTransform(Transform):
     They are one struct named ``field_name`` if ``nested``, else fields ``<field_name>_topic`` and so on.
     """
 
+    ordered = False
     needs = frozenset({"offset", "timestamp"})
     tombstones = False
 

@@ -17,6 +17,7 @@ class Sided(Transform):
 
     side: Side = "value"
     tombstones = False
+    ordered = False
 
     def apply(self, records: Records) -> Records:
         column = side_of(records, self.side)

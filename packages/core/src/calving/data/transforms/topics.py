@@ -44,6 +44,8 @@ _REFERENCE = re.compile(
 class RegexRouter(Transform):
     """A topic that ``regex`` matches in full becomes ``replacement`` (``$1`` or ``${name}`` stands for a group)."""
 
+    ordered = False
+
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("regex", "replacement"), "RegexRouter")
         self._regex = java_regex(required(options, "regex", "RegexRouter"), "transform RegexRouter")
@@ -75,6 +77,7 @@ class RegexRouter(Transform):
 class TimestampRouter(Transform):
     """The topic becomes ``topic.format`` (``${topic}-${timestamp}``), with the record's timestamp in it."""
 
+    ordered = False
     needs = frozenset({"timestamp"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -127,6 +130,7 @@ class HeaderFrom(Sided):
 class InsertHeader(Transform):
     """Adds ``header`` with ``value.literal``."""
 
+    ordered = False
     needs = frozenset({"headers"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -142,6 +146,7 @@ class InsertHeader(Transform):
 class DropHeaders(Transform):
     """Takes ``headers`` away."""
 
+    ordered = False
     needs = frozenset({"headers"})
 
     def __init__(self, options: Mapping[str, str]) -> None:
