@@ -25,6 +25,8 @@ class SchemaRegistry:
         self.logins: list[str | None] = []
         """The header Authorization of each request."""
         self.broken = False
+        self.refused: tuple[int, dict[str, Any]] | None = None
+        """What it answers to every request, if it is something."""
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
 
@@ -38,6 +40,8 @@ class SchemaRegistry:
 
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         self.requests.append(path)
+        if self.refused is not None:
+            return self.refused
         if self.broken:
             return 503, {"error_code": 50301, "message": "down"}
         if match := re.fullmatch(r"/schemas/ids/(\d+)(\?.*)?", path):

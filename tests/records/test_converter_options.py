@@ -136,6 +136,20 @@ def test_the_log_of_requests_does_not_tell_the_registry_s_password(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.parametrize("name", ["avro", "protobuf", "json-schema"])
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_registry_that_refuses_the_login_stops_the_sink(registry: SchemaRegistry, name: str, status: int) -> None:
+    registry.refused = status, {"error_code": status, "message": "no"}
+    with pytest.raises(ConfigError, match="set a login that may read it"):
+        converter(name, options(registry), is_key=False).decode([b"\x00\x00\x00\x00\x01\x00"], None)
+
+
+def test_a_404_that_does_not_name_the_schema_makes_no_bad_records(registry: SchemaRegistry) -> None:
+    registry.refused = 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+    with pytest.raises(Unavailable, match="is the URL right"):
+        converter("avro", options(registry), is_key=False).decode([b"\x00\x00\x00\x00\x01\x00"], None)
+
+
 @pytest.mark.parametrize("url", [f"ftp://u:{SECRET}@localhost", f"http://u:/{SECRET}@localhost"])
 def test_a_wrong_url_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError) as failed:

@@ -52,7 +52,7 @@ class AvroConverter(Converter):
         for number, places in groups.items():
             try:
                 reader = self._reader(number)
-            except Unavailable:
+            except (Unavailable, ConfigError):
                 raise
             except Exception as error:  # whatever is wrong with a schema, its values cannot be read
                 decoded.bad += [bad(i, self._stage, error, f"Avro schema {number}: ") for i in places]

@@ -67,6 +67,7 @@ class Converter(ABC):
 
         :raises Unavailable: what the format needs (a schema registry) does not answer; nothing is wrong with the
             values.
+        :raises ConfigError: it refuses to answer.
         """
 
 

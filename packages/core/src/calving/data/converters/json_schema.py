@@ -17,7 +17,7 @@ from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.options import flag
 from calving.data.converters.schemas import BODY, Registry, schema_id
 from calving.data.converters.typed_json import Declared, Form, Read, declare, json_value
-from calving.errors import Unavailable
+from calving.errors import ConfigError, Unavailable
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
 Above = tuple[tuple[int, str], ...]
@@ -47,7 +47,7 @@ class JsonSchemaConverter(Converter):
         for number, places in groups.items():
             try:
                 read = self._of(number)
-            except Unavailable:
+            except (Unavailable, ConfigError):
                 raise
             except Exception as error:  # whatever is wrong with a schema, its values cannot be read
                 decoded.bad += [bad(i, self._stage, error, f"JSON Schema {number}: ") for i in places]

@@ -18,7 +18,7 @@ from calving.data.converters.options import flag
 from calving.data.converters.protobuf_files import field_parameters, known_file
 from calving.data.converters.schemas import BODY, Registry, schema_id
 from calving.data.converters.typed_json import decimal
-from calving.errors import Unavailable
+from calving.errors import ConfigError, Unavailable
 
 _GOOGLE = "google.protobuf."
 _FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
@@ -55,7 +55,7 @@ class ProtobufConverter(Converter):
         for key, (places, bodies) in groups.items():
             try:
                 message = self._message(*key)
-            except Unavailable:
+            except (Unavailable, ConfigError):
                 raise
             except Exception as error:  # whatever is wrong with a schema, its values cannot be read
                 reason = f"Protobuf schema {key[0]}, message {list(key[1])}: "

@@ -22,7 +22,9 @@ _NUMBERS = (
     "cache.capacity",
     "cache.latest.ttl.sec",
 )
-_NOT_FOUND = (404, 40401, 40402, 40403)
+_NOT_FOUND = (40401, 40402, 40403)
+_REFUSED = (401, 403)
+_NO_SUCH_PATH = 404
 
 _CLIENTS: dict[str, Any] = {}
 
@@ -72,11 +74,14 @@ class Registry:
         self._client = _CLIENTS[key]
 
     def schema(self, number: int, form: str | None = None) -> Any:
-        """A schema by its id. :raises UnknownSchemaError: there is none. :raises Unavailable: no answer."""
+        """A schema by its id.
+
+        :raises UnknownSchemaError: there is none. :raises Unavailable: no answer. :raises ConfigError: it is refused.
+        """
         return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
 
     def referenced(self, subject: str, version: int, form: str | None = None) -> Any:
-        """A schema that another one refers to. :raises UnknownSchemaError, Unavailable: as ``schema``."""
+        """A schema that another one refers to. :raises UnknownSchemaError, Unavailable, ConfigError: as ``schema``."""
         return self._ask(
             f"subject '{subject}', version {version}",
             lambda: self._client.get_version(subject, version, fmt=form).schema,
@@ -88,9 +93,14 @@ class Registry:
         try:
             return request()
         except SchemaRegistryError as error:
-            if error.http_status_code == 404 or error.error_code in _NOT_FOUND:
+            if error.error_code in _NOT_FOUND:
                 raise UnknownSchemaError(f"the schema registry at {self.url} has no {what}") from error
-            raise Unavailable(f"schema registry {self.url}: {what}: {masked(str(error))}") from error
+            reason = f"schema registry {self.url}: {what}: {masked(str(error))}"
+            if error.http_status_code in _REFUSED:
+                raise ConfigError(f"{reason}; set a login that may read it") from error
+            if error.http_status_code == _NO_SUCH_PATH:
+                reason += "; it does not say that the schema is missing: is the URL right?"
+            raise Unavailable(reason) from error
         except Exception as error:  # the client lets errors of its HTTP library through
             reason = f"{type(error).__name__}: {masked(str(error))}"
             raise Unavailable(f"schema registry {self.url}: {what}: {reason}") from error
