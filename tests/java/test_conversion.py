@@ -13,7 +13,8 @@ from pyiceberg.types import NestedField
 from tests.java import generate
 from tests.java.differences import CONVERSION, CONVERTERS
 from tests.java.generate import Raw, dumps, envelope
-from tests.java.reference import Java, Message, converted, differences, lean, running, written
+from tests.java.ours import converted, differences, lean, written
+from tests.java.reference import Java, Message, running
 
 pytestmark = pytest.mark.java
 

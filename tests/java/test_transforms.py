@@ -10,7 +10,8 @@ import pytest
 
 from tests.java.cases import CASES, Case
 from tests.java.differences import CONVERSION, CONVERTERS, DIFFERENCES
-from tests.java.reference import Java, Message, differences, lean, running, transformed
+from tests.java.ours import differences, lean, transformed
+from tests.java.reference import Java, Message, running
 
 pytestmark = pytest.mark.java
 _RECORDS = 60

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.java.cases import CASES, Case
-from tests.java.reference import transformed
+from tests.java.ours import transformed
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
