@@ -425,6 +425,15 @@ class EndsInTheMiddle(World):
     coordinator = with_buffer(_Torn)
 
 
+@mutant("C5 a publication counts of which a part was not heard")
+class CountsParts(World):
+    class _Lax(Buffer):
+        def _check(self, end: Envelope, parts: int) -> None:
+            pass
+
+    coordinator = with_buffer(_Lax)
+
+
 @mutant("C6 records are called settled that wait for a table")
 class SettlesTooEarly(World):
     class _Hasty(Buffer):

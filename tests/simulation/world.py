@@ -223,12 +223,12 @@ class SimSession(MemorySession):
         self._world.on_published(publication)
 
     def follow(self, *, replay: bool) -> Cursor:
-        return SimCursor(self._world, super().follow(replay=replay))
+        return SimCursor(self._world, super().follow(replay=replay), replay)
 
 
 class SimCursor(Cursor):
-    def __init__(self, world: World, inner: Cursor) -> None:
-        self._world, self._inner, self.log = world, inner, inner.log
+    def __init__(self, world: World, inner: Cursor, replay: bool) -> None:
+        self._world, self._inner, self.log, self._replay = world, inner, inner.log, replay
         self._fetched: dict[int, list[Envelope]] = {}
 
     def read(self, timeout: float) -> Sequence[Envelope]:
@@ -241,7 +241,13 @@ class SimCursor(Cursor):
             count = len(entries) if rng.random() < 0.7 else rng.randint(0, len(entries))
             found += entries[:count]
             del entries[:count]
-        return found
+        return [envelope for envelope in found if not self._passes_over(envelope)]
+
+    def _passes_over(self, envelope: Envelope) -> bool:
+        """An entry that never reaches the coordinator, such as one that an older version cannot decode."""
+        away = self._replay and isinstance(envelope.event, DataWritten) and self._world.chance(self._world.omissions)
+        self._world.stats["entries passed over"] += away
+        return away
 
     def acknowledge(
         self,
@@ -366,6 +372,7 @@ class World:
             partitions=1 + seed % 3, fences_coordinators=seed % 2 == 0, is_current=self.broker.is_current
         )
         self.losses = 0.004 if seed % 4 == 1 else 0.0
+        self.omissions = 0.02 if seed % 7 == 3 else 0.0
         self._older: tuple[object, ...] | None = None
         self.operator_in: int | None = None
         self.backend = MemoryBackend
@@ -630,6 +637,7 @@ class World:
         if self.operator_in is not None:
             self._recover()
         self.crashes = self.faults = self.contention = self.restarts = self.expulsions = self.coups = 0.0
+        self.omissions = 0.0
         self.broker.late_notice = self.broker.late_arrival = 0.0
         for table in self.tables.values():
             table.broken = False
