@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from calving.errors import Unavailable
+from calving.model.coverage import decode_coverage
+from calving.protocol.ledger import MISSING_OFFSETS, SOURCE_OFFSETS, decode_source
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process, free_port
 from calving.services.redis import RedisServer
@@ -197,16 +199,12 @@ class Ledger:
         location = locations(self._database).get(TABLE, "")
         if location and location != self._location:
             properties = json.loads(Path(location.removeprefix("file://")).read_text()).get("properties", {})
-            source, missing = (self._read(properties, name) for name in ("source-offsets", "missing-offsets"))
-            for p, end in source.items():
-                holes = missing.get(p, [])
-                self._beyond[int(p)] = min([end, *(start for start, _ in holes)])
+            source = decode_source(properties.get(f"{SOURCE_OFFSETS}.{self._owner}", "{}"))
+            missing = decode_coverage(properties.get(f"{MISSING_OFFSETS}.{self._owner}", "{}"))
+            for tp, end in source.items():
+                self._beyond[tp.partition] = min([end, *(span.start for span in missing.get(tp, ()))])
             self._location = location
         return self._beyond
-
-    def _read(self, properties: Mapping[str, str], name: str) -> dict[str, object]:
-        found = json.loads(properties.get(f"calving.{name}.{self._owner}", "{}"))
-        return next(iter(found.values()), {})
 
 
 def measure(
