@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from calving.deadline import LateError, within
 from calving.errors import CalvingError, JobFailedError, Unavailable
 from calving.iceberg.attempts import Attempts, Late
-from calving.model.events import CommitComplete, DataWritten, Envelope, TableReference
+from calving.model.events import CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, Waiting
 from calving.runtime.failures import SAME, Failures
@@ -136,6 +137,17 @@ def test_every_worker_can_tell_which_table_is_not_committed() -> None:
     assert waiting.degraded == {TABLE.identifier: DEGRADED}
     waiting.hear(complete(9))
     assert waiting.degraded == {}
+
+
+def test_a_table_that_is_committed_is_not_degraded_for_what_its_publications_hold_for_another_one() -> None:
+    waiting = Waiting()
+    other = TableReference("c", ("db",), "other")
+    for cycle in range(10):
+        waiting.hear(written(cycle, cycle + 1))
+        waiting.hear(replace(written(cycle, cycle + 1), event=DataWritten(uuid4(), other, ())))
+        waiting.hear(Envelope(0, cycle, CommitToTable(uuid4(), TABLE, cycle + 1, None), {}))
+        waiting.hear(complete(0))
+    assert waiting.degraded.keys() == {other.identifier}
 
 
 def test_a_table_that_is_committed_in_every_cycle_is_not_degraded() -> None:

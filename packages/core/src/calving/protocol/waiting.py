@@ -1,13 +1,13 @@
 """Which tables have files that wait, as anybody can tell who hears the control log: pure.
 
-The coordinator tells with every CommitComplete which records are settled. A table whose publication is not among them
-was not committed in that cycle.
+The coordinator tells which tables it has committed, and with every CommitComplete which records are settled in all of
+them. A table that neither is true of was not committed in that cycle.
 """
 
 from __future__ import annotations
 
 from calving.model.coverage import Coverage, without
-from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
+from calving.model.events import CommitComplete, CommitToTable, DataWritten, Envelope, TableId
 from calving.model.offsets import Span
 
 DEGRADED = 3
@@ -25,6 +25,9 @@ class Waiting:
         match envelope.event:
             case DataWritten(table=table) if envelope.spans:
                 self._oldest.setdefault(table.identifier, (envelope.spans, 0))
+            case CommitToTable(table=table):
+                # Its publications may not be settled for long, because of what they hold for other tables.
+                self._oldest.pop(table.identifier, None)
             case CommitComplete() if envelope.spans:
                 self._oldest = {
                     table: (spans, cycles + 1)
