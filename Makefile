@@ -62,14 +62,14 @@ bench: $(USER_ENV)/bin/python
 
 SECONDS ?= 600
 campaign: $(BIN)/calving
-	@$(BIN)/python -m campaign.run --seconds $(SECONDS)
+	@$(BIN)/python -m campaign.run --seconds $(SECONDS) $(ARGS)
 
 campaign-short: $(BIN)/calving
 	@$(BIN)/python -m campaign.run --seconds 150 --tables 20
 
 SEEDS ?= 5000
 simulate: $(BIN)/calving
-	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
+	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
 
 fuzz: SECONDS = 3600
 fuzz: $(BIN)/calving

@@ -29,7 +29,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from calving.source.kafka import members
-from campaign.checker import locations
+from campaign.files import locations
 from campaign.proxy import Proxy
 from campaign.run import through
 from tests.e2e.harness import Run, Store, value

@@ -3,7 +3,8 @@
 GAP, DUPLICATE and MISMATCH are counted by record, for each source partition. The invariants are those of
 docs/rules.md: I1 what a ledger calls settled is in some table; I2 a file is added once; I3 a ledger never goes back;
 I4 a table holds what its ledger says it has read, and nothing else; I6 what was read is committed within two cycles.
-I5 says that no fault breaks these, which is what the campaign is for.
+I5 says that no fault breaks these, which is what the campaign is for. VTTS: a table holds its records that are older
+than it says it is valid through. DLQ: dead letters are of those records that are bad, each at least once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 
 _EXAMPLES = 5
 """Of each kind."""
-INVARIANTS = ("I1", "I2", "I3", "I4", "I6")
+INVARIANTS = ("I1", "I2", "I3", "I4", "I6", "VTTS", "DLQ")
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Claim:
     source: Mapping[int, int]
     settled: Mapping[int, int]
     missing: Mapping[int, Sequence[Sequence[int]]]
+    through_ms: int | None = None
+    """The valid-through timestamp of the newest snapshot that has one."""
 
     def held(self, partition: int, size: int) -> np.ndarray:
         """For each of the first ``size`` offsets of a partition: whether the table has read it."""
@@ -48,11 +51,14 @@ class Row:
 
 @dataclass
 class Audit:
-    """``expected``: the table and the proof of the record with a number. Numbers count from 0, each is sent once."""
+    """``expected``: the table and the proof of the record with a number; for one that no table takes, ``bad`` or some
+    other word. Numbers count from 0, each is sent once.
+    """
 
     tables: Sequence[str]
     partitions: int
     expected: Callable[[int], tuple[str, str]]
+    bad: str = ""
     gaps: set[tuple[int, int]] = field(default_factory=set)
     """Partition and offset of records that a ledger claimed, or that were missing at the end."""
     doubled: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -65,7 +71,9 @@ class Audit:
 
     def __post_init__(self) -> None:
         self._source: list[list[int]] = [[] for _ in range(self.partitions)]
+        self._timestamps: list[list[int]] = [[] for _ in range(self.partitions)]
         self._where: dict[int, tuple[int, int]] = {}
+        self._letters: Counter[int] = Counter()
         self._table = np.zeros(0, np.int16)
         self._count = np.zeros(0, np.int16)
         self._added: dict[str, tuple[str, int]] = {}
@@ -73,16 +81,18 @@ class Audit:
 
     # What there is
 
-    def produced(self, partition: int, offset: int, number: int) -> None:
+    def produced(self, partition: int, offset: int, number: int, timestamp_ms: int = 0) -> None:
         """The topic holds ``number`` there. Told in the order of offsets, none left out."""
         assert offset == len(self._source[partition]), f"offset {offset} of partition {partition} comes out of turn"
         self._source[partition].append(number)
+        self._timestamps[partition].append(timestamp_ms)
         self._where[number] = (partition, offset)
         if number >= len(self._table):
             more = max(1024, number + 1 - len(self._table), len(self._table))
             self._table = np.concatenate([self._table, np.full(more, -1, np.int16)])
             self._count = np.concatenate([self._count, np.zeros(more, np.int16)])
-        self._table[number] = self.tables.index(self.expected(number)[0])
+        table = self.expected(number)[0]
+        self._table[number] = self.tables.index(table) if table in self.tables else -1
 
     def reaches(self, partition: int) -> int:
         """The offset after the last one that is known of."""
@@ -117,6 +127,19 @@ class Audit:
         if first != (table, snapshot):
             self._break("I2", f"{path} was added by {first} and by {(table, snapshot)}")
 
+    def buried(self, partition: int, offset: int) -> None:
+        """A dead letter of the record there."""
+        known = self._source[partition]
+        number = known[offset] if offset < len(known) else None
+        if number is None or self.expected(number)[0] != self.bad:
+            self._break("DLQ", f"offset {offset} of partition {partition} has a dead letter, and is not bad")
+        else:
+            self._letters[number] += 1
+
+    def went_back(self) -> None:
+        """All tables have gone back in time, and were allowed to."""
+        self._control.clear()
+
     def committed(self, table: str, claim: Claim) -> None:
         """A snapshot of this sink; told in the order of the table's ancestry."""
         before = self._control.get((table, claim.log_id), {})
@@ -137,11 +160,21 @@ class Audit:
         for partition in range(self.partitions):
             numbers = np.asarray(self._source[partition], np.int64)
             there, table = self._count[numbers] > 0, self._table[numbers]
+            times = np.asarray(self._timestamps[partition], np.int64)
             settled = max((c.settled.get(partition, 0) for c in claims.values()), default=0)
-            self._missing("I1", partition, np.flatnonzero(~there[:settled]), "is settled, and in no table")
+            lost = ~there & (table >= 0)
+            self._missing("I1", partition, np.flatnonzero(lost[:settled]), "is settled, and in no table")
             for name, claim in claims.items():
                 own, held = table == self.tables.index(name), claim.held(partition, len(numbers))
                 self._missing("I4", partition, np.flatnonzero(own & held & ~there), f"was read, and is not in {name}")
+                if claim.through_ms is not None:
+                    late = own & ~there & (times < claim.through_ms)
+                    for offset in np.flatnonzero(late).tolist():
+                        self._break(
+                            "VTTS",
+                            f"{name} is valid through {claim.through_ms} and lacks offset {offset} of partition"
+                            f" {partition}, of {times[offset]}",
+                        )
                 for offset in np.flatnonzero(own & there & ~held).tolist():
                     self._break("I4", f"{name} holds offset {offset} of partition {partition} and does not say so")
 
@@ -149,9 +182,13 @@ class Audit:
         """Everything is in the tables that ever will be; ``cycles``: after how many commits, None: not in time."""
         if len(self._where) != sent:
             self._break("MISMATCH", f"the topic holds {len(self._where)} records, {sent} were sent")
-        for partition, numbers in enumerate(self._source):
-            missing = np.flatnonzero(self._count[np.asarray(numbers, np.int64)] == 0)
+        for partition, known in enumerate(self._source):
+            numbers = np.asarray(known, np.int64)
+            missing = np.flatnonzero((self._count[numbers] == 0) & (self._table[numbers] >= 0))
             self._missing("I1", partition, missing, "was lost")
+            for offset, number in enumerate(known):
+                if self.expected(number)[0] == self.bad and not self._letters[number]:
+                    self._missing("DLQ", partition, np.asarray([offset]), "is bad, and has no dead letter")
         if cycles is None or cycles > 2:
             self._break("I6", f"what had been read was committed after {cycles} cycles")
 
@@ -169,6 +206,8 @@ class Audit:
             "DUPLICATE": [doubled[p] for p in range(self.partitions)],
             "MISMATCH": [self.wrong[p] for p in range(self.partitions)],
             "unknown": self.wrong[-1],
+            "dead letters": len(self._letters),
+            "dead letters more than once": self._letters.total() - len(self._letters),
             **{name: self.broken[name] for name in INVARIANTS},
             "examples": self.examples,
         }

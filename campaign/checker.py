@@ -4,36 +4,39 @@ It reads the source topic itself, and every 0.2 s where the catalog's tables are
 as they were at one moment: metadata, manifests and data files as such, without a library of tables. ``audit.py`` has
 the rules.
 
-On a line ``<sent>`` on standard input it watches the end: everything is sent, or soon is, and all parts of the sink are
-back. Then it prints its report, one JSON object, and ends.
+On a line ``back`` on standard input it lets all tables have gone back in time. On a line ``<sent> <seconds>`` it
+watches the end: everything is sent, or soon is, and all parts of the sink are back. Then it prints its report, one JSON
+object, and ends.
 """
 
 from __future__ import annotations
 
 import json
 import select
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fastavro
-import pyarrow.parquet as pq
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from campaign.audit import Audit, Claim, Row
-from tests.e2e.harness import Run, value
+from campaign import records
+from campaign.audit import Audit, Claim
+from campaign.files import avro, locations, path_of, rows
+from tests.e2e.harness import Run
 
 _LOOK_SECONDS = 3.0
 _READ_SECONDS = 5.0
 _END_SECONDS = 120.0
+LETTERS = "letters-{name}"
+"""The sink's dead-letter topic."""
 _ADDED, _DELETED = 1, 2
 """Of a manifest entry's status; others exist."""
 
@@ -50,6 +53,7 @@ class Checker:
             "control": f"control-{run.name}",
             "database": str(Path(run.catalog_keys["warehouse"]) / "catalog.db"),
             "tables": list(run.tables),
+            "letters": LETTERS.format(name=run.name),
         }
         self._log = (run.folder / "checker.log").open("w")
         self._child = subprocess.Popen(
@@ -60,15 +64,22 @@ class Checker:
             text=True,
         )
 
-    def watch_the_end(self, sent: int) -> None:
-        """``sent``: how many records there will be. All parts of the sink are back."""
+    def watch_the_end(self, sent: int, seconds: float) -> None:
+        """``sent`` records will be there, and in the tables within ``seconds``. All parts of the sink are back."""
+        self._tell(f"{sent} {seconds}")
+
+    def tables_went_back(self) -> None:
+        """Somebody has put back a copy of the catalog."""
+        self._tell("back")
+
+    def _tell(self, line: str) -> None:
         assert self._child.stdin is not None
-        self._child.stdin.write(f"{sent}\n")
+        self._child.stdin.write(f"{line}\n")
         self._child.stdin.flush()
 
     def report(self) -> dict[str, Any]:
         """What it found. :raises AssertionError: it failed itself."""
-        out, _ = self._child.communicate(timeout=2 * _END_SECONDS)
+        out, _ = self._child.communicate(timeout=4 * _END_SECONDS)
         assert self._child.returncode == 0, f"the checker failed: {Path(self._log.name).read_text()[-2000:]}"
         found: dict[str, Any] = json.loads(out)
         return found
@@ -123,7 +134,7 @@ class Source:
             for message in consumer.consume(1000, 0.1):
                 if (error := message.error()) is not None:
                     return str(error)
-                self._audit.produced(message.partition(), message.offset(), json.loads(message.value())["id"])
+                self._audit.produced(message.partition(), message.offset(), int(message.key()), message.timestamp()[1])
             if time.monotonic() > deadline:
                 return "nothing came"
         return None
@@ -165,17 +176,19 @@ class Tables:
         self._owner = ledger.removeprefix("kafka.connect.offsets.")
         self._manifests: dict[str, list[tuple[int, int | None, str]]] = {}
         self._seen: dict[str, Seen] = {}
-        self.commits: list[tuple[float, str]] = []
-        """When which cycle committed something, by the clock that all processes here share."""
+        self.commits: list[tuple[float, str, int | None]] = []
+        """When which cycle committed something, by the clock that all processes here share, and through when it was
+        valid, milliseconds: only a commit that brings all partitions on says that.
+        """
 
     def look(self, where: Mapping[str, str]) -> None:
         """:raises FileNotFoundError: it is too late to look at that moment, files are gone."""
         changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
-        metadata = {name: json.loads(_path(at).read_bytes()) for name, at in changed.items()}
+        metadata = {name: json.loads(path_of(at).read_bytes()) for name, at in changed.items()}
         lives = {name: list(self._live(found)) for name, found in metadata.items()}
         known = {name: self._seen.get(name, _NEVER) for name in changed}
-        rows = {
-            listed: _rows(listed[0])
+        contents = {
+            listed: rows(listed[0])
             for name, live in lives.items()
             for listed in live
             if listed not in known[name].files
@@ -190,7 +203,7 @@ class Tables:
                 self._hear(name, snapshot, additions)
             files = dict(known[name].files)
             live = {
-                listed: files.pop(listed) if listed in files else self._audit.appeared(name, rows[listed])
+                listed: files.pop(listed) if listed in files else self._audit.appeared(name, contents[listed])
                 for listed in lives[name]
             }
             for numbers in files.values():
@@ -199,7 +212,8 @@ class Tables:
         self._audit.look({name: seen.claim for name, seen in self._seen.items() if name in self._names})
 
     def complete(self, sent: int) -> bool:
-        return sum(len(numbers) for seen in self._seen.values() for numbers in seen.files.values()) >= sent
+        found = sum(len(numbers) for seen in self._seen.values() for numbers in seen.files.values())
+        return found >= records.rows(sent)
 
     def _since(self, metadata: dict[str, Any], known: int | None) -> list[dict[str, Any]]:
         """The ancestry of the head down to what is known, oldest first."""
@@ -212,7 +226,7 @@ class Tables:
 
     def _additions(self, snapshot: dict[str, Any]) -> list[str]:
         own = snapshot["snapshot-id"]
-        manifests = [m["manifest_path"] for m in _avro(snapshot["manifest-list"]) if m["added_snapshot_id"] == own]
+        manifests = [m["manifest_path"] for m in avro(snapshot["manifest-list"]) if m["added_snapshot_id"] == own]
         entries = [entry for path in manifests for entry in self._entries(path)]
         return [path for status, by, path in entries if status == _ADDED and by in (None, own)]
 
@@ -222,12 +236,13 @@ class Tables:
         summary = snapshot["summary"]
         if self._ledger in summary:
             self._audit.committed(name, self._claim_of(summary, str))
-            self.commits.append((snapshot["timestamp-ms"] / 1000, summary["kafka.connect.commit-id"]))
+            found = (snapshot["timestamp-ms"] / 1000, summary["kafka.connect.commit-id"], _through(summary))
+            self.commits.append(found)
 
     def _live(self, metadata: dict[str, Any]) -> Iterator[Listed]:
         head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
         times: Counter[str] = Counter()
-        for manifest in _avro(head["manifest-list"]) if head else ():
+        for manifest in avro(head["manifest-list"]) if head else ():
             for status, _, path in self._entries(manifest["manifest_path"]):
                 if status != _DELETED:
                     times[path] += 1
@@ -235,14 +250,16 @@ class Tables:
 
     def _entries(self, path: str) -> list[tuple[int, int | None, str]]:
         if path not in self._manifests:
-            self._manifests[path] = [(e["status"], e["snapshot_id"], e["data_file"]["file_path"]) for e in _avro(path)]
+            self._manifests[path] = [(e["status"], e["snapshot_id"], e["data_file"]["file_path"]) for e in avro(path)]
         return self._manifests[path]
 
     def _claim(self, metadata: dict[str, Any]) -> Claim:
         """By the newest snapshot that says something; else by the table's properties."""
-        for snapshot in reversed(self._since(metadata, None)):
-            if "calving.source-offsets" in snapshot["summary"]:
-                return self._claim_of(snapshot["summary"], str)
+        ancestry = [snapshot["summary"] for snapshot in reversed(self._since(metadata, None))]
+        through = next((told for told in map(_through, ancestry) if told is not None), None)
+        for summary in ancestry:
+            if "calving.source-offsets" in summary:
+                return replace(self._claim_of(summary, str), through_ms=through)
         return self._claim_of(
             metadata["properties"], lambda name: name if name == self._ledger else f"{name}.{self._owner}"
         )
@@ -265,58 +282,55 @@ class Tables:
         )
 
 
-def locations(database: Path) -> dict[str, str]:
-    """Where the metadata of each table is, all at one moment; nothing, if the catalog does not answer now."""
+def _through(summary: Mapping[str, str]) -> int | None:
+    told = summary.get("kafka.connect.valid-through-ts")
+    return None if told is None else round(datetime.fromisoformat(told).timestamp() * 1000)
+
+
+def bury(servers: str, topic: str, source: str, audit: Audit) -> None:
+    """Read all dead letters there are; ``source`` is the topic of their records."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker", "enable.auto.commit": False})
     try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=0.1) as connection:
-            rows = connection.execute("select table_namespace, table_name, metadata_location from iceberg_tables")
-            return {f"{space}.{name}": location.removesuffix(".broken") for space, name, location in rows}
-    except sqlite3.Error:
-        return {}
-
-
-def _path(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
-
-
-def _avro(location: str) -> list[Any]:
-    with _path(location).open("rb") as file:
-        return list(fastavro.reader(file))
-
-
-def _rows(location: str) -> list[Row]:
-    columns = pq.ParquetFile(_path(location)).read(columns=["id", "route", "proof"]).to_pydict()
-    return [Row(*row) for row in zip(columns["id"], columns["route"], columns["proof"], strict=True)]
-
-
-def _expected(tables: list[str], number: int) -> tuple[str, str]:
-    found = json.loads(value(number, tables))
-    return found["route"], found["proof"]
+        tps = [TopicPartition(topic, p) for p in consumer.list_topics(topic, 10).topics[topic].partitions]
+        ends = {tp.partition: consumer.get_watermark_offsets(tp, timeout=10)[1] for tp in tps}
+        consumer.assign([TopicPartition(topic, p, 0) for p, end in ends.items() if end])
+        deadline = time.monotonic() + _END_SECONDS
+        at: dict[int, int] = {}
+        while any(at.get(p, 0) < end - 1 for p, end in ends.items()) and time.monotonic() < deadline:
+            for message in consumer.consume(1000, 0.5):
+                if message.error() is None:
+                    headers = {name: text.decode() for name, text in message.headers() or ()}
+                    assert headers["__connect.errors.topic"] == source
+                    audit.buried(int(headers["__connect.errors.partition"]), int(headers["__connect.errors.offset"]))
+            at |= {tp.partition: tp.offset for tp in consumer.position(tps) if tp.offset >= 0}
+    finally:
+        consumer.close()
 
 
 def main(settings: dict[str, Any]) -> None:
-    audit = Audit(settings["tables"], settings["partitions"], partial(_expected, settings["tables"]))
+    names = settings["tables"]
+    audit = Audit(names, settings["partitions"], partial(records.place, tables=names), records.BAD)
     source = Source(settings["servers"], settings["topic"], settings["partitions"], settings["group"], audit)
     ledger = f"kafka.connect.offsets.{settings['control']}.{settings['group']}"
-    tables = Tables(settings["tables"], settings["topic"], ledger, audit)
+    tables = Tables(names, settings["topic"], ledger, audit)
     database = Path(settings["database"])
-    changes: list[float] = []
-    where: dict[str, str] = {}
     looked = 0.0
-    while not select.select([sys.stdin], [], [], 0.2)[0]:
-        now = locations(database)
-        if now and now != where:
-            where = now
-            changes.append(time.monotonic())
+    while True:
+        if select.select([sys.stdin], [], [], 0.2)[0]:
+            line = sys.stdin.readline().strip()
+            if line != "back":
+                break
+            audit.went_back()
         if time.monotonic() - looked > _LOOK_SECONDS:
             _look(source, tables, database)
             looked = time.monotonic()
-    line = sys.stdin.readline()
     if not line:
         return  # the campaign has gone
-    sent = int(line)
-    audit.end(sent, _cycles(source, tables, audit, database, sent))
-    print(json.dumps({"report": audit.report() | {"troubles": source.troubles}, "changes": changes}))
+    sent, seconds = int(line.split()[0]), float(line.split()[1])
+    cycles = _cycles(source, tables, audit, database, sent, seconds)
+    bury(settings["servers"], settings["letters"], settings["topic"], audit)
+    audit.end(sent, cycles)
+    print(json.dumps({"report": audit.report() | {"troubles": source.troubles}, "commits": tables.commits}))
 
 
 def _look(source: Source, tables: Tables, database: Path) -> None:
@@ -327,16 +341,16 @@ def _look(source: Source, tables: Tables, database: Path) -> None:
             print(f"not looked at: {error}", file=sys.stderr)
 
 
-def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: int) -> int | None:
+def _cycles(source: Source, tables: Tables, audit: Audit, database: Path, sent: int, seconds: float) -> int | None:
     """How many cycles committed something after everything had been read, until it was all there; None: never."""
-    deadline = time.monotonic() + _END_SECONDS
+    deadline = time.monotonic() + seconds
     read = None
     while time.monotonic() < deadline:
         if read is None and sum(map(audit.reaches, range(audit.partitions))) >= sent and source.was_read():
             read = time.time()
         _look(source, tables, database)
         if read is not None and tables.complete(sent):
-            return len({cycle for moment, cycle in tables.commits if moment > read})
+            return len({cycle for moment, cycle, _ in tables.commits if moment > read})
         time.sleep(0.05)
     return None
 

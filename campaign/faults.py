@@ -29,6 +29,7 @@ from calving.services.process import Process
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from campaign.checker import Checker
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, pause
 
@@ -44,6 +45,8 @@ ARMED = [
     for count in (1, 2, 3)
 ]
 """What a worker that is started may have been told to do to itself."""
+OF_ONE = ("deaf cursor", "stuck worker")
+"""Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
 
 
 @dataclass
@@ -57,8 +60,18 @@ class Field:
     folder: Path
     rng: random.Random
     workers: int
+    checker: Checker
+    sabotage: str | None = None
+    """Of every worker, or of one in three: see ``OF_ONE``."""
+    recovered: int = 0
+    """How often an operator has."""
     armed: dict[str, int] = field(default_factory=dict)
     """Faults that workers were started with; not all live long enough to commit theirs."""
+
+    @property
+    def hang(self) -> Path:
+        """While this exists, the catalog hangs."""
+        return self.folder / "hang"
 
     def living(self) -> list[Process]:
         return [w for w in self.run.workers if w.returncode is None]
@@ -67,10 +80,13 @@ class Field:
         living = self.living()
         return self.rng.choice(living) if living else None
 
-    def revive(self) -> None:
-        """As many workers as there should be; every other one carries a fault of its own."""
+    def revive(self, *, armed: bool = True) -> None:
+        """As many workers as there should be; every other one carries a fault of its own, if they are ``armed``."""
         while len(self.living()) < self.workers:
-            fault = self.rng.choice(ARMED) if self.rng.random() < 0.5 else None
+            fault = self.rng.choice(ARMED) if armed and self.rng.random() < 0.5 else None
+            self.run.environment.pop("SABOTAGE", None)
+            if self.sabotage is not None and (self.sabotage not in OF_ONE or len(self.run.workers) % 3 == 1):
+                self.run.environment["SABOTAGE"] = self.sabotage
             if fault is not None:
                 self.armed[fault.rpartition(":")[0]] = self.armed.get(fault.rpartition(":")[0], 0) + 1
             self.run.start(fault, forced=True)
@@ -117,7 +133,10 @@ def broker_killed(f: Field) -> None:
 def two_leaders(f: Field) -> None:
     """Every worker believes that it leads, for a moment or for a minute."""
     f.run.force.touch()
-    time.sleep(f.rng.choice((3, 8, 60)))
+    end = time.monotonic() + f.rng.choice((3, 8, 60))
+    while time.monotonic() < end:
+        f.revive()  # those that have killed themselves
+        time.sleep(0.5)
     f.run.force.unlink()
 
 
@@ -126,6 +145,27 @@ def catalog_away(f: Field) -> None:
         connection.execute("begin exclusive")
         time.sleep(f.rng.uniform(0.5, 4))
         connection.execute("rollback")
+
+
+def catalog_silent(f: Field) -> None:
+    """It neither answers nor refuses."""
+    f.hang.touch()
+    time.sleep(f.rng.uniform(3, 15))
+    f.hang.unlink()
+
+
+def catalog_restored(f: Field) -> None:
+    """From a backup some seconds old; an operator has stopped the workers for it, and recovers the sink."""
+    copy = f.folder / "catalog-copy.db"
+    with sqlite3.connect(_database(f), timeout=30) as connection, sqlite3.connect(copy) as backup:
+        connection.backup(backup)
+    time.sleep(f.rng.uniform(2, 8))
+    all_workers_killed(f)
+    with sqlite3.connect(copy) as backup, sqlite3.connect(_database(f), timeout=30) as connection:
+        backup.backup(connection)
+    f.checker.tables_went_back()
+    f.recovered += 1
+    f.run.recover(60)
 
 
 def table_broken(f: Field) -> None:
@@ -175,7 +215,8 @@ def compaction(f: Field) -> None:
     table = find_table(f.run.catalog, tuple(f.rng.choice(f.run.tables).split(".")))
     if table is None:
         return
-    small = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files()][:12]
+    files = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files()]
+    small = [file for file in files if file.file_path.endswith(".parquet")][:12]
     if len(small) < 4:
         return
     schema = table.schema().as_arrow()
@@ -255,6 +296,7 @@ def store_went_back(f: Field) -> None:
 def _operator(f: Field) -> None:
     time.sleep(f.rng.uniform(0, 6))
     all_workers_killed(f)
+    f.recovered += 1
     f.run.recover(60)
 
 
@@ -284,6 +326,8 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "broker killed": (broker_killed, 1),
     "two leaders": (two_leaders, 2),
     "catalog away": (catalog_away, 2),
+    "catalog silent": (catalog_silent, 2),
+    "catalog restored": (catalog_restored, 1),
     "table broken": (table_broken, 2),
     "foreign commit": (foreign_commit, 4),
     "foreign expiry": (foreign_expiry, 2),

@@ -86,6 +86,8 @@ class Run:
         self.aside: Path | None = None
         """The settings of every third worker, where they are others."""
         self.workers: list[Process] = []
+        self.module, self.environment = "tests.e2e.worker", dict[str, str]()
+        """What a worker runs, and what it finds in its environment besides."""
 
     def _settings(self) -> dict[str, str]:
         return {
@@ -115,13 +117,14 @@ class Run:
     def start(self, fault: str | None = None, *, forced: bool = False, aside: bool | None = None) -> Process:
         """``aside``: with those settings or without; by default every third worker has them."""
         env = {"CALVING_LOG_LEVEL": "INFO", "BACKEND": self._backend, **({"FAULT": fault} if fault else {})}
+        env |= self.environment
         if forced:
             env["FORCE_LEAD"] = str(self.force)
         log = self.folder / f"worker-{len(self.workers)}.log"
         if aside is None:
             aside = len(self.workers) % 3 == 0
         config = self.aside if self.aside is not None and aside else self.config
-        worker = Process([sys.executable, "-m", "tests.e2e.worker", str(config)], log, env)
+        worker = Process([sys.executable, "-m", self.module, str(config)], log, env)
         self.workers.append(worker)
         return worker
 
@@ -160,9 +163,14 @@ class Run:
 
     # Records
 
+    def payload(self, number: int) -> bytes | None:
+        return value(number, self.tables)
+
     def produce(self, count: int, per_second: int = 1000) -> None:
         for _ in range(count):
-            self._producer.produce(self.topic, value(self.sent, self.tables), partition=self.sent * 7 % self.partitions)
+            self._producer.produce(
+                self.topic, self.payload(self.sent), str(self.sent), partition=self.sent * 7 % self.partitions
+            )
             self.sent += 1
             if self.sent % 50 == 0:
                 self._producer.poll(0)

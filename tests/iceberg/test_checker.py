@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fastavro
 import pyarrow as pa
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog
-from campaign.audit import Audit
-from campaign.checker import Tables, locations
+from campaign.audit import Audit, Row
+from campaign.checker import Tables
+from campaign.files import locations, rows
 
 RECORDS = 6
 
@@ -73,3 +77,19 @@ def test_a_compaction_doubles_nothing(seen: Fixture) -> None:
     seen.table.overwrite(seen.table.scan().to_arrow())
     assert seen.duplicates() == 0
     assert not seen.tables.complete(RECORDS)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
+def test_data_files_are_read_in_every_format(tmp_path: Path, kind: str) -> None:
+    values = [{"id": n, "route": "db.t", "proof": f"proof of {n}", "pad": "x"} for n in range(3)]
+    path = tmp_path / f"a.{kind}"
+    match kind:
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(values), path)
+        case "orc":
+            orc.write_table(pa.Table.from_pylist(values), path)
+        case "avro":
+            fields = [{"name": name, "type": "long" if name == "id" else "string"} for name in values[0]]
+            with path.open("wb") as file:
+                fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, values)
+    assert rows(f"file://{path}") == [Row(n, "db.t", f"proof of {n}") for n in range(3)]

@@ -1,34 +1,95 @@
-"""A consumer group and its source topic, in memory: rebalances, expulsions, members that notice too late."""
+"""A source topic and its consumer group, in memory: rebalances, expulsions, members that notice too late, and what may
+become of a topic: it loses its beginning or its end, is deleted and made anew, or has an end that nobody may read.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
+from calving.errors import Unavailable
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source.interface import Bounds, Group, Listener
 
 
+class Record(NamedTuple):
+    """One record that was ever produced, whatever else has had its topic's name or its offset at another time."""
+
+    tp: TopicPartition
+    offset: int
+    topic: int
+    """How often the topic had been made anew."""
+    serial: int
+    timestamp: int
+
+    @property
+    def is_filtered(self) -> bool:
+        return self.offset % 7 == 0
+
+    @property
+    def table(self) -> int:
+        return self.offset % 2
+
+
 class Broker:
-    def __init__(self, rng: random.Random, partitions: int) -> None:
-        self.rng = rng
-        self.timestamps: dict[TopicPartition, list[int]] = {TopicPartition("s", p): [] for p in range(partitions)}
-        self.begins: dict[TopicPartition, int] = dict.fromkeys(self.timestamps, 0)
+    def __init__(self, rng: random.Random, partitions: int, *, knows_ids: bool = True) -> None:
+        self.rng, self.knows_ids = rng, knows_ids
+        self.content: dict[TopicPartition, list[Record]] = {TopicPartition("s", p): [] for p in range(partitions)}
+        self.begins: dict[TopicPartition, int] = dict.fromkeys(self.content, 0)
+        self.stuck: dict[TopicPartition, int] = {}
+        """Where an open transaction holds the last stable offset."""
+        self.reused: set[TopicPartition] = set()
+        """Whose offsets have been given to several records under the same identity."""
+        self.incarnation = 0
+        self._serial = 0
         self.members: dict[str, frozenset[TopicPartition]] = {}
         self.owners: dict[TopicPartition, str] = {}
         self.late_notice = 0.4
         self.late_arrival = 0.2
 
     def produce(self, tp: TopicPartition, timestamp: int) -> None:
-        self.timestamps[tp].append(timestamp)
+        self._serial += 1
+        entries = self.content[tp]
+        entries.append(Record(tp, len(entries), self.incarnation, self._serial, timestamp))
 
     def add_partition(self) -> None:
-        tp = TopicPartition("s", len(self.timestamps))
-        self.timestamps[tp], self.begins[tp] = [], 0
+        tp = TopicPartition("s", len(self.content))
+        self.content[tp], self.begins[tp] = [], 0
         if self.members:  # the others keep what they have
             lucky = self.rng.choice(sorted(self.members))
             self.members[lucky] |= {tp}
+
+    def end(self, tp: TopicPartition) -> int:
+        return len(self.content[tp])
+
+    def truncate(self, tp: TopicPartition, end: int) -> list[Record]:
+        """Its last records are lost, as after an unclean election; these."""
+        self.reused.add(tp)
+        lost = self.content[tp][end:]
+        del self.content[tp][end:]
+        self.stuck.pop(tp, None)
+        self.begins[tp] = min(self.begins[tp], end)
+        return lost
+
+    def recreate(self) -> list[Record]:
+        """The topic is deleted and made anew; what was in it."""
+        lost = [record for entries in self.content.values() for record in entries]
+        self.incarnation += 1
+        self.stuck.clear()
+        if not self.knows_ids:
+            self.reused |= self.content.keys()
+        self.content = {tp: [] for tp in self.content}
+        self.begins = dict.fromkeys(self.content, 0)
+        return lost
+
+    def topic_ids(self) -> Mapping[str, str]:
+        return {"s": f"id{self.incarnation}"} if self.knows_ids else {}
+
+    def is_there(self, record: Record) -> bool:
+        entries = self.content[record.tp]
+        return record.offset < len(entries) and entries[record.offset].serial == record.serial
 
     def join(self, member: str) -> None:
         self.members[member] = frozenset()
@@ -43,7 +104,7 @@ class Broker:
     def rebalance(self) -> None:
         ranked = sorted(self.members)
         self.rng.shuffle(ranked)
-        partitions = sorted(self.timestamps)
+        partitions = sorted(self.content)
         self.members = {m: frozenset(partitions[i :: len(ranked)]) for i, m in enumerate(ranked)}
 
     def is_current(self, claim: Claim) -> bool:
@@ -51,10 +112,17 @@ class Broker:
 
 
 class SimGroup(Group):
-    def __init__(self, broker: Broker, name: str, on_revoked: Callable[[Collection[TopicPartition]], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        name: str,
+        on_revoked: Callable[[Collection[TopicPartition]], None],
+        call: Callable[[str], None],
+    ) -> None:
         self._broker, self._name, self._joins = broker, name, 0
-        self._on_revoked = on_revoked
+        self._on_revoked, self._call = on_revoked, call
         self._held: frozenset[TopicPartition] = frozenset()
+        self._closed = False
         self._join()
 
     def _join(self) -> None:
@@ -67,6 +135,9 @@ class SimGroup(Group):
             listener.assigned(self._held)
 
     def poll(self, timeout: float, listener: Listener) -> None:
+        self._call("poll")
+        if self._closed:
+            raise Unavailable("its process has ended")
         broker = self._broker
         if self.member_id not in broker.members:
             if broker.rng.random() < broker.late_notice:
@@ -84,7 +155,8 @@ class SimGroup(Group):
             self._on_revoked(())
             self._held -= leaving
             for tp in leaving:
-                broker.owners.pop(tp, None)
+                if broker.owners.get(tp) == self.member_id:
+                    del broker.owners[tp]
         if self.member_id not in broker.members:
             return  # expelled while it handed over
         free = sorted(tp for tp in target - self._held if tp not in broker.owners)
@@ -101,19 +173,23 @@ class SimGroup(Group):
         return Claim(self.member_id, None)
 
     def partitions(self) -> frozenset[TopicPartition]:
-        return frozenset(self._broker.timestamps)
+        return frozenset(self._broker.content)
 
-    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        return {}
+    def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
+        self._call("topic ids")
+        return self._broker.topic_ids()
 
     def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         return self.bounds(partitions).ends
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+        self._call("bounds")
         broker = self._broker
         return Bounds(
-            {tp: broker.begins[tp] for tp in partitions}, {tp: len(broker.timestamps[tp]) for tp in partitions}
+            {tp: broker.begins[tp] for tp in partitions},
+            {tp: min(broker.end(tp), broker.stuck.get(tp, broker.end(tp))) for tp in partitions},
         )
 
     def close(self) -> None:
+        self._closed = True
         self._broker.leave(self.member_id)

@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections import Counter
+from functools import partial
 
-from tests.simulation.world import Violation, simulate
+from tests.simulation.world import THEMES, Violation, World, simulate
+
+
+def in_theme(theme: str) -> type[World]:
+    """A world of this theme, whatever the seed."""
+    return type("Themed", (World,), {"theme": theme})
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", type=int, default=300)
-    parser.add_argument("--mutants", action="store_true", help="also count the seeds in which each mutant is caught")
+    parser.add_argument("--theme", choices=THEMES, help="instead of one by the seed")
+    parser.add_argument("--mutants", nargs="?", const="", help="only count the seeds that catch each (of this name)")
+    parser.add_argument("--enough", type=int, help="with --mutants: stop as soon as so many seeds have caught it")
     args = parser.parse_args()
+    logging.getLogger("calving").setLevel(logging.CRITICAL)
+    if args.mutants is not None:
+        from tests.simulation.mutants import MUTANTS, table, verdicts
+
+        chosen = {name: mutant for name, mutant in MUTANTS.items() if args.mutants in name}
+        for name, mutant in chosen.items():
+            print(table([(name, mutant.theme, verdicts(mutant, args.seeds, args.enough))]), flush=True)
+        return 0
     seeds = [args.seed] if args.seed is not None else range(args.seeds)
+    run = partial(simulate, world=in_theme(args.theme) if args.theme else World)
     total: Counter[str] = Counter()
     failed = 0
     for seed in seeds:
         try:
-            total += simulate(seed)
+            total += run(seed)
         except Violation as violation:
             failed += 1
-            print(f"seed {seed}: {violation}")
+            print(f"seed {seed} ({args.theme or list(THEMES)[seed % len(THEMES)]}): {violation}")
     print(f"{len(seeds)} seeds, {failed} failed", dict(sorted(total.items())))
-    if args.mutants:
-        from tests.simulation.mutants import MUTANTS, verdicts
-
-        for name, mutant in MUTANTS.items():
-            print(f"{name:60s} {verdicts(mutant, seeds)}")
     return 1 if failed else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -134,3 +135,61 @@ def test_more_than_two_cycles_break_i6(audit: Audit, cycles: int | None) -> None
     audit.appeared("db.odd", rows(1, 3, 5, 7, 9))
     audit.end(10, cycles)
     assert found(audit) == {"I6": 1}
+
+
+def test_a_table_that_is_valid_through_a_time_holds_its_records_of_before() -> None:
+    audit = Audit(TABLES, 1, expected)
+    for number in range(4):
+        audit.produced(0, number, number, timestamp_ms=100 + number)
+    audit.appeared("db.even", rows(0))
+    for through, broken in ((102, {}), (103, {"VTTS": 1})):
+        audit.look({"db.even": replace(claim(1), through_ms=through)})
+        assert found(audit) == broken
+
+
+@pytest.fixture
+def with_bad() -> Audit:
+    """Record 1 is bad, record 2 belongs nowhere."""
+    places = {0: expected(0), 1: ("dead letters", ""), 2: ("nowhere", "")}
+    audit = Audit(TABLES, 1, places.__getitem__, "dead letters")
+    for number in places:
+        audit.produced(0, number, number)
+    audit.appeared("db.even", rows(0))
+    return audit
+
+
+def test_records_that_no_table_takes_are_not_missing(with_bad: Audit) -> None:
+    with_bad.look({"db.even": claim(3, settled=3)})
+    with_bad.buried(0, 1)
+    with_bad.end(3, 1)
+    assert found(with_bad) == {}
+
+
+def test_a_bad_record_without_a_dead_letter_is_lost(with_bad: Audit) -> None:
+    with_bad.end(3, 1)
+    assert found(with_bad) == {"GAP": 1, "DLQ": 1}
+
+
+@pytest.mark.parametrize("offset", [0, 2, 7])
+def test_a_dead_letter_of_a_record_that_is_not_bad_is_wrong(with_bad: Audit, offset: int) -> None:
+    with_bad.buried(0, offset)
+    assert found(with_bad) == {"DLQ": 1}
+
+
+def test_a_dead_letter_that_comes_twice_is_told(with_bad: Audit) -> None:
+    for _ in range(3):
+        with_bad.buried(0, 1)
+    assert with_bad.report()["dead letters more than once"] == 2
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_row_of_a_record_that_belongs_in_no_table_is_a_mismatch(with_bad: Audit, number: int) -> None:
+    with_bad.appeared("db.even", [Row(number, "db.even", "")])
+    assert found(with_bad) == {"MISMATCH": 1}
+
+
+def test_a_ledger_may_go_back_with_its_catalog(audit: Audit) -> None:
+    audit.committed("db.even", claim(0, control=5))
+    audit.went_back()
+    audit.committed("db.even", claim(0, control=4))
+    assert found(audit) == {}

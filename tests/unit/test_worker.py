@@ -174,6 +174,21 @@ def test_a_position_beyond_the_end_is_a_gap_too() -> None:
     assert worker(a=50).gaps({A: 0}, {A: 20}) == {A: Span(50, 0)}
 
 
+def test_a_partition_that_starts_over_says_so_even_if_it_comes_just_as_far_again() -> None:
+    machine = worker(a=5)
+    machine.skip(A, 0)
+    start(machine)
+    machine.tick({A: 5})
+    machine.finished(1, outcome())
+    found = published(machine.tick({A: 5})).publication
+    assert found.advances == {A: Advance(5, 5)}
+    ((start_over, end),) = found.spans[A]
+    assert start_over > end == 5
+    machine.published()
+    start(machine, C2)
+    assert published(machine.tick({A: 5})).publication.advances == {}
+
+
 def test_an_end_that_nobody_expected_is_a_bug() -> None:
     with pytest.raises(ProtocolError):
         worker(a=0).finished(3, outcome())

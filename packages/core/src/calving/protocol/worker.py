@@ -67,6 +67,8 @@ class Worker:
         self._limits = limits
         self._stored: dict[TopicPartition, int | None] = {}
         self._next: dict[TopicPartition, int] = {}
+        self._anew: set[TopicPartition] = set()
+        """What has gone back since it was stored: it may have come as far again, and is somewhere else all the same."""
         self._finished: list[tuple[Spans, BatchOutcome]] = []
         self._running: _Running | None = None
         self._number = 0
@@ -136,6 +138,7 @@ class Worker:
         for tp in missing:
             del self._stored[tp], self._next[tp]
             self._answered.discard(tp)
+            self._anew.discard(tp)
 
     def gaps(
         self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()
@@ -152,7 +155,9 @@ class Worker:
         }
 
     def skip(self, tp: TopicPartition, to: int) -> None:
-        """Go on at ``to`` instead; the records in between are gone."""
+        """Go on at ``to`` instead; the records in between are gone, or the offsets start anew there."""
+        if to < self._next[tp]:
+            self._anew.add(tp)
         self._next[tp] = to
 
     def heard(self, envelope: Envelope) -> None:
@@ -196,6 +201,7 @@ class Worker:
         self._stored.update(self._next)
         self._answered.update(self._next)
         self._finished.clear()
+        self._anew.clear()
 
     def _open(self, commit_id: UUID) -> None:
         self._commit_id, self._cycle_open = commit_id, True
@@ -233,10 +239,15 @@ class Worker:
         progress = tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
         # Also where nothing was read: a position found by reset, or moved over a gap, must not be looked for again.
         advances = {
-            tp: Advance(self._stored[tp], at) for tp, at in sorted(self._next.items()) if at != self._stored[tp]
+            tp: Advance(self._stored[tp], at)
+            for tp, at in sorted(self._next.items())
+            if at != self._stored[tp] or tp in self._anew
         }
         # From the stored position, so that over all publications nothing is left out: what they cover is compared.
-        moves = {tp: Span(advance.start or 0, advance.end) for tp, advance in advances.items()}
+        moves = {
+            tp: Span(advance.end + 1 if tp in self._anew else advance.start or 0, advance.end)
+            for tp, advance in advances.items()
+        }
         spans = each({tp: move for tp, move in moves.items() if move.start != move.end})
         letters = tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters)
         return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans, letters))]

@@ -1,0 +1,35 @@
+"""What a campaign sends: known records, with some among them that belong in no table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from tests.e2e.harness import value
+
+_EVERY = 40
+BAD, FILTERED = "dead letters", "nowhere"
+"""Where records go that no table takes."""
+_APART = {13: BAD, 14: FILTERED}
+
+
+def place(number: int, tables: Sequence[str]) -> tuple[str, str]:
+    """The table and the proof of a record, or ``BAD`` or ``FILTERED``."""
+    if (apart := _APART.get(number % _EVERY)) is not None:
+        return apart, ""
+    found = json.loads(value(number, tables))
+    return found["route"], found["proof"]
+
+
+def payload(number: int, tables: Sequence[str]) -> bytes | None:
+    """The value of a record. Its key is its number."""
+    apart = _APART.get(number % _EVERY)
+    if apart is None:
+        return value(number, tables)
+    return b"this is no JSON" if apart == BAD else None
+
+
+def rows(sent: int) -> int:
+    """How many of the first ``sent`` records belong in a table."""
+    whole, rest = divmod(sent, _EVERY)
+    return whole * (_EVERY - 2) + sum(number not in _APART for number in range(rest))

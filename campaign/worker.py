@@ -1,0 +1,109 @@
+"""A worker of a campaign: that of the end-to-end tests, whose catalog can hang, and which may be sabotaged.
+
+``HANG = <file>``: while it exists. ``SABOTAGE``: one of the names below; each makes the sink wrong in one way that the
+campaign must find.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from calving.iceberg.commit import IcebergCommitter, IcebergTarget
+from calving.protocol.ledger import Admitted
+from calving.protocol.worker import Worker
+from calving.runtime.worker import WorkerLoop
+
+_AFTER = 5
+"""So many times a part works as it should."""
+
+
+def hang(flag: Path) -> None:
+    """The catalog neither answers nor refuses while ``flag`` exists."""
+
+    def waiting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            while flag.exists():
+                time.sleep(0.05)
+            return original(*args, **kwargs)
+
+        return call
+
+    SqlCatalog.load_table = waiting(SqlCatalog.load_table)  # type: ignore[method-assign]
+    Table._do_commit = waiting(Table._do_commit)  # type: ignore[method-assign]
+
+
+def _dropped_file() -> None:
+    attempt, times = IcebergTarget.attempt, iter(range(1 << 30))
+
+    def dropping(self: IcebergTarget, state: Any, admitted: Admitted) -> int:
+        if next(times) >= _AFTER:
+            admitted = replace(admitted, data_files=admitted.data_files[1:])
+        return attempt(self, state, admitted)
+
+    IcebergTarget.attempt = dropping  # type: ignore[method-assign]
+
+
+def _doubled_file() -> None:
+    attempt = IcebergTarget.attempt
+    before: dict[str, Admitted] = {}
+
+    def doubling(self: IcebergTarget, state: Any, admitted: Admitted) -> int:
+        known = before.setdefault(str(self._table), admitted)
+        if known is not admitted:
+            admitted = replace(admitted, data_files=(*admitted.data_files, *known.data_files))
+        return attempt(self, state, admitted)
+
+    IcebergTarget.attempt = doubling  # type: ignore[method-assign]
+
+
+def _deaf_cursor() -> None:
+    """It hears none of the invitations after the first few: its backlog waits until it is large."""
+    heard, times = Worker.heard, iter(range(1 << 30))
+    Worker.heard = lambda self, envelope: heard(self, envelope) if next(times) < _AFTER else None  # type: ignore[method-assign]
+
+
+def _stuck_worker() -> None:
+    step, times = WorkerLoop.step, iter(range(1 << 30))
+
+    def stuck(self: WorkerLoop, timeout: float) -> None:
+        if next(times) >= 20 * _AFTER:
+            threading.Event().wait()
+        step(self, timeout)
+
+    WorkerLoop.step = stuck  # type: ignore[method-assign]
+
+
+def _wrong_time() -> None:
+    commit = IcebergCommitter.commit
+
+    def telling(self: IcebergCommitter, request: Any) -> Any:
+        through = request.valid_through_us
+        return commit(self, replace(request, valid_through_us=through and through + 60_000_000))
+
+    IcebergCommitter.commit = telling  # type: ignore[method-assign]
+
+
+SABOTAGE: dict[str, Callable[[], None]] = {
+    "dropped file": _dropped_file,
+    "doubled file": _doubled_file,
+    "deaf cursor": _deaf_cursor,
+    "stuck worker": _stuck_worker,
+    "wrong time": _wrong_time,
+}
+
+if __name__ == "__main__":
+    if "HANG" in os.environ:
+        hang(Path(os.environ["HANG"]))
+    if "SABOTAGE" in os.environ:
+        SABOTAGE[os.environ["SABOTAGE"]]()
+    runpy.run_module("tests.e2e.worker", run_name="__main__", alter_sys=True)

@@ -1,0 +1,158 @@
+"""What happens to the parts around a sink, and what its operator does about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from calving.backend.memory import MemorySession
+from calving.model.coverage import encode_coverage
+from calving.model.offsets import TopicPartition
+from calving.protocol.ledger import LOG_ID
+from tests.simulation.tables import Snapshot
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_KEPT = 25
+"""Nobody expires snapshots that are younger."""
+
+
+class Accidents:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._older_store: tuple[object, ...] | None = None
+        self.operator_in: int | None = None
+        """After so many steps an operator recovers the sink."""
+
+    def happen(self) -> None:
+        """A step of time: each kind by its odds."""
+        odds = self._world.odds
+        kinds: list[tuple[float, Callable[[], None]]] = [
+            (odds.retention, self._retention),
+            (odds.losses * 8, self._copy_store),
+            (odds.losses, self._lose_store),
+            (odds.expiry, self._expire_snapshots),
+            (odds.recreations, self._recreate_topic),
+            (odds.truncations, self._truncate),
+            (odds.stuck, self._open_transaction),
+        ]
+        for probability, accident in kinds:
+            if self._world.chance(probability):
+                accident()
+        if self.operator_in is not None:
+            self.operator_in -= 1
+            if self.operator_in < 0:
+                self.recover()
+
+    def _partition(self) -> TopicPartition:
+        return self._world.rng.choice(sorted(self._world.broker.content))
+
+    # The source
+
+    def _retention(self) -> None:
+        world, tp = self._world, self._partition()
+        broker, checks = world.broker, world.checks
+        begin = world.rng.randint(broker.begins[tp], broker.end(tp))
+        # Only what no batch has taken up yet: a range that vanishes under a batch is the reader's to report.
+        members = world.members.values()
+        if any(m.loop and m.loop.machine.busy for m in members) or begin <= max(m.reaches(tp) for m in members):
+            return
+        wanted = world.store.positions.get(tp)
+        checks.gone.update(broker.content[tp][wanted or 0 : begin])
+        if wanted is None:
+            world.skipped[tp] += begin - broker.begins[tp]  # no reader has ever wanted these
+        broker.begins[tp] = begin
+        world.stats["expired"] += 1
+
+    def _recreate_topic(self) -> None:
+        self._world.broker.recreate()
+        self._world.stats["topics made anew"] += 1
+
+    def _truncate(self) -> None:
+        broker, tp = self._world.broker, self._partition()
+        broker.truncate(tp, self._world.rng.randint(max(broker.begins[tp], broker.end(tp) - 20), broker.end(tp)))
+        self._world.stats["truncated"] += 1
+
+    def _open_transaction(self) -> None:
+        """Somebody's open transaction hides what comes behind it, in the source or in the control log; or it ends."""
+        world, tp = self._world, self._partition()
+        partition = world.rng.randrange(world.store.partitions)
+        if world.broker.stuck.pop(tp, None) is None:
+            world.broker.stuck[tp] = world.broker.end(tp)
+        if world.veils.pop(partition, None) is None:
+            world.veils[partition] = len(world.store.log[partition])
+        world.stats["open transactions"] += 1
+
+    # The tables
+
+    def _expire_snapshots(self) -> None:
+        """Somebody else writes without end, and all that is old has expired: the sink's summaries among it."""
+        world = self._world
+        table = world.tables[world.rng.choice(sorted(world.tables))]
+        table.append(Snapshot(world.next_id(), (), {}, world.now), {})
+        old = sum(s.at < world.now - _KEPT for s in table.snapshots[:-1])
+        table.expired = max(table.expired, old)
+        world.stats["snapshots expired"] += 1
+
+    # The store
+
+    def _copy_store(self) -> None:
+        store = self._world.store
+        log = [list(shard) for shard in store.log]
+        self._older_store = (log, dict(store.positions), dict(store.topic_ids), dict(store.saved), store.identity)
+
+    def _lose_store(self) -> None:
+        """The store comes back empty, or as it was a while ago, under processes that go on.
+
+        Only where they start over by chance do they notice: the guards are not part of this. Offsets are not given out
+        again, as with clocks; an emptied store has a new identity.
+        """
+        world = self._world
+        if self.operator_in is not None:
+            return
+        self.operator_in = world.rng.randint(0, 60)
+        store = world.store
+        ends = store.ends()
+        if self._older_store is None or world.chance(0.3):
+            store.log, store.positions, store.topic_ids, store.saved = [[] for _ in store.log], {}, {}, {}
+            store.identity = f"emptied at {world.now}"
+            for member in world.members.values():
+                member.die()
+        else:
+            log, store.positions, store.topic_ids, store.saved, store.identity = self._older_store  # type: ignore[assignment]
+            store.log = [shard + [None] * (ends[p] - len(shard)) for p, shard in enumerate(log)]  # type: ignore[attr-defined]
+        self._older_store = None
+        world.stats["store lost"] += 1
+
+    # The operator
+
+    def recover(self) -> None:
+        """An operator stops the sink and recovers it, as ``calving recover`` does. A worker may have been overlooked: the
+        group had forgotten it, and it lives.
+
+        A store that goes back to before that has another identity than the tables were marked with: the guards see it.
+        """
+        world = self._world
+        self.operator_in = self._older_store = None
+        overlooked = world.rng.choice(sorted(world.members)) if world.chance(world.odds.zombies) else None
+        for name, member in world.members.items():
+            if name == overlooked:
+                member.sever()
+                world.stats["zombies"] += 1
+            else:
+                member.die()
+        store, topic_ids = world.store, world.broker.topic_ids()
+        cursor = MemorySession(store, "operator").follow(replay=True)
+        key = world.key(store.identity)
+        states = {".".join(name): table.state() for name, table in world.tables.items()}
+        ledgers = {name: key.read(s.ancestry, s.properties).present(topic_ids) for name, s in states.items()}
+        plan = world.recovery(ledgers, complete=world.chance(0.5))
+        for name, table in world.tables.items():
+            left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(name)].items()}
+            table.properties[key.holding] = encode_coverage(left_out)
+        cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
+        for table in world.tables.values():
+            table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
+        landed = {path for t in world.tables.values() for s in t.snapshots for path in s.files}
+        world.checks.files_of = {path: at for path, at in world.checks.files_of.items() if path in landed}

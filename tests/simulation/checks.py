@@ -1,0 +1,278 @@
+"""What must hold, checked as it happens and at the end.
+
+I1  every record below a stored position is counted once: in a published file, or filtered, or reported as lost
+I2  every published file is in exactly one snapshot, once its table commits
+I3  a table's ledger never goes back
+I4  stored positions and published files change together
+I6  with all components back, everything is committed within two cycles
+plus: what a ledger says of the source is true, and its low watermark reaches the end; the valid-through timestamp is the
+minimum of the partitions' maxima, and true; one StartCommit is repeated until it is answered; a graceful handover drops
+nothing; the coordinator waits for all partitions; a position found by reset is stored; tables stay readable.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from calving.model.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Publication,
+    StartCommit,
+    TableId,
+)
+from calving.model.offsets import Span, TopicPartition, named
+from calving.protocol.effects import CommitTables
+from calving.protocol.ledger import Admitted, Ledger, LedgerKey
+from tests.simulation.broker import Record
+from tests.simulation.tables import SimCommitter, Snapshot
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Violation(AssertionError):
+    """A rule is broken. Starts with its name."""
+
+
+class Judge:
+    """Listens to one coordinator: what it is told, and what it says of it."""
+
+    committer: SimCommitter
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._answers: dict[UUID, list[DataComplete]] = {}
+        self._known: Counter[UUID] = Counter()
+        """How many of the answers came before the last reading."""
+        self._expected: frozenset[TopicPartition] = frozenset()
+        self._ticked = self._invited = 0.0
+        self._decided: dict[UUID, int | None] = {}
+
+    def seen(self, partitions: Callable[[], frozenset[TopicPartition]]) -> Callable[[], frozenset[TopicPartition]]:
+        """``partitions``, listened to: asked for at the beginning of every step."""
+
+        def asked() -> frozenset[TopicPartition]:
+            self._expected, self._ticked = partitions(), self._world.now
+            return self._expected
+
+        return asked
+
+    def heard(self, envelopes: Iterable[Envelope]) -> None:
+        self._known = Counter({cycle: len(found) for cycle, found in self._answers.items()})
+        for envelope in envelopes:
+            if isinstance(envelope.event, DataComplete):
+                self._answers.setdefault(envelope.event.commit_id, []).append(envelope.event)
+
+    def invited(self, event: StartCommit) -> None:
+        self._invited = self._world.now
+
+    def stepped(self, missing: Collection[TopicPartition], patience: float) -> None:
+        if missing and self._ticked - self._invited >= patience:
+            raise Violation(f"W3: {sorted(missing)} have not answered, and are not asked again")
+
+    def committing(self, request: CommitTables) -> None:
+        self._decided[request.commit_id] = request.valid_through_us
+        self._check("a table", request.commit_id, request.valid_through_us)
+
+    def committed(self, event: CommitToTable) -> None:
+        if event.valid_through_us != self._decided[event.commit_id]:
+            raise Violation(f"VTTS: {event.table} was told {event.valid_through_us}, the commit another")
+
+    def complete(self, event: CommitComplete) -> None:
+        if self.committer.failing:
+            if event.valid_through_us is not None:
+                raise Violation(f"VTTS: {event.valid_through_us} was told although {self.committer.failing} failed")
+        elif event.commit_id in self._decided:
+            if event.valid_through_us != self._decided[event.commit_id]:
+                raise Violation("VTTS: tables and log were told different ones")
+        else:
+            self._check("the log", event.commit_id, event.valid_through_us)
+        self._world.checks.complete(event)
+
+    def _check(self, whom: str, cycle: UUID, told: int | None) -> None:
+        answers = self._answers.get(cycle, [])
+        # It may have decided after any of the answers that it read last.
+        possible = [self._through(answers[:n]) for n in range(self._known[cycle], len(answers) + 1)]
+        covering = [through for complete, through in possible if complete]
+        if told not in (covering or [None]):
+            raise Violation(f"VTTS: {whom} was told {told}, true is {covering or None}")
+
+    def _through(self, answers: Sequence[DataComplete]) -> tuple[bool, int | None]:
+        """Whether all partitions have answered, and the minimum of their maxima."""
+        latest: dict[TopicPartition, int | None] = {}
+        for answer in answers:
+            for progress in answer.assignments:
+                known = [t for t in (latest.get(progress.source), progress.timestamp_us) if t is not None]
+                latest[progress.source] = max(known, default=None)
+        if not self._expected or self._expected - latest.keys():
+            return False, None
+        maxima = [latest[tp] for tp in self._expected]
+        return True, None if None in maxima else min(t for t in maxima if t is not None)
+
+
+class Checks:
+    """Of one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.files_of: dict[str, TableId] = {}
+        """Published files that are, or will be, in a snapshot of this table."""
+        self.gone: set[Record] = set()
+        """Whose loss is to be reported: the broker no longer had them when they were wanted."""
+        self.forgiven: set[Record] = set()
+        """Whose rows a user has thrown away."""
+        self._reached: dict[tuple[int, str], dict[int, int]] = {}
+        """Of each table and control log the furthest ledger."""
+        self._answered: dict[UUID, set[TopicPartition]] = {}
+
+    # As it happens
+
+    def published(self, publication: Publication) -> None:
+        world = self._world
+        files = {
+            f.file_path: e.table.identifier
+            for e in publication.events
+            if isinstance(e, DataWritten)
+            for f in e.data_files
+        }
+        broker = world.broker
+        # What has been lost from the topic meanwhile is not to be compared any more.
+        spans = {named(tp): s[-1] for tp, s in publication.spans.items() if tp == world.known_as(named(tp))}
+        spans = {tp: span for tp, span in spans.items() if tp not in broker.reused}
+        held = {r for path in files for r in world.files[path] if r.topic == broker.incarnation and r.tp in spans}
+        covered: set[Record] = set()
+        left_out = {name: world.left_out(name) for name in world.tables}
+        for tp, span in spans.items():
+            for record in broker.content[tp][slice(*span)]:
+                out = left_out[world.names[record.table]].get(tp, ())
+                if not record.is_filtered and not covers(out, record.offset):
+                    covered.add(record)
+        if not covered - self.gone <= held <= covered:
+            raise Violation(f"I4: published files hold {len(held)} records, the advance covers {len(covered)}")
+        self.files_of.update(files)
+        known = set()
+        for event in publication.events:
+            if isinstance(event, DataComplete):
+                answered = {a.source for a in event.assignments}
+                self._answered.setdefault(event.commit_id, set()).update(answered)
+                known |= answered
+        for tp in known - world.store.positions.keys() if not world.is_upset else ():
+            raise Violation(f"W1: {tp} was answered for, but the position found by reset was not stored")
+
+    def table_commit(self, name: TableId, key: LedgerKey, snapshot_id: int, admitted: Admitted) -> None:
+        world = self._world
+        table = world.tables[name]
+        now = admitted.ledger.control
+        before = self._reached.get((table.uuid, key.log_id), {})
+        if any(now.get(p, 0) < offset for p, offset in before.items()):
+            raise Violation(f"I3: the ledger goes from {before} back to {now}")
+        self._reached[table.uuid, key.log_id] = dict(now)
+        if snapshot_id in table.discarded:
+            raise Violation("C6: a snapshot was committed whose manifests had been deleted")
+        files = tuple(f.file_path for f in admitted.data_files)
+        outdated = key.outdated(table.properties, admitted.ledger)
+        table.append(Snapshot(snapshot_id, files, key.summary(admitted.ledger), world.now), world.files)
+        table.properties.update(key.properties(admitted.ledger))
+        if outdated:
+            del table.properties[key.holding]
+            world.stats["caught up after a loss"] += 1
+        world.stats["commits"] += 1
+        self._check_ledger(name, admitted.ledger)
+
+    def went_back(self, name: TableId) -> None:
+        """A table's ledger did, and was allowed to."""
+        uuid = self._world.tables[name].uuid
+        self._reached = {at: control for at, control in self._reached.items() if at[0] != uuid}
+
+    def _check_ledger(self, name: TableId, ledger: Ledger) -> None:
+        """What it says of the source is true: recovery is built on it."""
+        world = self._world
+        held: dict[TopicPartition, tuple[Span, ...]] = {}
+
+        def is_held(record: Record) -> bool:
+            if record.tp not in held:
+                held[record.tp] = ledger.held(world.known_as(record.tp))
+            return covers(held[record.tp], record.offset)
+
+        for record in world.tables[name].rows:
+            if self._is_told_apart(record) and not is_held(record):
+                raise Violation(f"C6: the table holds {record}, its ledger does not know")
+        for path, owner in self.files_of.items():
+            rows = world.tables[owner].rows
+            for record in world.files[path]:
+                if record in rows or record in self.forgiven or not self._is_told_apart(record):
+                    continue
+                if owner == name and is_held(record):
+                    raise Violation(f"C6: the ledger claims {record}, which is in no snapshot of the table")
+                if record.offset < ledger.settled.get(world.known_as(record.tp), 0):
+                    raise Violation(f"C6: {record} is called settled, and is in no snapshot")
+
+    def _is_told_apart(self, record: Record) -> bool:
+        """Whether a ledger that speaks of its offset means this record, and not another one before or after it."""
+        broker = self._world.broker
+        return record.topic == broker.incarnation and record.tp not in broker.reused
+
+    def complete(self, event: CommitComplete) -> None:
+        world = self._world
+        unheard = world.expected_at[event.commit_id] - self._answered.get(event.commit_id, set())
+        early = world.now - world.started_at[event.commit_id] < world.pace.timeout
+        if unheard and not world.is_upset and (event.valid_through_us is not None or early):
+            raise Violation(f"C2: cycle {event.commit_id} was called complete without {sorted(unheard)}")
+        world.completed.append(event.commit_id)
+
+    def was_partial(self, cycle: UUID) -> bool:
+        """Whether it had to do without an answer."""
+        return bool(frozenset(self._world.broker.content) - self._answered.get(cycle, set()))
+
+    # At the end
+
+    def settled_to(self) -> dict[TopicPartition, int]:
+        """Below, as the tables together say, every record is where it belongs."""
+        world = self._world
+        found: dict[TopicPartition, int] = {}
+        key = LedgerKey(world.control_topic, world.group, world.store.identity)
+        for table in world.tables.values():
+            state = table.state()
+            ledger = key.read(state.ancestry, state.properties).present(world.broker.topic_ids())
+            for tp, offset in ledger.settled.items():
+                found[tp] = max(offset, found.get(tp, 0))
+        return found
+
+    def audit(self) -> None:
+        world = self._world
+        content = [record for entries in world.broker.content.values() for record in entries]
+        landed = Counter(path for t in world.tables.values() for s in t.snapshots for path in s.files)
+        for path, count in landed.items():
+            if count > 1:
+                raise Violation(f"I2: {path} is in {count} snapshots")
+        if missing := self.files_of.keys() - landed.keys():
+            raise Violation(f"I2: {len(missing)} published files are in no snapshot")
+        rows = sum((t.rows for t in world.tables.values()), start=Counter[Record]())
+        if twice := [r for r, n in rows.items() if n > 1]:
+            raise Violation(f"I1: {len(twice)} records are in the tables twice, such as {twice[0]}")
+        lost = {r for r in content if not r.is_filtered} - rows.keys() - self.forgiven
+        if unexplained := lost - self.gone:
+            raise Violation(f"I1: {len(unexplained)} records are lost, such as {min(unexplained)}")
+        skipped = sum((Counter(m.loop.skipped) for m in world.members.values() if m.loop), start=world.skipped)
+        for tp, count in Counter(record.tp for record in lost).items():
+            if skipped[tp] < count:
+                raise Violation(f"W7: records of {tp} were skipped silently")
+        for tp in world.broker.content:
+            if world.store.positions.get(tp) != world.broker.end(tp):
+                raise Violation(
+                    f"I6: {tp} is stored at {world.store.positions.get(tp)}, its end is {world.broker.end(tp)}"
+                )
+        for table in world.tables.values():
+            if broken := table.discarded & {s.id for s in table.snapshots}:
+                raise Violation(f"C6: the manifests of landed snapshots {broken} were deleted; the table is unreadable")
+
+
+def covers(spans: Iterable[Span], offset: int) -> bool:
+    return any(span.start <= offset < span.end for span in spans)

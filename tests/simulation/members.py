@@ -1,0 +1,291 @@
+"""Worker processes: the product's loops over a memory backend whose every call may fail, hang or be the last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from calving.backend.interface import Cursor
+from calving.backend.memory import MemorySession, MemoryStore
+from calving.errors import CalvingError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
+from calving.model.coverage import Coverage
+from calving.model.events import (
+    CommitComplete,
+    CommitToTable,
+    DataWritten,
+    Envelope,
+    Event,
+    Publication,
+    StartCommit,
+    TableId,
+    TableMark,
+)
+from calving.model.membership import Claim
+from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition
+from calving.protocol.coordinator import Pace
+from calving.protocol.worker import BatchLimits, BatchOutcome
+from calving.runtime.coordinator import CoordinatorLoop
+from calving.runtime.worker import WorkerLoop
+from tests.simulation.broker import SimGroup
+from tests.simulation.checks import Judge, Violation
+from tests.simulation.tables import SimCommitter
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+PACE = Pace(interval=5, timeout=20, invite=7)
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+class SimRunner:
+    """Takes a while; see ``World.read`` for where records go."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._running: tuple[int, Spans] | None = None
+
+    @property
+    def reaches(self) -> Spans:
+        return self._running[1] if self._running else {}
+
+    def start(self, number: int, spans: Spans) -> None:
+        assert self._running is None
+        self._world.call("start")
+        self._world.hazard()
+        self._running = (number, spans)
+
+    def poll(self) -> tuple[int, BatchOutcome] | None:
+        if self._running is None or self._world.chance(0.4):
+            return None
+        (number, spans), self._running = self._running, None
+        self._world.call("batch")
+        self._world.hazard()
+        return number, self._world.read(spans)
+
+
+class SimSession(MemorySession):
+    """Fences in one of two ways, by seed.
+
+    As the Kafka backend: positions are compared first, the broker checks the claim at the end. As the others: both in
+    one atomic act, but the store knows nothing of the consumer group, so the claim is worth nothing.
+    """
+
+    def __init__(self, world: World, store: MemoryStore, member: str) -> None:
+        super().__init__(store, member)
+        self._world = world
+
+    def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        self._world.call("committed")
+        return super().committed(partitions)
+
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        world = self._world
+        world.fail("publish", Unavailable("before the publication"))
+        if world.fences_by_claim:
+            self.compare(publication)
+        if world.chance(world.odds.contention):
+            world.disturb()
+        if not world.fences_by_claim:
+            self.compare(publication)
+        self.write(publication, claim)
+        world.fail("published", OutcomeUnknown("after the publication"))
+
+    def compare(self, publication: Publication) -> None:
+        positions = self._store.positions
+        for tp, advance in publication.advances.items():
+            if positions.get(tp) != advance.start:
+                raise Fenced(f"{tp} is stored at {positions.get(tp)}, not at {advance.start}")
+
+    def write(self, publication: Publication, claim: Claim) -> None:
+        if self._world.fences_by_claim and not self._store.is_current(claim):
+            raise Fenced(claim.member_id)
+        self._store.append(self._member, publication.events, publication.spans)
+        self._store.topic_ids.update(publication.identities)
+        self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
+        self._world.checks.published(publication)
+
+    def follow(self, *, replay: bool) -> Cursor:
+        self._world.call("follow")
+        return SimCursor(self._world, super().follow(replay=replay), Judge(self._world) if replay else None)
+
+
+class SimCursor(Cursor):
+    def __init__(self, world: World, inner: Cursor, judge: Judge | None) -> None:
+        self._world, self._inner, self.judge, self.log = world, inner, judge, inner.log
+        self._fetched: dict[int, list[Envelope]] = {}
+
+    def read(self, timeout: float) -> Sequence[Envelope]:
+        """As a consumer does: partition by partition, and not always everything there is."""
+        self._world.call("read")
+        rng = self._world.rng
+        for envelope in self._inner.read(0):
+            self._fetched.setdefault(envelope.partition, []).append(envelope)
+        found: list[Envelope] = []
+        for partition, entries in self._fetched.items():
+            count = len(entries) if rng.random() < 0.7 else rng.randint(0, len(entries))
+            veil = self._world.veils.get(partition)
+            if veil is not None:  # an open transaction hides what is behind it
+                count = min(count, sum(e.offset < veil for e in entries))
+            found += entries[:count]
+            del entries[:count]
+        if self.judge is not None:
+            found = [envelope for envelope in found if not self._passes_over(envelope)]
+            self.judge.heard(found)
+        return found
+
+    def _passes_over(self, envelope: Envelope) -> bool:
+        """An entry that never reaches the coordinator, such as one that an older version cannot decode."""
+        away = isinstance(envelope.event, DataWritten) and self._world.chance(self._world.odds.omissions)
+        self._world.stats["entries passed over"] += away
+        return away
+
+    def acknowledge(
+        self,
+        position: ControlOffsets,
+        events: Sequence[Event],
+        settled: Coverage | None = None,
+        marks: Mapping[TableId, TableMark] | None = None,
+    ) -> None:
+        assert self.judge is not None
+        self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
+        self._inner.acknowledge(position, events, settled, marks)
+        for event in events:
+            if isinstance(event, CommitComplete):
+                self.judge.complete(event)
+            elif isinstance(event, CommitToTable):
+                self.judge.committed(event)
+            elif isinstance(event, StartCommit):
+                self.judge.invited(event)
+        self._world.fail("acknowledged", OutcomeUnknown("after the acknowledgement"))
+
+    def rewind(self, positions: SourceOffsets) -> None:
+        self._inner.rewind(positions)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Member:
+    """One worker process: a worker loop, and a coordinator loop while it leads (or believes so)."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self._name, self._starts = world, name, 0
+        self.loop: WorkerLoop | None = None
+        self._coordinator: tuple[CoordinatorLoop, Judge] | None = None
+        self.is_coordinating = False
+        """Right now, on a thread of its own."""
+        self._elect_after = 0.0
+        self._expecting: dict[TopicPartition, int] = {}
+
+    def step(self) -> None:
+        self.work()
+        if self._coordinator is not None:
+            self._coordinate(*self._coordinator)
+
+    def work(self) -> None:
+        """A step of the worker alone: its coordinator, a thread of its own, may be in the middle of something."""
+        world = self._world
+        try:
+            loop = self.loop or self._start()
+            loop.step(0)
+            if self.loop is loop:  # it may have died while it waited
+                self._elect(loop)
+                if world.chance(world.odds.restarts):
+                    loop.finish()
+                    world.stats["stopped cleanly"] += 1
+                    self.die()
+        except ProtocolError:
+            raise
+        except (Crash, CalvingError) as error:
+            world.stats[type(error).__name__] += 1
+            self.die()
+
+    def _coordinate(self, coordinator: CoordinatorLoop, judge: Judge) -> None:
+        world = self._world
+        self.is_coordinating = True
+        try:
+            coordinator.step(0)
+            judge.stepped(coordinator.machine.missing, PACE.invite)
+        except ProtocolError:
+            raise
+        except CalvingError as error:
+            world.stats[type(error).__name__] += 1
+            self._coordinator, self._elect_after = None, world.now + world.rng.randint(1, 5)
+        except Crash:
+            world.stats["Crash"] += 1
+            self.die()
+        finally:
+            self.is_coordinating = False
+
+    def _elect(self, loop: WorkerLoop) -> None:
+        world = self._world
+        leads = self._session.lead(loop.machine.held, self._group.partitions()) or world.chance(world.odds.coups)
+        if leads and self._coordinator is None and world.now >= self._elect_after:
+            cursor = self._session.follow(replay=True)
+            assert isinstance(cursor, SimCursor)
+            judge = cursor.judge
+            assert judge is not None
+            committer = SimCommitter(world, world.key(cursor.log.identity), judge.committing)
+            judge.committer = committer
+            self._coordinator = (
+                world.coordinator(
+                    cursor, committer, judge.seen(self._group.partitions), PACE, lambda: world.now, world.fresh_id
+                ),
+                judge,
+            )
+        elif not leads and not world.chance(world.odds.coups * 30):  # a deposed one may live on for a while
+            self._coordinator = None
+
+    def _start(self) -> WorkerLoop:
+        world = self._world
+        self._starts += 1
+        member = f"{self._name}{self._starts}"
+        self._session = world.session(world, world.store, member)
+        cursor = self._session.follow(replay=False)
+        self._runner = SimRunner(world)
+        self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
+        self._elect_after = 0.0
+        self.loop = world.worker_loop(
+            self._group, self._session, cursor, self._runner, BatchLimits(12, 10_000), world.policy, lambda: world.now
+        )
+        return self.loop
+
+    def _on_revoked(self, leaving: Collection[TopicPartition]) -> None:
+        assert self.loop is not None
+        machine, positions = self.loop.machine, self._world.store.positions
+        if leaving:
+            self._expecting = {tp: machine.positions[tp] for tp in leaving} if machine.unpublished else {}
+            return
+        for tp, expected in self._expecting.items():
+            if positions.get(tp, -1) < expected and not self._world.is_upset:
+                raise Violation(
+                    f"W6: {tp} was handed over at {positions.get(tp)}, finished batches had read to {expected}"
+                )
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it coordinates, and a table does not take its files."""
+        return self._coordinator is not None and bool(self._coordinator[0].machine.failures)
+
+    def reaches(self, tp: TopicPartition) -> int:
+        """How far it has read, or is about to."""
+        if self.loop is None:
+            return 0
+        span = self._runner.reaches.get(tp)
+        return max(self.loop.machine.positions.get(tp, 0), span.end if span else 0)
+
+    def sever(self) -> None:
+        """The group has expelled it; it goes on all the same, as a process does that was stopped for a while."""
+        if self.loop is not None:
+            self._world.broker.leave(self._group.member_id)
+
+    def die(self) -> None:
+        """At once; a thread of it that hangs goes on from there, as a request that is under way does."""
+        if self.loop is not None:
+            for tp, count in self.loop.skipped.items():
+                self._world.skipped[tp] += count
+            self._group.close()
+        self.loop = self._coordinator = None

@@ -1,0 +1,227 @@
+"""Coordinators that break a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from calving.model.coverage import Coverage
+from calving.model.events import DataWritten, Envelope
+from calving.model.offsets import TopicPartition
+from calving.protocol.buffer import Buffer
+from calving.protocol.coordinator import Coordinator, Failed
+from calving.protocol.effects import Announce, CoordinatorEffect
+from calving.protocol.ledger import Reach
+from calving.runtime.coordinator import CoordinatorLoop
+from tests.simulation.members import SimSession
+from tests.simulation.mutants.registry import mutant, with_buffer, with_coordinator
+from tests.simulation.world import World
+
+
+@mutant("C1 a coordinator without a saved position opens at the latest entry")
+class OpensAtLatest(World):
+    class session(SimSession):
+        def follow(self, *, replay: bool):  # type: ignore[no-untyped-def]
+            cursor = super().follow(replay=replay)
+            if replay and not self._store.saved:
+                cursor._inner._at = self._store.ends()
+            return cursor
+
+
+@mutant("C1 a coordinator opens at the latest entry although a position is saved")
+class ReplaysNothing(World):
+    class session(SimSession):
+        def follow(self, *, replay: bool):  # type: ignore[no-untyped-def]
+            cursor = super().follow(replay=replay)
+            if replay:
+                cursor._inner._at = self._store.ends()
+            return cursor
+
+
+@mutant("C2 the expected partitions are frozen at election")
+class FrozenExpectation(World):
+    class _Machine(Coordinator):
+        def tick(self, now, fresh_id, expected):  # type: ignore[no-untyped-def]
+            self._first = getattr(self, "_first", expected)
+            return super().tick(now, fresh_id, self._first)
+
+    coordinator = with_coordinator(_Machine)
+    restarts = 0.0
+
+
+@mutant("C3 only files of the current cycle are buffered")
+class ForgetsLateFiles(World):
+    class _Machine(Coordinator):
+        def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
+            event = envelope.event
+            if isinstance(event, DataWritten) and event.commit_id != self._commit_id:
+                self._buffer.read[envelope.partition] = envelope.offset + 1
+                return []
+            return super().heard(envelope)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C4 a table that fails loses its buffered entries")
+class DropsFailedTable(World):
+    class _Machine(Coordinator):
+        def settled(self, table, outcome):  # type: ignore[no-untyped-def]
+            if isinstance(outcome, Failed):
+                self._buffer.settle(table, self._committing)
+            return super().settled(table, outcome)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C5 the read position is saved although entries are still buffered")
+class AcknowledgesTooMuch(World):
+    class _Machine(Coordinator):
+        def _complete_cycle(self) -> list[CoordinatorEffect]:
+            (effect,) = super()._complete_cycle()
+            return [replace(effect, position=dict(self._buffer.read))]  # type: ignore[type-var]
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C5 the position is saved before the tables commit")
+class AcknowledgesFirst(World):
+    class coordinator(CoordinatorLoop):
+        def _act(self, effects):  # type: ignore[no-untyped-def]
+            for effect in effects:
+                if hasattr(effect, "tables"):
+                    self._cursor.acknowledge(dict(effect.read), ())
+            super()._act(effects)
+
+
+@mutant("C6 references to one table that differ in UUID are committed one after the other")
+class TwoGroups(World):
+    class _Machine(Coordinator):
+        class _Split(Buffer):
+            def settle(self, table, read) -> None:  # type: ignore[no-untyped-def]
+                left = self._heard.get(table, [])[1::2]
+                super().settle(table, read)
+                if left:
+                    self._heard[table] = left
+
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._buffer = self._Split(position)
+
+        def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
+            effects = super()._commit(partial=partial)
+            for effect in effects:
+                if hasattr(effect, "tables"):
+                    tables = {t: e[::2] for t, e in effect.tables.items()}
+                    return [replace(effect, tables=tables)]
+            return effects
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 a commit ends in the middle of a publication")
+class EndsInTheMiddle(World):
+    class _Torn(Buffer):
+        def whole(self) -> dict[int, int]:
+            return dict(self.read)
+
+    coordinator = with_buffer(_Torn)
+
+
+@mutant("C5 a publication counts of which a part was not heard", "entries passed over")
+class CountsParts(World):
+    class _Lax(Buffer):
+        def _check(self, end: Envelope, parts: int) -> None:
+            pass
+
+    coordinator = with_buffer(_Lax)
+
+
+@mutant("C6 records are called settled that wait for a table")
+class SettlesTooEarly(World):
+    class _Hasty(Buffer):
+        def reach(self) -> Reach:
+            found = super().reach()
+            return replace(found, settled=found.covered)
+
+    coordinator = with_buffer(_Hasty)
+
+
+@mutant("W3 a StartCommit is not repeated while answers are missing")
+class InvitesOnce(World):
+    class _Machine(Coordinator):
+        def tick(self, now, fresh_id, expected):  # type: ignore[no-untyped-def]
+            waiting = self._commit_id
+            return [
+                e
+                for e in super().tick(now, fresh_id, expected)
+                if not isinstance(e, Announce) or self._commit_id != waiting
+            ]
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 a topic that starts over is not noticed", "topic without identity")
+class NeverRestarts(World):
+    class _Same(Buffer):
+        def _restart(self, partitions: Iterable[TopicPartition]) -> None:
+            pass
+
+    coordinator = with_buffer(_Same)
+
+
+@mutant("C6 a successor is not told what is settled")
+class TellsNothing(World):
+    class _Silent(Buffer):
+        def settled(self) -> Coverage:
+            return {}
+
+    coordinator = with_buffer(_Silent)
+
+
+@mutant("C6 nothing is ever called settled")
+class SettlesNothing(World):
+    class _Doubtful(Buffer):
+        def reach(self) -> Reach:
+            return replace(super().reach(), settled={})
+
+    coordinator = with_buffer(_Doubtful)
+
+
+@mutant("VTTS it is the maximum of the partitions, not the minimum")
+class FurthestTime(World):
+    class _Machine(Coordinator):
+        def _valid_through_us(self) -> int | None:
+            least = super()._valid_through_us()
+            return least and max(t for t in (self._answers[tp] for tp in self._expected) if t is not None)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("VTTS partitions without news are left out of it")
+class SkipsSilence(World):
+    class _Machine(Coordinator):
+        def _valid_through_us(self) -> int | None:
+            return min((t for t in (self._answers[tp] for tp in self._expected) if t is not None), default=None)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("VTTS it is told although a table failed")
+class TellsTooMuch(World):
+    class _Machine(Coordinator):
+        def _complete_cycle(self) -> list[CoordinatorEffect]:
+            (effect,) = super()._complete_cycle()
+            (event,) = effect.events  # type: ignore[union-attr]
+            return [replace(effect, events=(replace(event, valid_through_us=self._valid_through),))]  # type: ignore[type-var, arg-type]
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("VTTS a partial commit tells it")
+class TellsWhenPartial(World):
+    class _Machine(Coordinator):
+        def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
+            self._expected &= self._answers.keys()
+            return super()._commit(partial=False)
+
+    coordinator = with_coordinator(_Machine)

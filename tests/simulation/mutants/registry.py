@@ -1,0 +1,87 @@
+"""Broken variants of the product, one rule each. The simulation must catch every one of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from calving.protocol.buffer import Buffer
+from calving.protocol.coordinator import Coordinator
+from calving.protocol.worker import Worker
+from calving.runtime.coordinator import CoordinatorLoop
+from calving.runtime.worker import WorkerLoop
+from tests.simulation.world import Violation, World, simulate
+
+MUTANTS: dict[str, type[World]] = {}
+
+
+def mutant(rule: str, theme: str | None = None) -> Callable[[type[World]], type[World]]:
+    """``theme``: the world in which the rule matters, where most worlds never come to need it."""
+
+    def register(world: type[World]) -> type[World]:
+        world.theme = theme
+        MUTANTS[rule] = world
+        return world
+
+    return register
+
+
+class Verdicts(NamedTuple):
+    caught: int
+    seeds: int
+    """That were run."""
+    rules: Counter[str]
+    """Which rule was found broken how often."""
+
+
+def verdicts(world: type[World], seeds: int, enough: int | None = None) -> Verdicts:
+    """In how many seeds a broken rule is found; ends as soon as these are ``enough``."""
+    rules: Counter[str] = Counter()
+    for seed in range(seeds):
+        try:
+            simulate(seed, world)
+        except Violation as violation:
+            rules[str(violation).partition(":")[0]] += 1
+        except Exception as error:  # a mutant may also break down, which is as good as being caught
+            rules[type(error).__name__] += 1
+        if rules.total() == enough:
+            return Verdicts(rules.total(), seed + 1, rules)
+    return Verdicts(rules.total(), seeds, rules)
+
+
+def table(rows: Iterable[tuple[str, str | None, Verdicts]]) -> str:
+    """One line a mutant: how many seeds caught it, and by which rule."""
+    lines = [
+        f"{rule:84s} {theme or 'all worlds':24s} {found.caught:3d} of {found.seeds:3d}  "
+        + ", ".join(f"{name} {count}" for name, count in found.rules.most_common())
+        for rule, theme, found in rows
+    ]
+    return "\n".join(lines)
+
+
+def with_machine(machine: type[Worker]) -> type[WorkerLoop]:
+    class Loop(WorkerLoop):
+        def __init__(self, group, session, cursor, runner, limits, policy, clock) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(group, session, cursor, runner, limits, policy, clock)
+            self.machine = machine(limits)
+
+    return Loop
+
+
+def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
+    class Loop(CoordinatorLoop):
+        def __init__(self, cursor, committer, partitions, pace, clock, fresh_id) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(cursor, committer, partitions, pace, clock, fresh_id)
+            self.machine = machine(pace, cursor.log.start, clock())
+
+    return Loop
+
+
+def with_buffer(buffer: type[Buffer]) -> type[CoordinatorLoop]:
+    class Machine(Coordinator):
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._buffer = buffer(position)
+
+    return with_coordinator(Machine)

@@ -1,0 +1,166 @@
+"""Commits that break a rule, and recoveries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from calving.model.events import Envelope
+from calving.model.offsets import ControlOffsets
+from calving.protocol import commit as commit_module
+from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
+from calving.protocol.ledger import NOWHERE, Admitted, Ledger, LedgerKey, Reach, admit
+from calving.protocol.recovery import Recovery
+from calving.protocol.recovery import recovery as real_recovery
+from tests.simulation.mutants.registry import mutant
+from tests.simulation.tables import Loaded, SimTarget
+from tests.simulation.world import World
+
+
+@mutant("C6.1 the ledger is read once per process, not before every attempt")
+class RemembersLedger(World):
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        outer = self
+
+        class Target(SimTarget):
+            def load(self) -> Loaded:
+                fresh = super().load()
+                known = outer._known.setdefault((id(outer.stepping), id(self.table)), fresh)
+                ancestry = (s if s in known.snapshots else replace(s, summary={}) for s in fresh.snapshots)
+                return replace(fresh, snapshots=tuple(ancestry), properties=known.properties)
+
+        self._known: dict[tuple[int, int], Loaded] = {}
+        self.target = Target  # type: ignore[assignment]
+
+
+@mutant("C6.2 entries below the ledger are not left out")
+class NoFilter(World):
+    class _Key(LedgerKey):
+        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
+            return Ledger({})
+
+    ledger_key = _Key
+
+
+class _CustomLoop(World):
+    """A world whose commit loop admits by another rule."""
+
+    @staticmethod
+    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+        return admit(heard, read, reach, ledger)
+
+    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
+        rule = type(self).admit
+
+        class Loop(CommitLoop[Loaded]):
+            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+                commit_module.admit = rule  # type: ignore[attr-defined]
+                try:
+                    return super().settle(heard, read, reach)
+                finally:
+                    commit_module.admit = admit  # type: ignore[attr-defined]
+
+        return Loop(target, target.key, 3)
+
+
+@mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd")
+class LedgerGoesBack(_CustomLoop):
+    @staticmethod
+    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+        found = admit(heard, read, reach, ledger)
+        return Admitted(found.data_files, found.delete_files, replace(found.ledger, control=read))
+
+
+@mutant("C6.3 the new ledger is not moved at all")
+class LedgerStays(_CustomLoop):
+    @staticmethod
+    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+        found = admit(heard, read, reach, ledger)
+        return Admitted(found.data_files, found.delete_files, ledger)
+
+
+@mutant("C6.4 an attempt is rebased onto a moved head without looking again", "crowd")
+class Rebases(World):
+    class target(SimTarget):
+        def attempt(self, state: Loaded, admitted: Admitted) -> int:
+            if self.world.chance(self.world.odds.contention * 4):
+                self.world.disturb()
+            return super().attempt(self.load(), admitted)
+
+
+@mutant("C6.4 a reported conflict deletes manifests without looking whether it landed", "replica")
+class DeletesUnseen(World):
+    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
+        attempt = target.attempt
+
+        def deleting(state: Loaded, admitted: Admitted) -> int:
+            try:
+                return attempt(state, admitted)
+            except CommitRefused:
+                target.discard()
+                raise
+
+        target.attempt = deleting  # type: ignore[method-assign]
+        return super().commit_loop(target)
+
+
+@mutant("C6.4 an unknown outcome is taken for a failure and its manifests are deleted", "replica")
+class DeletesUncertain(World):
+    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
+        attempt = target.attempt
+
+        def deleting(state: Loaded, admitted: Admitted) -> int:
+            try:
+                return attempt(state, admitted)
+            except CommitUncertain:
+                target.discard()
+                raise
+
+        target.attempt = deleting  # type: ignore[method-assign]
+        return super().commit_loop(target)
+
+
+@mutant("C6 the ledger claims everything below the furthest record", "open transactions")
+class ClaimsHoles(World):
+    class ledger_key(LedgerKey):
+        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
+            return replace(super().read(ancestry, properties), missing={})
+
+
+@mutant("recovery goes back to what the furthest table has read", "lost store")
+class RewindsTooLittle(World):
+    @staticmethod
+    def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
+        found = real_recovery(ledgers, rolled_back, complete=complete)
+        return Recovery(
+            {tp: max(ledger.source.get(tp, 0) for ledger in ledgers.values()) for tp in found.positions}, found.held
+        )
+
+
+@mutant("recovery leaves nothing out for any table", "lost store")
+class DoublesOnRecovery(World):
+    @staticmethod
+    def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
+        return Recovery(real_recovery(ledgers, rolled_back, complete=complete).positions, {key: {} for key in ledgers})
+
+
+@mutant("C6 records that the table holds already are committed once more", "lost store")
+class CommitsTwice(World):
+    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
+        class Loop(CommitLoop[Loaded]):
+            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+                known, commit_module.twice = commit_module.twice, lambda *_: {}  # type: ignore[attr-defined]
+                try:
+                    return super().settle(heard, read, reach)
+                finally:
+                    commit_module.twice = known  # type: ignore[attr-defined]
+
+        return Loop(target, target.key, 3)
+
+
+@mutant("C6.1 the table's property is not read where the summaries have expired", "expiry")
+class ReadsSummariesOnly(World):
+    class ledger_key(LedgerKey):
+        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
+            return super().read(ancestry, {})

@@ -1,0 +1,125 @@
+"""Workers that break a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from calving.model.events import Publication
+from calving.model.offsets import Advance, SourceOffsets, TopicPartition
+from calving.protocol.effects import WorkerEffect
+from calving.protocol.positions import Position
+from calving.protocol.worker import Worker
+from calving.runtime.worker import WorkerLoop
+from tests.simulation.mutants.registry import mutant, with_machine
+from tests.simulation.world import World
+
+
+@mutant("W1 a partition that appears later starts at its end")
+class StartsAtEnd(World):
+    class worker_loop(WorkerLoop):
+        def assigned(self, partitions: Collection[TopicPartition]) -> None:
+            stored = dict(self._session.committed(partitions))
+            bounds = self._group.bounds(partitions)
+            self.machine.assigned(
+                {
+                    tp: Position(
+                        stored.get(tp), stored.get(tp, bounds.begins[tp] if tp.partition < 4 else bounds.ends[tp])
+                    )
+                    for tp in partitions
+                }
+            )
+
+
+@mutant("W1 a position found by reset is not stored until something is read")
+class ResetNotStored(World):
+    class _Machine(Worker):
+        def _publish(self) -> list[WorkerEffect]:
+            (effect,) = super()._publish()
+            p = effect.publication  # type: ignore[union-attr]
+            return [
+                type(effect)(Publication(p.events, {tp: a for tp, a in p.advances.items() if tp in p.spans}, p.spans))
+            ]  # type: ignore[arg-type]
+
+    worker_loop = with_machine(_Machine)
+
+
+@mutant("W3 a worker with nothing to report does not answer")
+class SilentWhenIdle(World):
+    class _Machine(Worker):
+        def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
+            effects = super().tick(ends)
+            return [e for e in effects if not (hasattr(e, "publication") and not e.publication.spans)]
+
+    worker_loop = with_machine(_Machine)
+
+
+@mutant("W5 results are kept although their partition was lost and came back")
+class KeepsLostResults(World):
+    class _Machine(Worker):
+        def released(self, gone: Iterable[TopicPartition]) -> None:
+            for tp in set(gone) & self._next.keys():
+                del self._stored[tp], self._next[tp]
+
+        def finished(self, number, outcome) -> None:  # type: ignore[no-untyped-def]
+            running, self._running = self._running, None
+            assert running is not None
+            held = {tp: s for tp, s in running.spans.items() if tp in self._next}
+            self._next.update({tp: span.end for tp, span in held.items()})
+            self._finished.append((running.spans, outcome))
+
+        def _publish(self) -> list[WorkerEffect]:
+            (effect,) = super()._publish()
+            p = effect.publication  # type: ignore[union-attr]
+            return [
+                type(effect)(
+                    Publication(
+                        p.events, {tp: Advance(self._stored[tp], a.end) for tp, a in p.advances.items()}, p.spans
+                    )
+                )
+            ]  # type: ignore[arg-type]
+
+    worker_loop = with_machine(_Machine)
+
+
+@mutant("W6 a graceful handover drops finished batches")
+class DropsOnHandover(World):
+    class _Machine(Worker):
+        def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
+            return []
+
+    worker_loop = with_machine(_Machine)
+
+
+@mutant("W7 records that are gone are skipped silently", "retention")
+class SkipsSilently(World):
+    class worker_loop(WorkerLoop):
+        def _mind_gaps(self, bounds) -> None:  # type: ignore[no-untyped-def]
+            for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
+                self.machine.skip(tp, gap.end)
+
+
+@mutant("W7 a topic that was made anew is taken for the one that was read", "topic made anew")
+class IgnoresTopicIds(World):
+    class worker_loop(WorkerLoop):
+        def _recognise(self, topics: Collection[str]) -> None:
+            pass
+
+
+@mutant("W7 a partition that starts over and comes just as far again does not say so", "topic made anew")
+class ComesBackUnseen(World):
+    class _Machine(Worker):
+        def skip(self, tp: TopicPartition, to: int) -> None:
+            super().skip(tp, to)
+            self._anew.clear()
+
+    worker_loop = with_machine(_Machine)
+
+
+@mutant("VTTS timestamps are dropped")
+class DropsTimestamps(World):
+    class _Machine(Worker):
+        def finished(self, number, outcome) -> None:  # type: ignore[no-untyped-def]
+            super().finished(number, replace(outcome, timestamps_us={}))
+
+    worker_loop = with_machine(_Machine)

@@ -1,0 +1,195 @@
+"""Tables and their catalog, in memory: it may refuse, lose a request, lose an answer, answer the wrong thing, hang, or
+show what was a while ago; others write, expire, roll back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from calving.model.events import DataWritten, TableId, TableMark
+from calving.protocol.commit import AlreadyHeldError, CommitRefused, CommitUncertain
+from calving.protocol.coordinator import Committed, Failed
+from calving.protocol.effects import CommitTables
+from calving.protocol.ledger import Admitted, LedgerKey
+from tests.simulation.broker import Record
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    id: int
+    files: tuple[str, ...]
+    summary: Mapping[str, str]
+    at: float
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A table as it was at one moment."""
+
+    uuid: int
+    snapshots: tuple[Snapshot, ...]
+    """The ancestry of the head as far as it has not expired, oldest first."""
+    properties: Mapping[str, str]
+    mark: TableMark
+
+    @property
+    def ancestry(self) -> Iterable[Mapping[str, str]]:
+        return (s.summary for s in reversed(self.snapshots))
+
+    @property
+    def head(self) -> int | None:
+        return self.snapshots[-1].id if self.snapshots else None
+
+
+@dataclass
+class SimTable:
+    uuid: int
+    snapshots: list[Snapshot] = field(default_factory=list)
+    """The ancestry of the head, oldest first, also what has expired: its files stay."""
+    expired: int = 0
+    """How many of these; never the head."""
+    properties: dict[str, str] = field(default_factory=dict)
+    sequence: int = 0
+    """Grows with every change, and is not taken back by a rollback."""
+    rows: Counter[Record] = field(default_factory=Counter)
+    discarded: set[int] = field(default_factory=set)
+    broken: bool = False
+    before: deque[Loaded] = field(default_factory=lambda: deque(maxlen=4))
+    """What a replica may still show."""
+
+    def state(self) -> Loaded:
+        mark = TableMark(str(self.uuid), self.sequence)
+        return Loaded(self.uuid, tuple(self.snapshots[self.expired :]), dict(self.properties), mark)
+
+    def append(self, snapshot: Snapshot, files: Mapping[str, tuple[Record, ...]]) -> None:
+        self.before.append(self.state())
+        self.snapshots.append(snapshot)
+        self.sequence += 1
+        for path in snapshot.files:
+            self.rows.update(files[path])
+
+    def back_to(self, count: int, files: Mapping[str, tuple[Record, ...]]) -> None:
+        """The head is the snapshot that was the ``count``-th."""
+        del self.snapshots[count:]
+        self.rows = Counter(r for s in self.snapshots for path in s.files for r in files[path])
+        self.before.clear()
+
+
+class WentBack(Exception):
+    """The catalog shows a table as it was before it was last seen."""
+
+
+class SimTarget:
+    """One table for one commit."""
+
+    def __init__(
+        self, world: World, name: TableId, key: LedgerKey, uuids: frozenset[int], mark: TableMark | None
+    ) -> None:
+        self.world, self.name, self.key, self._uuids, self.mark = world, name, key, uuids, mark
+        self._attempt = 0
+        self._tried: set[int] = set()
+        self._required: int | None = None
+
+    @property
+    def table(self) -> SimTable:
+        return self.world.tables[self.name]
+
+    def load(self) -> Loaded:
+        world, table = self.world, self.table
+        world.call("load")
+        if table.broken:
+            raise CommitUncertain("the table cannot be loaded")
+        if self._uuids - {table.uuid}:
+            raise CommitUncertain("the table was dropped and created anew")
+        found = table.state()
+        if table.before and world.chance(world.odds.staleness):
+            world.stats["stale loads"] += 1
+            found = world.rng.choice(table.before)
+        if self.mark is not None and self.mark.uuid == found.mark.uuid and self.mark.sequence > found.mark.sequence:
+            if self.mark.sequence > table.sequence:
+                raise WentBack(f"{self.name} had {self.mark}, and has {table.sequence}")
+            found = table.state()  # a replica that is behind is asked again
+        self.mark = found.mark
+        return found
+
+    def attempt(self, state: Loaded, admitted: Admitted) -> int:
+        world = self.world
+        self._attempt, self._required = world.next_id(), state.head
+        self._tried.add(self._attempt)
+        world.call("attempt")
+        world.hazard()
+        if world.chance(world.odds.contention):
+            self.table.append(Snapshot(world.next_id(), (), {}, world.now), world.files)  # another writer
+        if world.chance(world.odds.contention):
+            world.disturb()  # another of our coordinators
+        fault = (
+            world.rng.choice(["lost request", "lost answer", "false conflict"])
+            if world.chance(world.odds.faults)
+            else None
+        )
+        if fault == "lost request":
+            raise CommitUncertain(fault)
+        now = self.table.state()
+        if (now.head, now.uuid) != (state.head, state.uuid):
+            raise CommitRefused("the head has moved")
+        world.checks.table_commit(self.name, self.key, self._attempt, admitted)
+        self.mark = self.table.state().mark
+        world.hazard()
+        if fault == "lost answer":
+            raise CommitUncertain(fault)
+        if fault == "false conflict":
+            raise CommitRefused(fault)
+        return self._attempt
+
+    def landed(self, state: Loaded) -> int | None:
+        return next((s.id for s in reversed(state.snapshots) if s.id in self._tried), None)
+
+    def moved(self, state: Loaded) -> bool:
+        return state.head != self._required
+
+    def discard(self) -> None:
+        self.table.discarded.add(self._attempt)
+
+    def pause(self, tries: int) -> None:
+        pass
+
+
+class SimCommitter:
+    """Of one coordinator: it writes under the identity that the control log had when that coordinator opened it."""
+
+    def __init__(self, world: World, key: LedgerKey, on_request: Callable[[CommitTables], None]) -> None:
+        self._world, self._key, self._on_request = world, key, on_request
+        self.failing: set[TableId] = set()
+        """Tables whose last commit failed."""
+
+    def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
+        self._on_request(request)
+        for table in sorted(request.tables, key=lambda _: self._world.rng.random()):
+            self._world.hazard()
+            if self._world.chance(self._world.odds.contention):
+                self._world.disturb()
+            outcome = self._settle(table, request)
+            (self.failing.add if isinstance(outcome, Failed) else self.failing.discard)(table)
+            yield table, outcome
+
+    def _settle(self, table: TableId, request: CommitTables) -> Committed | Failed:
+        world, entries = self._world, request.tables[table]
+        references = [e.event.table for e in entries if isinstance(e.event, DataWritten)]
+        uuids = frozenset(int(r.table_uuid or 0) for r in references)
+        target = world.target(world, table, self._key, uuids, request.marks.get(table))
+        try:
+            done = world.commit_loop(target).settle(entries, request.read, request.reach)
+        except WentBack as error:
+            return Failed(str(error), lost=True)
+        except AlreadyHeldError as error:
+            world.stats["held already"] += 1
+            return Failed(str(error))
+        except (CommitRefused, CommitUncertain) as error:
+            return Failed(str(error))
+        return Committed(references[0], done.snapshot_id, target.mark)
