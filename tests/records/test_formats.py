@@ -274,6 +274,8 @@ def test_without_a_default_mode_only_so_many_columns_have_statistics(write: Writ
     [
         ({"write.parquet.page-size-bytes": "big"}, "write.parquet.page-size-bytes = big"),
         ({"write.format.default": "csv"}, "write.format.default = csv"),
+        ({"write.parquet.compression-level": "99"}, "write.parquet.compression-level = 99"),
+        ({"write.avro.compression-level": "99"}, "write.avro.compression-level = 99"),
         ({"write.metadata.metrics.column.s": "most"}, "write.metadata.metrics.column.s = most"),
     ],
 )

@@ -180,9 +180,9 @@ def _bucket(column: pa.Array, kind: IcebergType, count: int) -> pa.Array:
 
 def _hashes(column: pa.Array, kind: IcebergType) -> pa.Array:
     if isinstance(kind, DecimalType):
-        return _each(column, lambda value: mmh3.hash(_minimal(unscaled(value)), signed=False), pa.uint32())
+        return _each(column, lambda value: mmh3.hash(_minimal(unscaled(value))), pa.int32()).view(pa.uint32())
     if not pa.types.is_integer(column.type):
-        return _each(column, lambda value: mmh3.hash(value, signed=False), pa.uint32())
+        return _each(column, mmh3.hash, pa.int32()).view(pa.uint32())
     # A number of nanoseconds falls into the bucket of its microseconds.
     wide = column.cast(pa.int64())
     return _hashed(_floor(wide, 1000) if _per_second(kind) > 1_000_000 else wide)

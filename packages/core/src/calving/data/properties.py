@@ -15,6 +15,8 @@ _METRICS = "write.metadata.metrics.column."
 _BLOOM = "write.parquet.bloom-filter-enabled.column."
 _BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
 
+_LEVELS = {"zstd": range(-7, 23), "gzip": range(10), "brotli": range(12), "lz4": range(13), "snappy": range(0)}
+
 BY_COLUMN = {
     f"{_METRICS}<column>": ("", "Statistics of one column: `none`, `counts`, `truncate(N)` or `full`."),
     f"{_BLOOM}<column>": ("`false`", "A Bloom filter of the column (Parquet)."),
@@ -114,8 +116,15 @@ class WriteProperties(BaseModel):
             for prefix in (_METRICS, _BLOOM, _BLOOM_FPP)
         }
         try:
-            return WriteProperties.model_validate({**properties, **columns})
+            found = WriteProperties.model_validate({**properties, **columns})
         except ValidationError as error:
             first = error.errors()[0]
             where = "".join(str(part) for part in first["loc"])
             raise ConfigError(f"table {table}: property {where} = {first['input']}: {first['msg']}") from error
+        for name, codec, level in (
+            ("write.parquet.compression-level", found.parquet_codec, found.parquet_level),
+            ("write.avro.compression-level", found.avro_codec, found.avro_level),
+        ):
+            if level is not None and codec in _LEVELS and level not in _LEVELS[codec]:
+                raise ConfigError(f"table {table}: property {name} = {level}: {codec} has no such level")
+        return found
