@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from bisect import bisect
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -20,43 +21,68 @@ from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
+from campaign.checker import locations
 
-RATE, SECONDS, TOPIC, NAME = 200, 40, "trickle", ("bench", "trickle")
+TABLE = ("bench", "trickle")
+_START_SECONDS = 120.0
+_DRAIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Small records, ``rate`` a second, evenly over the partitions of a topic of its own, ``seconds`` long once the
+    sink has started.
+    """
+
+    topic: str
+    partitions: int
+    rate: int
+    seconds: int
 
 
 def measure(folder: Path, console: Console) -> dict[str, float]:
-    """Percentiles over the records from two seconds after the first commit; those before wait for Spark to start."""
+    """Percentiles, seconds."""
+    load = Load("trickle", 2, 200, 40)
+    calving = Path(sys.executable).parent / "calving"
     folder.mkdir(parents=True)
-    keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
     with kafka(folder / "kafka") as servers:
-        admin = AdminClient(client_config({"bootstrap.servers": servers}))
-        admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result()
-        config = folder / "sink.json"
-        config.write_text(json.dumps(_settings(servers, keys)))
-        command = [str(Path(sys.executable).parent / "calving"), "run", str(config)]
-        worker = Process(command, Path("bench-results") / "trickle.log")
-        try:
-            found = _watch(servers, keys)
-            idle = _idle_share(worker.pid)
-        finally:
-            worker.signal(signal.SIGTERM)
-            try:
-                worker.wait(30)
-            except subprocess.TimeoutExpired:
-                worker.stop()
-    found["idle_core_percent"] = idle
-    table = Table(*found, title=f"{RATE} records/s, commit interval 1 s, Spark; seconds")
+        found = trickle(folder, servers, load, calving)
+    table = Table(*found, title=f"{load.rate} records/s, commit interval 1 s, Spark; seconds")
     table.add_row(*(str(v) for v in found.values()))
     console.print(table)
     return found
 
 
-def _settings(servers: str, keys: dict[str, str]) -> dict[str, object]:
+def trickle(folder: Path, servers: str, load: Load, calving: Path) -> dict[str, float]:
+    """What a sink makes of it with a commit interval of one second; its log is left in ``bench-results``."""
+    keys = {"type": "embedded", "warehouse": str(folder / f"warehouse-{load.topic}")}
+    admin = AdminClient(client_config({"bootstrap.servers": servers}))
+    admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()
+    config = folder / f"{load.topic}.json"
+    config.write_text(json.dumps(_settings(servers, load, keys)))
+    log = Path("bench-results") / f"{load.topic}.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_bytes(b"")
+    worker = Process([str(calving), "run", str(config)], log, {"CALVING_LOG_LEVEL": "INFO"})
+    try:
+        found = _watch(servers, load, keys)
+        found["idle_core_percent"] = _idle_share(worker.pid)
+    finally:
+        worker.signal(signal.SIGTERM)
+        try:
+            worker.wait(30)
+        except subprocess.TimeoutExpired:
+            worker.stop()
+    return found
+
+
+def _settings(servers: str, load: Load, keys: dict[str, str]) -> dict[str, object]:
     return {
-        "name": "trickle",
-        "topics": TOPIC,
-        "iceberg.tables": ".".join(NAME),
+        "name": load.topic,
+        "topics": load.topic,
+        "iceberg.tables": ".".join(TABLE),
         "iceberg.tables.auto-create-enabled": True,
+        "iceberg.control.topic": f"control-{load.topic}",
         "iceberg.control.commit.interval-ms": 1000,
         "kafka.bootstrap.servers": servers,
         **{f"iceberg.catalog.{k}": v for k, v in keys.items()},
@@ -65,25 +91,32 @@ def _settings(servers: str, keys: dict[str, str]) -> dict[str, object]:
     }
 
 
-def _watch(servers: str, keys: dict[str, str]) -> dict[str, float]:
-    producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=0))
+def _watch(servers: str, load: Load, keys: dict[str, str]) -> dict[str, float]:
+    """Over the records from two seconds after the first commit; those before wait for Spark to start."""
+    producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
     catalog = open_catalog("iceberg", keys)
+    database = Path(keys["warehouse"]) / "catalog.db"
     produced: list[float] = []
     visible: list[float] = []
     commits: list[float] = []
+    known: dict[str, str] = {}
     started = time.monotonic()
-    while len(visible) < RATE * SECONDS and time.monotonic() < started + SECONDS + 60:
-        now = time.monotonic()
-        due = min(RATE * SECONDS, int((now - started) * RATE))
-        for number in range(len(produced), due):
-            producer.produce(TOPIC, json.dumps({"id": number}), partition=number % 2)
+    end = started + _START_SECONDS
+    while (now := time.monotonic()) < end + _DRAIN_SECONDS and (now < end or len(visible) < len(produced)):
+        for number in range(len(produced), int((min(now, end) - started) * load.rate)):
+            producer.produce(load.topic, json.dumps({"id": number}), partition=number % load.partitions)
             produced.append(time.monotonic())
         producer.poll(0)
-        count = _count(catalog)
-        if count > len(visible):
-            commits.append(time.monotonic())
-            visible += [commits[-1]] * (count - len(visible))
+        if (there := locations(database)) and there != known:
+            known, count = there, _count(catalog)
+            if count > len(visible):
+                if not commits:
+                    end = time.monotonic() + 2 + load.seconds
+                commits.append(time.monotonic())
+                visible += [commits[-1]] * (count - len(visible))
         time.sleep(0.03)
+    if len(visible) < len(produced):
+        raise RuntimeError(f"{len(visible)} of {len(produced)} records are visible, see bench-results/{load.topic}.log")
     first = bisect(produced, commits[0] + 2)
     waits = sorted(v - p for p, v in list(zip(produced, visible, strict=False))[first:])
     gaps = sorted(b - a for a, b in itertools.pairwise(commits) if b > produced[first])
@@ -116,7 +149,7 @@ def _session_cpu(session: int) -> float:
 
 
 def _count(catalog: object) -> int:
-    table = find_table(catalog, NAME)  # type: ignore[arg-type]
+    table = find_table(catalog, TABLE)  # type: ignore[arg-type]
     snapshot = table.current_snapshot() if table is not None else None
     if snapshot is None or snapshot.summary is None:
         return 0

@@ -7,7 +7,16 @@ import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    Uuid,
+)
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -24,7 +33,11 @@ _NO_IDENTITY = str(Uuid(0, 0))
 class Topics:
     """Which partitions the sink reads now, and their bounds. May be used by several threads."""
 
-    def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
+    def __init__(
+        self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None, consumer: Consumer | None = None
+    ) -> None:
+        """``consumer`` is asked for bounds; without it, one that is made when the first are wanted."""
+        self._kafka, self._consumer = kafka, consumer
         self._admin = admin_client(kafka)
         self._topics, self._regex = topics, re.compile(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
@@ -45,11 +58,27 @@ class Topics:
 
         :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
         """
-        return Bounds(self._offsets(partitions, OffsetSpec.earliest()), self._offsets(partitions, OffsetSpec.latest()))
+        if self._consumer is None:
+            # The client wants a group; this one never joins it.
+            self._consumer = Consumer(
+                client_config(self._kafka, group_id="calving-bounds", isolation_level="read_committed")
+            )
+        return Bounds(
+            _offsets(self._consumer, partitions, OFFSET_BEGINNING), _offsets(self._consumer, partitions, OFFSET_END)
+        )
 
+    @patiently
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after the last records, decided or not. :raises Unavailable: as ``bounds``."""
-        return self._offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        if not partitions:
+            return {}
+        with reaching("asking for the topics' offsets"):
+            futures = self._admin.list_offsets(
+                {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in partitions},
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=TIMEOUT,
+            )
+            return {TopicPartition(k.topic, k.partition): future.result().offset for k, future in futures.items()}
 
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:
@@ -90,22 +119,21 @@ class Topics:
                     ) from error
                 raise
 
-    @patiently
-    def _offsets(
-        self,
-        partitions: Collection[TopicPartition],
-        spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        with reaching("asking for the topics' offsets"):
-            futures = self._admin.list_offsets(
-                {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
-                isolation_level=isolation,
-                request_timeout=TIMEOUT,
-            )
-            return {TopicPartition(k.topic, k.partition): future.result().offset for k, future in futures.items()}
+
+@patiently
+def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
+    """The first or the last stable offsets, by one request to each broker: an admin client would make an object with
+    locks for every partition, which for a thousand of them takes longer than the broker does.
+    """
+    if not partitions:
+        return {}
+    with reaching("asking for the topics' offsets"):
+        asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
+        found = consumer.offsets_for_times(asked, TIMEOUT)
+        for each in found:
+            if each.error is not None:
+                raise KafkaException(each.error)
+    return {TopicPartition(each.topic, each.partition): each.offset for each in found}
 
 
 @patiently
@@ -134,7 +162,6 @@ class KafkaGroup(Group):
         }
         strategy = {} if kafka.get("group.protocol") == "consumer" else classic
         refresh = kafka.get("topic.metadata.refresh.interval.ms", "5000")
-        self._topics = Topics(kafka, topics, regex)
         self._listener: Listener | None = None
         with reaching("joining the consumer group"):
             self._consumer = Consumer(
@@ -153,6 +180,7 @@ class KafkaGroup(Group):
                 on_revoke=self._on_revoke,
                 on_lost=self._on_lost,
             )
+        self._topics = Topics(kafka, topics, regex, self._consumer)
         self._closed = False
         self._held: set[TopicPartition] = set()
         self.broken = False
@@ -192,6 +220,7 @@ class KafkaGroup(Group):
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
         return self._topics.bounds(partitions)
 
+    @patiently
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._topics.highs(partitions)
 
