@@ -11,7 +11,7 @@ from typing import NamedTuple
 from calving.errors import Unavailable
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.source.interface import Bounds, Group, Listener
+from calving.source.interface import NOTHING, Bounds, Group, Listener
 
 
 class Record(NamedTuple):
@@ -182,13 +182,11 @@ class SimGroup(Group):
     def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         return self.bounds(partitions).ends
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
+    def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
         self._call("bounds")
         broker = self._broker
-        return Bounds(
-            {tp: broker.begins[tp] for tp in partitions},
-            {tp: min(broker.end(tp), broker.stuck.get(tp, broker.end(tp))) for tp in partitions},
-        )
+        ends = {tp: min(broker.end(tp), broker.stuck.get(tp, broker.end(tp))) for tp in partitions}
+        return Bounds({tp: broker.begins[tp] for tp in partitions if ends[tp] != read_up_to.get(tp)}, ends)
 
     def close(self) -> None:
         self._closed = True

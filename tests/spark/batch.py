@@ -1,4 +1,5 @@
-"""Batches on a Spark engine, in a process of its own: ``python -m tests.spark.batch PROPERTIES``, a job on every line."""
+"""Batches on a Spark engine, in a process of its own: ``python -m tests.spark.batch PROPERTIES [PATIENCE ...]``, a job on
+every line."""
 
 from __future__ import annotations
 
@@ -17,6 +18,8 @@ from pyiceberg.types import LongType, NestedField
 from calving.data.spec import Range
 from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
+from calving.engine.watch import Patience
+from calving.errors import CalvingError
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.files import DataFile
 from calving.runtime import batch
@@ -67,10 +70,14 @@ def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
 
 
 def main() -> None:
-    engine = open_engine("spark", "test", json.loads(sys.argv[1]))
+    engine = open_engine("spark", "test", json.loads(sys.argv[1]), Patience(*map(float, sys.argv[2:])))
     try:
         for line in sys.stdin:
-            print(json.dumps(take(engine, json.loads(line))), flush=True)
+            try:
+                answer: dict[str, object] = {**take(engine, json.loads(line))}
+            except CalvingError as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), flush=True)
     finally:
         engine.close()
 

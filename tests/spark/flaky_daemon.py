@@ -1,6 +1,7 @@
-"""A Spark Python daemon whose first task fails after it has written its files."""
+"""A Spark Python daemon whose first task fails, or never ends, after it has written its files."""
 
 import os
+import time
 from pathlib import Path
 
 from pyspark.daemon import manager
@@ -17,6 +18,8 @@ def run_json(text: str) -> str:
         MARKER.touch(exist_ok=False)
     except FileExistsError:
         return result
+    if os.environ.get("FLAKY_HANGS"):
+        time.sleep(600)
     raise RuntimeError("the executor was lost after it had written its files")
 
 

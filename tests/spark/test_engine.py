@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,13 @@ RANGE: Mapping[str, Any] = {
 class Spark:
     """A process with one engine, for one batch after the other."""
 
-    def __init__(self, folder: Path, properties: Mapping[str, str], **env: str) -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str], patience: Sequence[float] = (), **env: str) -> None:
         self._log = folder / f"spark-{next(_NUMBERS)}.log"
         if properties == CONNECT:
             env["SPARK_TESTING"] = "1"  # a server on a port that is free, as others may test beside
         with self._log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.batch", json.dumps(properties)],
+                [sys.executable, "-m", "tests.spark.batch", json.dumps(properties), *map(str, patience)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -123,6 +123,15 @@ def test_a_task_that_fails_after_writing_is_tried_again_without_duplicates(
         found = spark.run(filled(topic), tmp_path)
     assert marker.exists()
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+
+
+def test_a_job_that_never_ends_is_cancelled_and_the_next_one_runs(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    properties = {**LOCAL, "spark.python.daemon.module": "tests.spark.flaky_daemon"}
+    env = {"FLAKY_MARKER": str(tmp_path / "hung-once"), "FLAKY_HANGS": "1"}
+    made = filled(topic)
+    with contextlib.closing(Spark(tmp_path, properties, (120, 15), **env)) as spark:
+        assert spark.run(made, tmp_path / "a")["error"].startswith("Unavailable: the Spark job took longer than 15 s")
+        assert spark.run(made, tmp_path / "b") == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
 def test_a_shuffle_makes_one_file_of_each_partition(

@@ -5,6 +5,7 @@ To plan SQL for a handful of tasks costs more than to run them, and to set it up
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,11 +14,13 @@ from zlib import crc32
 
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
+from calving import __version__
 from calving.data.ranges import Place
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
+from calving.engine.watch import Patience
 from calving.errors import ConfigError
 
 _DEFAULTS = {
@@ -38,10 +41,12 @@ _LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 class ClassicEngine(SparkEngine):
     """Takes the context that this process already has, if it has one."""
 
-    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, name: str, properties: Mapping[str, str], patience: Patience) -> None:
         """:raises ConfigError: Spark does not start."""
+        super().__init__(patience)
+        self._name, self._jobs, self._group = f"calving-{name}", itertools.count(), ""
         self._archive: ClassArchive | None = None
-        conf = SparkConf().setAppName(f"calving-{name}").setAll(list(self._settings(properties).items()))
+        conf = SparkConf().setAppName(self._name).setAll(list(self._settings(properties).items()))
         try:
             self._context = SparkContext.getOrCreate(conf)
         except Exception as error:  # py4j and Spark each have their own
@@ -53,10 +58,10 @@ class ClassicEngine(SparkEngine):
         return int(self._context.defaultParallelism)
 
     def map(self, texts: Sequence[str]) -> list[str]:
-        return list(self._context.parallelize(texts, len(texts)).map(shipping.run).collect())
+        return list(self._tasks(texts).map(partial(shipping.run, version=__version__)).collect())
 
     def shuffle(self, texts: Sequence[str]) -> list[str]:
-        sent = self._context.parallelize(texts, len(texts)).flatMap(shipping.send)
+        sent = self._tasks(texts).flatMap(partial(shipping.send, version=__version__))
         if not shipping.has_ranges(texts[0]):
             return self._received(sent, texts[0], {})
         sent = sent.persist(StorageLevel.DISK_ONLY)
@@ -73,6 +78,24 @@ class ClassicEngine(SparkEngine):
         received = placed.repartitionAndSortWithinPartitions(self.slots, partial(_receiver, receivers))
         return list(received.mapPartitions(partial(_receive, text)).collect())
 
+    def began(self) -> bool:
+        tracker = self._context.statusTracker()
+        stages = [
+            tracker.getStageInfo(stage)
+            for number in tracker.getJobIdsForGroup(self._group)
+            if (job := tracker.getJobInfo(number)) is not None and job.status == "RUNNING"
+            for stage in job.stageIds
+        ]
+        return any(s is not None and s.numActiveTasks + s.numCompletedTasks + s.numFailedTasks > 0 for s in stages)
+
+    def cancel(self) -> None:
+        self._context.cancelJobGroup(self._group)
+
+    def _tasks(self, texts: Sequence[str]) -> RDD[str]:
+        self._group = f"{self._name}-{next(self._jobs)}"
+        self._context.setJobGroup(self._group, "a batch")  # of this thread
+        return self._context.parallelize(texts, len(texts))
+
     def close(self) -> None:
         self._context.stop()
         if self._archive is not None:
@@ -88,8 +111,11 @@ class ClassicEngine(SparkEngine):
             if _JAVA not in settings:
                 self._archive = ClassArchive(_LOCAL_JAVA)
                 settings[_JAVA] = self._archive.options
-            # On local masters workers would use whatever `python3` is on PATH.
-            os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
+            # Workers would use whatever `python3` is on PATH.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Only spark-submit looks at the setting, which goes before the variable.
+        if (python := settings.get("spark.pyspark.python")) is not None:
+            os.environ["PYSPARK_PYTHON"] = python
         return settings
 
 

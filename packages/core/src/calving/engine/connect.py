@@ -11,10 +11,12 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from calving import __version__
 from calving.data.ranges import Cuts
 from calving.engine import shipping
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
+from calving.engine.watch import Patience
 from calving.errors import ConfigError
 
 _PLACE = ("tbl", "place")
@@ -25,13 +27,15 @@ _PARCELS = 64
 
 
 class ConnectEngine(SparkEngine):
-    def __init__(self, name: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, name: str, properties: Mapping[str, str], patience: Patience) -> None:
         """:raises ConfigError: Spark does not start, or cannot be reached."""
+        super().__init__(patience)
         if properties["spark.remote"].startswith("local"):
             os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.appName(f"calving-{name}")
         for key, value in properties.items():
             builder = builder.config(key, value)
+        self._tag = f"calving-{name}"
         try:
             self._spark = builder.getOrCreate()
             self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_PARCELS))
@@ -43,10 +47,10 @@ class ConnectEngine(SparkEngine):
         return int(self._spark.conf.get("spark.calving.slots", "2") or 2)
 
     def map(self, texts: Sequence[str]) -> list[str]:
-        return _results(self._tasks(texts).mapInArrow(partial(_run, texts), _RESULT))
+        return _results(self._tasks(texts).mapInArrow(partial(_run, __version__, texts), _RESULT))
 
     def shuffle(self, texts: Sequence[str]) -> list[str]:
-        sent = self._tasks(texts).mapInArrow(partial(_send, texts), _SENT)
+        sent = self._tasks(texts).mapInArrow(partial(_send, __version__, texts), _SENT)
         if not shipping.has_ranges(texts[0]):
             return self._received(sent, texts[0])
         sent = sent.persist(StorageLevel.DISK_ONLY)
@@ -57,10 +61,17 @@ class ConnectEngine(SparkEngine):
         finally:
             sent.unpersist()
 
+    def began(self) -> bool:
+        return True  # a client is not told
+
+    def cancel(self) -> None:
+        self._spark.interruptTag(self._tag)
+
     def close(self) -> None:
         self._spark.stop()
 
     def _tasks(self, texts: Sequence[str]) -> DataFrame:
+        self._spark.addTag(self._tag)  # to what this thread runs
         return self._spark.range(len(texts), numPartitions=len(texts))
 
     def _received(self, sent: DataFrame, text: str) -> list[str]:
@@ -73,14 +84,14 @@ def _results(frame: DataFrame) -> list[str]:
     return [row.result for row in frame.collect()]
 
 
-def _run(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _run(version: str, texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
-        yield pa.RecordBatch.from_pydict({"result": [shipping.run(texts[number])]})
+        yield pa.RecordBatch.from_pydict({"result": [shipping.run(texts[number], version)]})
 
 
-def _send(texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _send(version: str, texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
-        for sent in shipping.send(texts[number]):
+        for sent in shipping.send(texts[number], version):
             yield _row(sent)
 
 

@@ -6,9 +6,15 @@ from collections.abc import Mapping
 
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
+from calving.engine.watch import Patience
 
 
-def open_engine(kind: str, name: str, properties: Mapping[str, str]) -> Engine:
+def open_engine(
+    kind: str,
+    name: str,
+    properties: Mapping[str, str],
+    patience: Patience = Patience(),  # noqa: B008
+) -> Engine:
     """``kind``: ``local`` or ``spark``; ``properties``: Spark's, where ``spark.remote`` asks for Spark Connect.
 
     :raises ConfigError: Spark does not start.
@@ -18,7 +24,7 @@ def open_engine(kind: str, name: str, properties: Mapping[str, str]) -> Engine:
     if "spark.remote" in properties:
         from calving.engine.connect import ConnectEngine
 
-        return ConnectEngine(name, properties)
+        return ConnectEngine(name, properties, patience)
     from calving.engine.classic import ClassicEngine
 
-    return ClassicEngine(name, properties)
+    return ClassicEngine(name, properties, patience)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from calving import __version__
 from calving.data import task
 from calving.data.ranges import Cuts, Cutter, cuts
 from calving.data.shuffle import Parcel, Sample
@@ -19,13 +20,21 @@ _RESULTS = ""
 SAMPLES = "."
 
 
-def run(text: str) -> str:
-    """A task, whole."""
+def run(text: str, version: str = __version__) -> str:
+    """A task, whole. ``version``: calving's, of the driver."""
+    _check(version)
     return task.run_json(text)
 
 
-def send(text: str) -> Iterator[Sent]:
+def _check(version: str) -> None:
+    """:raises RuntimeError: another version would read another meaning out of the same text."""
+    if version != __version__:
+        raise RuntimeError(f"calving {__version__} is installed for Spark's workers, calving {version} for the driver")
+
+
+def send(text: str, version: str = __version__) -> Iterator[Sent]:
     """The rows of a task, for others to write."""
+    _check(version)
     spec = TaskSpec.from_json(text)
     for sent in task.stream(spec):
         if isinstance(sent, Parcel):

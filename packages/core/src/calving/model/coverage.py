@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TypeVar
 
 from calving.model.offsets import Span, Spans, TopicPartition, named, topic_id_of
@@ -85,7 +86,9 @@ def encode_coverage(coverage: Coverage) -> str:
     return json.dumps(found, separators=(",", ":"))
 
 
-def decode_coverage(text: str) -> dict[TopicPartition, tuple[Span, ...]]:
+@lru_cache(maxsize=16)
+def decode_coverage(text: str) -> Coverage:
+    """The same object for the same text: a sink that has nothing to do repeats itself, and several readers hear it."""
     return {
         TopicPartition(topic, int(p)): tuple(Span(*span) for span in spans)
         for topic, partitions in json.loads(text).items()

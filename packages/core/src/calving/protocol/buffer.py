@@ -89,7 +89,9 @@ class Buffer:
             for envelope in heard:
                 for tp, spans in envelope.spans.items():
                     waiting.setdefault(tp, []).append(plain(spans[-1]))
-        settled = {tp: without(spans, merged(waiting.get(tp, ()))) for tp, spans in self._covered.items()}
+        settled = {
+            tp: without(spans, merged(waiting[tp])) if tp in waiting else spans for tp, spans in self._covered.items()
+        }
         return Reach(dict(self._covered), {tp: spans for tp, spans in settled.items() if spans}, frozenset(self._anew))
 
     def settled(self) -> Coverage:
@@ -150,4 +152,6 @@ class Buffer:
 
     def _cover(self, coverage: Coverage) -> None:
         for tp, spans in coverage.items():
-            self._covered[tp] = merged((*self._covered.get(tp, ()), *map(plain, spans)))
+            before = self._covered.get(tp, ())
+            if spans != before:
+                self._covered[tp] = merged((*before, *map(plain, spans)))

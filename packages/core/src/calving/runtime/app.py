@@ -12,6 +12,7 @@ from uuid import uuid4
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
+from calving.engine.watch import Patience
 from calving.errors import FATAL, CalvingError
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog
@@ -73,7 +74,8 @@ class App:
         self._patiently(self._provision, failures, steps)
         if self._stop.is_set():
             return
-        self._engine = self._engine or open_engine(keys.engine, keys.name, self._sink.spark)
+        patience = Patience(keys.resources_timeout_ms / 1000, keys.job_timeout_ms / 1000)
+        self._engine = self._engine or open_engine(keys.engine, keys.name, self._sink.spark, patience)
         runner = BatchRunner(self._engine, self._tables, batch_settings(self._sink))
         watchdog = Watchdog(lambda: steps.stalled() or runner.stalled(keys.stalled_ms / 1000) or self._stale())
         try:

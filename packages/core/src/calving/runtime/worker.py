@@ -46,7 +46,7 @@ class Clock(Protocol):
 class SourcePolicy:
     reset: Reset = "earliest"
     on_data_loss: Literal["fail", "skip"] = "fail"
-    bounds_seconds: float = 1.0
+    bounds_seconds: float = 1.5
     """How often the source's ends are asked for while nothing is owed."""
     mirror: bool = False
     """Whether stored positions are copied to the consumer group."""
@@ -104,8 +104,7 @@ class WorkerLoop:
         if ended is not None:
             self.machine.finished(*ended)
             self._looked = float("-inf")
-        if not self.machine.busy:
-            self._look()
+        if not self.machine.busy and self._look():
             self._act(self.machine.tick(self._ends))
 
     def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
@@ -152,21 +151,24 @@ class WorkerLoop:
         """Publish what finished batches hold: the last act of a clean stop (W6)."""
         self._act(self.machine.handover(self.machine.held))
 
-    def _look(self) -> None:
-        now = self._clock()
-        if self.machine.held and (self.machine.owes or now - self._looked >= self._policy.bounds_seconds):
-            bounds = self._group.bounds(self.machine.held)
-            self._mind_gaps(bounds)
-            stop_at = self._policy.stop_at
-            ends = bounds.ends
-            if stop_at is not None:
-                ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
-            self._ends, self._looked = ends, now
-            self.behind = self.machine.behind(ends)
-            if now - self._searched >= _SEARCH_SECONDS:
-                self._searched = now
-                for tp in self.hidden.look(now, bounds.ends, self._group.highs(self.machine.held)):
-                    log.warning("%s: an open transaction of its producers has hidden all that is behind it", tp)
+    def _look(self) -> bool:
+        """Whether it was time to: in between nothing is new for the machine."""
+        now, machine = self._clock(), self.machine
+        if not machine.held or not (machine.owes or now - self._looked >= self._policy.bounds_seconds):
+            return False
+        bounds = self._group.bounds(machine.held, machine.positions)
+        self._mind_gaps(bounds)
+        stop_at = self._policy.stop_at
+        ends = bounds.ends
+        if stop_at is not None:
+            ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
+        self._ends, self._looked = ends, now
+        self.behind = machine.behind(ends)
+        if now - self._searched >= _SEARCH_SECONDS:
+            self._searched = now
+            for tp in self.hidden.look(now, bounds.ends, self._group.highs(machine.held)):
+                log.warning("%s: an open transaction of its producers has hidden all that is behind it", tp)
+        return True
 
     def _mind_gaps(self, bounds: Bounds) -> None:
         if not self.machine.gaps(bounds.begins, bounds.ends):

@@ -184,6 +184,19 @@ class SinkKeys(BaseModel):
     engine: Literal["spark", "local"] = Field(
         "spark", alias="iceberg.engine", description="Where tasks run: Spark, or inside this process."
     )
+    resources_timeout_ms: int = Field(
+        120_000,
+        ge=1000,
+        alias="iceberg.engine.resources-timeout-ms",
+        description="How long a Spark job may wait until the first of its tasks runs, ms; then it is cancelled, and a"
+        " sink of which no job ever ran stops.",
+    )
+    job_timeout_ms: int = Field(
+        1_800_000,
+        ge=1000,
+        alias="iceberg.engine.job-timeout-ms",
+        description="How long a Spark job may take, ms; then it is cancelled, and its records are read again.",
+    )
     batch_records: int = Field(
         2_000_000, ge=1, alias="iceberg.batch.max-records", description="Most records one batch reads."
     )

@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 
+NOTHING: SourceOffsets = {}
+
 
 class Listener(Protocol):
     """Hears of changes from inside ``Group.poll``, one change after the other."""
@@ -71,8 +73,8 @@ class Group(ABC):
         """
 
     @abstractmethod
-    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """What can be read of ``partitions`` now."""
+    def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
+        """What can be read of ``partitions`` now. Begins are left out where the end is what was ``read_up_to``."""
 
     @abstractmethod
     def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:

@@ -24,7 +24,7 @@ from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
-from calving.source.interface import Bounds, Group, Listener
+from calving.source.interface import NOTHING, Bounds, Group, Listener
 
 _METADATA_SECONDS = 5.0
 _NO_IDENTITY = str(Uuid(0, 0))
@@ -53,8 +53,8 @@ class Topics:
             self._asked = time.monotonic()
         return self._known
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """First available and last stable offsets.
+    def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
+        """First available and last stable offsets; without the first where the last is what was ``read_up_to``.
 
         :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
         """
@@ -63,9 +63,10 @@ class Topics:
             self._consumer = Consumer(
                 client_config(self._kafka, group_id="calving-bounds", isolation_level="read_committed")
             )
-        return Bounds(
-            _offsets(self._consumer, partitions, OFFSET_BEGINNING), _offsets(self._consumer, partitions, OFFSET_END)
-        )
+        # The ends first: what is removed between the two requests must not look like offsets that never were.
+        ends = _offsets(self._consumer, partitions, OFFSET_END)
+        asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
+        return Bounds(_offsets(self._consumer, asked, OFFSET_BEGINNING), ends)
 
     @patiently
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -217,8 +218,8 @@ class KafkaGroup(Group):
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         return self._topics.identities(topics)
 
-    def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        return self._topics.bounds(partitions)
+    def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
+        return self._topics.bounds(partitions, read_up_to)
 
     @patiently
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -1,0 +1,55 @@
+"""What a failed Spark job means: the one reason in pages of stack traces, and whether another attempt could help."""
+
+from __future__ import annotations
+
+import re
+
+from calving.errors import CalvingError, ConfigError, JobFailedError, Unavailable
+
+_INTERPRETER = "the setting spark.pyspark.python, or PYSPARK_PYTHON, names the interpreter"
+_MISSING = re.compile(r"No module named '([\w.]+)'")
+_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+_PYTHONS = re.compile(r"Python in worker:? has different version:? \"?([\d.]+)\"? than that in driver:? \"?([\d.]+)")
+_VERSIONS = re.compile(r"calving (\S+) is installed for Spark's workers, calving (\S+) for the driver")
+_STOPPED = re.compile(
+    r"stopped SparkContext|SparkContext (?:was|has been) ?shut ?down|SparkContext is shutting down", re.I
+)
+
+
+def verdict(text: str) -> CalvingError:
+    """The error to raise for what Spark said of a job: ``ConfigError`` where every attempt would end like this one."""
+    lasting = _lasting(text)
+    if lasting is not None:
+        return ConfigError(lasting)
+    reason = said(text)
+    passes = reason.partition(":")[0].endswith(Unavailable.__name__)
+    return (Unavailable if passes else JobFailedError)(f"the Spark job failed: {reason}")
+
+
+def said(text: str) -> str:
+    """What a task said, out of a Spark stack trace; else the first line that says anything."""
+    _, found, after = text.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
+    told = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]
+    return next(iter(told or lines), "").strip(": ") or "Spark does not say why"
+
+
+def _lasting(text: str) -> str | None:
+    if found := _MISSING.search(text):
+        name = found.group(1).partition(".")[0]
+        return (
+            f"the Python of Spark's workers lacks the package '{name}': install calving with all that it needs there,"
+            f" in the driver's versions; {_INTERPRETER}"
+        )
+    if found := _NO_PROGRAM.search(text):
+        return f"Spark's workers have no Python at '{found.group(1)}': {_INTERPRETER}"
+    if found := _PYTHONS.search(text):
+        return (
+            f"Spark's workers run Python {found.group(1)}, the driver {found.group(2)}: they must be of the same minor"
+            f" version; {_INTERPRETER}"
+        )
+    if found := _VERSIONS.search(text):
+        return f"{found.group(0)}: install the same version for both; {_INTERPRETER}"
+    if _STOPPED.search(text):
+        return f"Spark has stopped and does not come back in this process ({said(text)}): start the sink again"
+    return None

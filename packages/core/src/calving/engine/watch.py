@@ -1,0 +1,53 @@
+"""Watches over a Spark job: one that gets no resources, or never ends, is cancelled, and whoever waits is told why."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+
+
+class Patience(NamedTuple):
+    """Seconds that a job may wait until its first task runs, and that it may take in all."""
+
+    resources: float = 120.0
+    job: float = 1800.0
+
+
+class Watch:
+    """Around one job. ``cancel`` ends it, from another thread; ``began`` tells whether a task of it runs or has run."""
+
+    def __init__(self, patience: Patience, began: Callable[[], bool], cancel: Callable[[], object]) -> None:
+        self._patience, self._began, self._cancel = patience, began, cancel
+        self._ended = threading.Event()
+        self.no_resources = self.too_long = False
+
+    def __enter__(self) -> Watch:
+        threading.Thread(target=self._look, name="calving-watch", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+
+    def _look(self) -> None:
+        started, began = time.monotonic(), False
+        while not self._ended.wait(_LOOK_SECONDS):
+            took = time.monotonic() - started
+            try:
+                began = began or self._began()
+                self.no_resources = not began and took > self._patience.resources
+                self.too_long = took > self._patience.job
+                if self.no_resources or self.too_long:
+                    self._cancel()
+                    return
+            except Exception as error:  # Spark's own, of a driver that is going down: the job tells
+                log.debug("the Spark job cannot be watched: %s", error)
