@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import settings
 
+from calving.data.converters.json import JsonConverter
 from calving.errors import NotInstalledError
 from calving.services.kafka import KafkaServer, kafka
 from calving.services.rest_catalog import RestCatalog
@@ -43,6 +44,12 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return (yield from _or_skip())
+
+
+@pytest.fixture(autouse=True)
+def few_values_go_the_fast_way_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many do: tests are of few."""
+    monkeypatch.setattr(JsonConverter, "small", 0)
 
 
 @pytest.fixture(scope="session")

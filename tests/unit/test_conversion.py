@@ -291,6 +291,13 @@ _RECORDS = st.fixed_dictionaries(
 )
 
 
+def test_few_values_give_what_they_give_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JsonConverter, "small", 32)
+    values = [b'{"l":%d,"s":"%d","x":1.%d}' % (i, i, i) for i in range(40)]
+    together = convert(values).rows
+    assert [convert([value]).rows[0] for value in values] == [together[i] for i in range(40)]
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(_RECORDS, min_size=1, max_size=8))
 def test_the_fast_way_and_the_exact_way_give_the_same(records: list[dict[str, Any]]) -> None:

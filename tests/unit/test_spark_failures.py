@@ -67,6 +67,19 @@ def test_a_job_that_gets_no_resources_is_cancelled() -> None:
     assert (watch.no_resources, watch.too_long) == (True, False)
 
 
+def test_a_job_is_cancelled_until_it_ends() -> None:
+    cancelled: list[int] = []
+    done = threading.Event()
+
+    def cancel() -> None:
+        cancelled.append(1)
+        if len(cancelled) == 2:
+            done.set()
+
+    with Watch(Patience(0.1, 60), lambda: False, cancel):
+        assert done.wait(30)
+
+
 def test_a_job_that_runs_too_long_is_cancelled() -> None:
     cancelled = threading.Event()
     with Watch(Patience(60, 0.1), lambda: True, cancelled.set) as watch:

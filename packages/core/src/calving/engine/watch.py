@@ -44,10 +44,9 @@ class Watch:
             took = time.monotonic() - started
             try:
                 began = began or self._began()
-                self.no_resources = not began and took > self._patience.resources
-                self.too_long = took > self._patience.job
+                self.no_resources |= not began and took > self._patience.resources
+                self.too_long |= took > self._patience.job
                 if self.no_resources or self.too_long:
-                    self._cancel()
-                    return
+                    self._cancel()  # and again, until it has ended: what Spark has not begun yet it does not cancel
             except Exception as error:  # Spark's own, of a driver that is going down: the job tells
                 log.debug("the Spark job cannot be watched: %s", error)

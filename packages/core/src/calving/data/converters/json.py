@@ -44,6 +44,8 @@ class _RefusedError(Exception):
 
 class JsonConverter(Converter):
     projects = True
+    small = 32
+    """So few values go the exact way at once: to set up Arrow's reader takes as long as a hundred of them do."""
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
@@ -61,7 +63,7 @@ class JsonConverter(Converter):
         if wish is not self._wish:
             self._wish, self._plan, self._schema = wish, plan(wish), None
         block = _Block(values)
-        if self.fast and self._plan is not None and self._exact_blocks == 0:
+        if self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
                 self._learn(values)
             # A refused piece is read twice: where there were refusals lately, pieces are small.
