@@ -46,10 +46,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return (yield from _or_skip())
 
 
-@pytest.fixture(autouse=True)
-def few_values_go_the_fast_way_too(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def few_values_go_the_fast_way_too() -> Iterator[None]:
     """As many do: tests are of few."""
-    monkeypatch.setattr(JsonConverter, "small", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JsonConverter, "small", 0)
+        yield
 
 
 @pytest.fixture(scope="session")
