@@ -8,7 +8,7 @@ import pytest
 
 from calving.engine.failures import verdict
 from calving.engine.watch import Patience, Watch
-from calving.errors import ConfigError, Unavailable
+from calving.errors import CalvingError, ConfigError, JobFailedError, Unavailable
 
 _ABORTED = "An error occurred while calling o47.collect.\n: org.apache.spark.SparkException: Job aborted: {}"
 
@@ -49,15 +49,18 @@ def test_what_no_attempt_can_change_is_said_in_one_sentence(said: str, told: str
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "kind"),
     [
-        "ExecutorLostFailure (executor 0 exited caused by one of the running tasks) Reason: worker lost",
-        "Traceback (most recent call last):\n  File x\ncalving.errors.Unavailable: topic 't', partition 1: no leader",
-        "",
+        ("ExecutorLostFailure (executor 0 exited caused by one of the tasks) Reason: worker lost", JobFailedError),
+        (
+            "Traceback (most recent call last):\n  File x\ncalving.errors.Unavailable: topic 't', partition 1: no leader",
+            Unavailable,
+        ),
+        ("", JobFailedError),
     ],
 )
-def test_what_may_pass_is_tried_again(said: str) -> None:
-    assert isinstance(verdict(_ABORTED.format(said)), Unavailable)
+def test_what_may_pass_is_tried_again(said: str, kind: type[CalvingError]) -> None:
+    assert type(verdict(_ABORTED.format(said))) is kind
 
 
 def test_a_job_that_gets_no_resources_is_cancelled() -> None:

@@ -18,7 +18,7 @@ class Patience(NamedTuple):
     """Seconds that a job may wait until its first task runs, and that it may take in all."""
 
     resources: float = 120.0
-    job: float = 1800.0
+    job: float = 600.0
 
 
 class Watch:

@@ -76,10 +76,13 @@ class Life:
             group = self._membership.group()
             topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
             stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
-            look_seconds = min(1.0, keys.commit_interval_ms / 1000)
             deaf_seconds = 2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000
             policy = SourcePolicy(
-                keys.reset, keys.on_data_loss, look_seconds, self._backend.mirrors, stop_at, deaf_seconds
+                keys.reset,
+                keys.on_data_loss,
+                mirror=self._backend.mirrors,
+                stop_at=stop_at,
+                deaf_seconds=deaf_seconds,
             )
             limits = BatchLimits(keys.batch_records, keys.batch_bytes)
             loop = WorkerLoop(group, session, cursor, self._runner, limits, policy, time.monotonic)

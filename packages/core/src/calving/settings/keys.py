@@ -192,7 +192,7 @@ class SinkKeys(BaseModel):
         " sink of which no job ever ran stops.",
     )
     job_timeout_ms: int = Field(
-        1_800_000,
+        600_000,
         ge=1000,
         alias="iceberg.engine.job-timeout-ms",
         description="How long a Spark job may take, ms; then it is cancelled, and its records are read again.",
