@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 __all__ = ["App", "Progress", "check_record_path"]
 
+_APART_SECONDS = 2.5
 _RESIGNED_SECONDS = 5.0
 """So long another process has to take over the lead."""
 
@@ -57,6 +58,8 @@ class App:
         self._member = str(uuid4())
         self._membership = Membership(sink)
         self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
+        self._well = time.monotonic()
+        """When a step was last done."""
         self.progress = Progress()
 
     def stop(self) -> None:
@@ -111,11 +114,17 @@ class App:
                 if runner is not None:
                     runner.drop()
                     batches = runner.totals.batches
-                if isinstance(error, Resigned):
+                if isinstance(error, Resigned) or self._is_apart():
                     self._membership.leave()
                 pause = failures.add(error, batches)
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, Resigned) else pause)
                 steps.done()
+
+    def _is_apart(self) -> bool:
+        """Whether this process cannot reach a store that others may reach: they should have its partitions. Where the
+        store is Kafka, the group finds out by itself.
+        """
+        return self._backend.mirrors and time.monotonic() - self._well > _APART_SECONDS
 
     def _provision(self) -> None:
         self._backend.provision()
@@ -141,6 +150,7 @@ class App:
                 progress.full_cycle_at = time.monotonic()
             progress.leads = leads
             leadership.mind(leads)
+            self._well = time.monotonic()
             report(loop, runner, progress)
             steps.done()
             if on_progress is not None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.deadline import LateError, within
 from calving.model.offsets import SourceOffsets
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
@@ -20,6 +21,7 @@ from calving.source.kafka import KafkaGroup, Topics
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.05
+_LEAVING_SECONDS = 10.0
 _CAUGHT_UP_SECONDS = 0.3
 
 
@@ -43,7 +45,10 @@ class Membership:
         """Safe to call twice."""
         if self._group is not None:
             group, self._group = self._group, None
-            group.close()
+            try:
+                within(_LEAVING_SECONDS, "calving-leaving", group.close)
+            except LateError:
+                log.warning("the group could not be left in time: its broker will miss this member")
 
 
 class Life:
