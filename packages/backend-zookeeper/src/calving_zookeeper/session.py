@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -43,6 +44,8 @@ class ZooKeeperSession(Session):
         """Whether the candidates may have changed since they were looked at."""
         self._stale.set()
         self._expired = threading.Event()
+        self._connected = time.monotonic()
+        """When there was a connection, as far as was looked."""
         self._closed = False
         client.add_listener(self._on_state)
 
@@ -50,7 +53,12 @@ class ZooKeeperSession(Session):
         if self._expired.is_set():
             raise Unavailable("ZooKeeper: the session has expired")
         if self._client.state != KazooState.CONNECTED:
-            return False  # the session may still live; whoever leads meanwhile is told by its expiry
+            # The session may still live; whoever leads meanwhile is told by its expiry. But who cannot be told of
+            # anything for long is of no use as a worker either, and the client would wait for ever.
+            if time.monotonic() - self._connected > self._options.session_ms / 2000:
+                raise Unavailable(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
+            return False
+        self._connected = time.monotonic()
         if self._stale.is_set():
             self._stale.clear()  # before the look: its watch may fire before the answer is here
             try:
