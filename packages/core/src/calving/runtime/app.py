@@ -22,7 +22,7 @@ from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
 from calving.runtime.guards import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
 from calving.runtime.leading import CoordinatorThread, Leadership, Resigned
-from calving.runtime.life import STEP_SECONDS, CaughtUp, Life, Membership, report
+from calving.runtime.life import STEP_SECONDS, Apart, CaughtUp, Life, Membership, report
 from calving.runtime.progress import Progress
 from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.wiring import batch_settings, check_record_path, table_rules
@@ -114,15 +114,15 @@ class App:
                 if runner is not None:
                     runner.drop()
                     batches = runner.totals.batches
-                if isinstance(error, Resigned) or self._is_apart():
+                if isinstance(error, Resigned) or (isinstance(error, Apart) and self._is_apart()):
                     self._membership.leave()
                 pause = failures.add(error, batches)
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, Resigned) else pause)
                 steps.done()
 
     def _is_apart(self) -> bool:
-        """Whether this process cannot reach a store that others may reach: they should have its partitions. Where the
-        store is Kafka, the group finds out by itself.
+        """Whether this process has not reached a store for long that others may reach: they should have its partitions.
+        Where the store is Kafka, the group finds out by itself.
         """
         return self._backend.mirrors and time.monotonic() - self._well > _APART_SECONDS
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, within
+from calving.errors import Unavailable
 from calving.model.offsets import SourceOffsets
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
@@ -51,6 +52,10 @@ class Membership:
                 log.warning("the group could not be left in time: its broker will miss this member")
 
 
+class Apart(Unavailable):
+    """This process cannot reach the store now."""
+
+
 class Life:
     """A session, a cursor and a loop over them. Ends with the first error; the next life reads on from the record."""
 
@@ -72,11 +77,15 @@ class Life:
     def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
         """Until ``step`` says that it is enough."""
         keys = self._sink.keys
-        session = self._backend.open(self._member)
+        session: Session | None = None
         cursor: Cursor | None = None
         try:
-            # The cursor first: a StartCommit that answers our joining must find us listening.
-            cursor = session.follow(replay=False)
+            try:
+                session = self._backend.open(self._member)
+                # The cursor first: a StartCommit that answers our joining must find us listening.
+                cursor = session.follow(replay=False)
+            except Unavailable as error:
+                raise Apart(str(error)) from error
             self._check(session, cursor.log)
             group = self._membership.group()
             topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
