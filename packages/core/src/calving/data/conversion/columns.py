@@ -232,7 +232,9 @@ def _timestamp(column: pa.Array, kind: IcebergType) -> pa.Array:
     unit = "ns" if isinstance(kind, TimestampNanoType | TimestamptzNanoType) else "us"
     if pa.types.is_string(column.type):
         return timestamp_text(column, unit) if zone is None else timestamptz_text(column, unit)
-    _only(column, pa.types.is_integer, pa.types.is_timestamp)
+    _only(column, pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32)
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.timestamp("s")).cast(pa.timestamp(unit)).cast(pa.timestamp(unit, zone))
     if pa.types.is_integer(column.type):
         return column.cast(pa.int64()).cast(pa.timestamp("ms", zone)).cast(pa.timestamp(unit, zone))
     if column.type.unit == "ns" and unit == "us":

@@ -86,6 +86,8 @@ class ExactConverter:
         return found
 
     def _to_struct(self, value: Any, struct: StructType, path: Path) -> dict[str, Any]:
+        if isinstance(value, Pairs) and all(isinstance(key, str) for key, _ in value):
+            value = dict(value)
         if not isinstance(value, Mapping):
             raise UnfitError(path, f"{_short(value)} is not an object")
         lookup = self._lookup(struct)
@@ -296,12 +298,16 @@ def _number(value: Any, bits: int) -> int:
     if not _is_number(value):
         raise ValueError("not a number")
     if not isinstance(value, int):
-        if not math.isfinite(value) or value != value // 1:
+        if not math.isfinite(value) or not _is_whole(value):
             raise ValueError("not a whole number")
         value = int(value) if abs(value) < 1 << 200 else 1 << 200
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise OverflowError(f"{_short(value)} does not fit {bits} bits")
     return int(value)
+
+
+def _is_whole(value: float | Decimal) -> bool:
+    return value.is_integer() if isinstance(value, float) else value == value.to_integral_value()
 
 
 def _float(value: Any, *, single: bool) -> float:
@@ -503,14 +509,14 @@ def _time(value: Any) -> int:
 
 
 def _instant(value: Any, of_text: Callable[[pa.Array], pa.Array]) -> int:
-    if isinstance(value, datetime):
-        return _micros_of(value)
+    if isinstance(value, date):
+        return _micros_of(value) if isinstance(value, datetime) else _date(value) * _DAY_US
     return _millis(value) if _is_number(value) else of_text(pa.array([_text(value)]))[0].value
 
 
 def _nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
-    if isinstance(value, datetime) or _is_number(value):
-        nanos = (_micros_of(value) if isinstance(value, datetime) else _millis(value)) * 1000
+    if isinstance(value, date) or _is_number(value):
+        nanos = _instant(value, of_text=lambda text: text) * 1000
         if not -(1 << 63) <= nanos < 1 << 63:
             raise OverflowError(f"{_short(value)} does not fit a timestamp in nanoseconds")
         return nanos

@@ -1,0 +1,277 @@
+"""What becomes of a record is its own affair: beside others it is what it is alone, with and without transforms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    IcebergType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+)
+
+from calving.data.spec import Evolution, RouteRule, Routing, TransformSpec
+from calving.iceberg.tables import TableRules, TableSettings
+from tests.fuzz.sink import Found, Run, Sink, Target
+
+ONE, BOTH = Routing((RouteRule("db.t"),)), Routing((RouteRule("db.t"), RouteRule("db.u")))
+EVOLVE, CREATE = Evolution(evolve=True), Evolution(create=True, evolve=True)
+NOTHING = (TransformSpec("t", "SetSchemaMetadata", {"schema.name": "x"}),)
+
+
+@pytest.fixture(scope="module")
+def sink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sink]:
+    made = Sink(tmp_path_factory.mktemp("sink") / "warehouse")
+    yield made
+    made.close()
+
+
+def table(name: str = "db.t", **columns: IcebergType) -> Target:
+    return Target(name, Schema(*(NestedField(i, n, k, required=False) for i, (n, k) in enumerate(columns.items(), 1))))
+
+
+def lines(*records: object) -> list[bytes]:
+    return [r if isinstance(r, bytes) else json.dumps(r).encode() for r in records]
+
+
+def alone(sink: Sink, run: Run, tables: Sequence[Target] | None, records: Sequence[bytes]) -> list[Found]:
+    return [sink.take(run, tables, [record]) for record in records]
+
+
+def check(sink: Sink, run: Run, tables: Sequence[Target], records: Sequence[bytes]) -> Found:
+    """The batch, which must be what its records are alone, and behind a transform that does nothing."""
+    together = sink.take(run, tables, records)
+    assert together.error is None
+    singles = alone(sink, run, tables, records)
+    for name in together.rows:
+        expected = sum(
+            (single.rows.get(name, type(together.rows[name])()) for single in singles), type(together.rows[name])()
+        )
+        assert together.rows[name] == expected
+    assert together.dead == {i: single.dead[0] for i, single in enumerate(singles) if single.dead}
+    if not run.transforms:
+        behind = sink.take(replace(run, transforms=NOTHING), tables, records)
+        assert (behind.rows, behind.dead, behind.filtered) == (together.rows, together.dead, together.filtered)
+    return together
+
+
+def rows(found: Found, name: str = "db.t") -> list[str]:
+    return sorted("; ".join(row) for row in found.rows[name].elements())
+
+
+def test_objects_in_a_text_column_keep_all_their_fields_and_numbers(sink: Sink) -> None:
+    records = lines(*[{"payload": {"a": i}} for i in range(100)], {"payload": {"a": 7, "z": "x"}})
+    records += lines(
+        {"payload": {"a": 2**53 + 1}}, {"payload": {"a": 1.5, "b": "x"}}, {"payload": [{"a": 1}, {"b": 2}]}
+    )
+    found = rows(check(sink, Run(ONE), [table(payload=StringType())], records))
+    for text in ('{"a":7,"z":"x"}', '{"a":9007199254740993}', '{"a":1.5,"b":"x"}', '[{"a":1},{"b":2}]'):
+        assert any(text in row for row in found)
+
+
+def test_the_order_of_the_fields_of_an_object_in_a_text_column_is_its_own(sink: Sink) -> None:
+    records = lines({"payload": {"a": 1, "b": 2}}, {"payload": {"b": 1, "a": 2}})
+    found = rows(check(sink, Run(ONE), [table(payload=StringType())], records))
+    assert '{"a":1,"b":2}' in found[0] and '{"b":1,"a":2}' in found[1]
+
+
+def test_two_tables_get_a_field_each_as_its_own_type(sink: Sink) -> None:
+    tables = [table("db.t", v=LongType()), table("db.u", v=StringType())]
+    found = check(sink, Run(BOTH), tables, lines({"v": 1}, {"v": 2}, {"v": "3"}))
+    assert len(rows(found, "db.t")) == len(rows(found, "db.u")) == 3
+    assert not any("None" in row for name in ("db.t", "db.u") for row in rows(found, name))
+
+
+def test_two_tables_get_a_list_each_whatever_its_element_ids(sink: Sink) -> None:
+    tables = [
+        table("db.t", tags=ListType(7, StringType(), False)),
+        table("db.u", tags=ListType(9, StringType(), False)),
+    ]
+    found = check(sink, Run(BOTH), tables, lines({"tags": ["a"]}, {"tags": ["b"]}))
+    assert not any("None" in row for name in ("db.t", "db.u") for row in rows(found, name))
+
+
+def test_integers_beside_fractions_stay_integers_behind_a_transform(sink: Sink) -> None:
+    records = lines({"id": 2**53 + 1, "s": 1}, {"id": 1.0, "s": 2.5}, {"id": 3, "s": 1.0})
+    found = rows(check(sink, Run(ONE), [table(id=LongType(), s=StringType())], records))
+    assert any("9007199254740993" in row for row in found)
+    assert sorted(row.split("s: ")[1] for row in found) == ["'1'", "'1.0'", "'2.5'"]
+
+
+def test_a_cast_to_text_writes_each_number_as_it_came(sink: Sink) -> None:
+    cast = (TransformSpec("c", "Cast", {"spec": "n:string"}),)
+    found = sink.take(Run(ONE, transforms=cast), [table(n=StringType())], lines({"n": 1}, {"n": 2.5}))
+    assert rows(found) == ["n: '1'", "n: '2.5'"]
+
+
+def test_decimals_keep_all_their_digits_behind_a_transform(sink: Sink) -> None:
+    records = [b'{"d":0.12345678901234567890}', b'{"d":1}', b'{"d":1.5}', b'{"d":"2.00000000000000000001"}']
+    found = rows(check(sink, Run(ONE), [table(d=DecimalType(38, 20))], records))
+    assert any("0.12345678901234567890" in row for row in found)
+
+
+def test_a_map_has_only_the_keys_of_its_own_record(sink: Sink) -> None:
+    kind = MapType(5, StringType(), 6, LongType(), False)
+    found = rows(check(sink, Run(ONE), [table(m=kind)], lines({"m": {"a": 1}}, {"m": {"b": 2}}, {"m": {"c": None}})))
+    assert not any("a" in row.split("m: ")[1] and "b" in row.split("m: ")[1] for row in found)
+
+
+def test_one_value_that_is_no_object_is_one_dead_letter_behind_a_transform(sink: Sink) -> None:
+    records = lines(*[{"s": i if i % 2 else str(i)} for i in range(200)], 5)
+    found = check(sink, Run(ONE), [table(s=StringType())], records)
+    assert list(found.dead) == [200]
+
+
+def test_fields_that_differ_by_case_reach_one_column(sink: Sink) -> None:
+    run = Run(ONE, Evolution(case_insensitive=True))
+    found = rows(check(sink, run, [table(id=LongType())], lines({"ID": 5}, {"id": 6}, {"Id": 2**53 + 1})))
+    assert [row for row in found if "None" in row] == []
+
+
+def test_names_that_differ_by_case_make_one_column(sink: Sink) -> None:
+    run = Run(ONE, Evolution(evolve=True, case_insensitive=True))
+    found = sink.take(run, [table(id=LongType())], lines({"id": 1, "Name": 1}, {"id": 2, "name": 2**53 + 1}))
+    assert found.error is None
+    assert sorted(name.lower() for name in sink.table("db.t").schema().column_names) == ["id", "name"]
+    assert any(str(2**53 + 1) in row for row in rows(found))
+
+
+def test_both_names_of_a_mapped_column_bring_values(sink: Sink) -> None:
+    mapping = NameMapping([MappedField(**{"field-id": 1, "names": ["id", "old_id"]})]).model_dump_json()
+    target = replace(table(id=LongType()), properties={"schema.name-mapping.default": mapping})
+    found = rows(check(sink, Run(ONE), [target], lines({"id": 5}, {"old_id": 6})))
+    assert [row for row in found if "None" in row] == []
+
+
+def test_a_first_batch_with_values_that_are_no_objects_creates_the_table_of_the_others(sink: Sink) -> None:
+    found = sink.take(Run(ONE, CREATE), [], lines({"id": 1}, 5, [1]))
+    assert found.error is None and sorted(found.dead) == [1, 2]
+    assert rows(found) == ["id: 1"]
+
+
+def test_records_without_any_field_are_dead_letters_where_the_table_cannot_be_created_of_them(sink: Sink) -> None:
+    found = sink.take(Run(ONE, CREATE), [], lines({}, {"a": None}))
+    assert found.error is None and sorted(found.dead) == [0, 1]
+
+
+def test_a_record_without_any_field_is_a_row_once_there_is_a_table(sink: Sink) -> None:
+    found = sink.take(Run(ONE, CREATE), [], lines({}, {"id": 1}))
+    assert rows(found) == ["id: 1", "id: None"]
+
+
+def test_a_number_too_large_for_its_decimal_is_bad_and_never_another_number(sink: Sink) -> None:
+    target = table(a=DecimalType(38, 24), b=DecimalType(38, 27))
+    records = [b'{"a":9223372036854775807}', b'{"b":92233720368547.76562}', b'{"a":1.5,"b":1.5}']
+    assert sorted(check(sink, Run(ONE), [target], records).dead) == [0, 1]
+
+
+def test_the_route_of_a_record_is_its_own(sink: Sink) -> None:
+    routing = Routing((RouteRule("db.t", "1"), RouteRule("db.u", r"1\.5|x")), field="meta.type", unrouted="dead-letter")
+    records = lines(*[{"id": i} for i in range(40)], {"id": 40, "meta": {"type": "x"}}, {"id": 41, "meta": {"type": 1}})
+    records += lines({"id": 42, "meta": {"type": 1.5}}, {"id": 43, "meta": 7})
+    found = check(sink, Run(routing), [table("db.t", id=LongType()), table("db.u", id=LongType())], records)
+    assert rows(found, "db.t") == ["id: 41"] and rows(found, "db.u") == ["id: 40", "id: 42"]
+
+
+@pytest.mark.parametrize("route", ["", "x", 5, "a..b", "db.", ".t", " .t"])
+def test_a_route_field_that_names_no_table_is_a_dead_letter(sink: Sink, route: object) -> None:
+    routing = Routing(field="to", dynamic=True)
+    found = sink.take(Run(routing, CREATE), None, lines({"to": route, "a": 1}, {"to": "db.t", "a": 1}))
+    assert found.error is None and found.dead == {0: "ROUTING"}
+
+
+def test_an_array_of_nulls_is_an_array_of_nulls(sink: Sink) -> None:
+    target = table(id=LongType(), l=ListType(9, LongType(), False))
+    found = check(sink, Run(ONE, EVOLVE), [target], lines({"id": 1, "l": [None, None]}, {"id": 2, "new": [None, None]}))
+    assert len(rows(found)) == 2
+
+
+@pytest.mark.parametrize("levels", [40, 350, 5_000])
+@pytest.mark.parametrize("transforms", [(), NOTHING])
+@pytest.mark.parametrize("evolution", [Evolution(), EVOLVE])
+def test_a_value_that_is_nested_too_deeply_is_bad(
+    sink: Sink, levels: int, transforms: tuple[TransformSpec, ...], evolution: Evolution
+) -> None:
+    deep = b'{"id":1,"d":' + b'{"a":' * levels + b"1" + b"}" * (levels + 1)
+    run = Run(ONE, evolution, transforms=transforms)
+    found = sink.take(run, [table(id=LongType(), s=StringType())], [deep, b'{"id":2}'])
+    assert found.error is None and list(found.dead) == [0] and len(rows(found)) == 1
+
+
+def test_a_value_as_deep_as_is_allowed_makes_a_table_that_can_be_loaded(sink: Sink) -> None:
+    deep = b'{"id":1,"d":' + b'{"a":' * 31 + b"1" + b"}" * 32
+    found = sink.take(Run(ONE, EVOLVE), [table(id=LongType())], [deep])
+    assert found.error is None and not found.dead
+    assert sink.table("db.t").schema().find_field("d").field_id > 0
+
+
+def test_a_new_column_with_the_name_of_a_nested_one_is_refused_with_its_record(sink: Sink) -> None:
+    target = table(a=StructType(NestedField(5, "b", LongType(), required=False)))
+    found = sink.take(Run(ONE, EVOLVE), [target], lines({"a.b": 2}, {"a": {"b": 1}}))
+    assert found.error is None and list(found.dead) == [0]
+
+
+def test_of_two_new_columns_with_one_name_the_same_one_is_added_in_any_order(sink: Sink) -> None:
+    records = lines({"a.b": 2}, {"a": {"b": 1}})
+    for given in (records, records[::-1]):
+        found = sink.take(Run(ONE, EVOLVE), [table(id=LongType())], given)
+        assert found.error is None and len(found.dead) == 1
+        assert "a.b" in found.reasons[next(iter(found.dead))]
+
+
+def test_a_record_without_its_identifier_is_bad_and_the_column_stays_required(sink: Sink) -> None:
+    schema = Schema(NestedField(1, "id", LongType(), required=True), identifier_field_ids=[1])
+    found = sink.take(Run(ONE, EVOLVE), [Target("db.t", schema)], lines({"id": 1}, {"x": 2}))
+    assert found.error is None and list(found.dead) == [1]
+    assert sink.table("db.t").schema().find_field("id").required
+
+
+def test_a_record_without_the_id_column_creates_no_table(sink: Sink) -> None:
+    run = Run(ONE, CREATE, rules=TableRules(defaults=TableSettings((), ("id",))))
+    found = sink.take(run, [], lines({"id": 1, "v": 1}, {"v": 2}))
+    assert found.error is None and list(found.dead) == [1]
+
+
+def test_a_bad_record_adds_no_column(sink: Sink) -> None:
+    sink.take(Run(ONE, EVOLVE), [table(id=LongType())], lines({"id": "x", "new": 1}, {"id": 1}))
+    assert sink.table("db.t").schema().column_names == ["id"]
+
+
+def test_a_record_that_one_table_refuses_makes_no_other_table_grow(sink: Sink) -> None:
+    tables = [table("db.t", id=LongType()), table("db.u", id=StringType())]
+    sink.take(Run(BOTH, EVOLVE), tables, lines({"id": "x", "new": 1}, {"id": 1}))
+    assert sink.table("db.u").schema().column_names == ["id"]
+
+
+def test_keys_that_become_one_key_of_a_map_are_bad(sink: Sink) -> None:
+    kind = MapType(5, LongType(), 6, LongType(), False)
+    found = check(sink, Run(ONE), [table(m=kind)], lines({"m": {"1": 1, "01": 2}}, {"m": {"1": 1, "2": 2}}, {"m": []}))
+    assert sorted(found.dead) == [0, 2]
+
+
+@pytest.mark.parametrize("text", ['"1_000"', '"\u0661"', '"1e400"'])
+def test_text_that_is_no_number_elsewhere_is_none_here(sink: Sink, text: str) -> None:
+    records = [f'{{"d":{text}}}'.encode(), b'{"d":1.5}']
+    assert list(check(sink, Run(ONE), [table(d=DoubleType())], records).dead) == [0]
+
+
+def test_a_record_that_alone_needs_too_many_columns_is_bad(sink: Sink) -> None:
+    many = {"new": {f"c{i}": i for i in range(600)}}
+    found = sink.take(Run(ONE, EVOLVE), [table(id=LongType())], lines({"id": 1}, {"id": 2, **many}))
+    assert list(found.dead) == [1] and "iceberg.limits.new-columns = 500" in found.reasons[1]
+
+
+def test_records_that_together_need_too_many_columns_stop_the_sink(sink: Sink) -> None:
+    found = sink.take(Run(ONE, EVOLVE), [table(id=LongType())], lines(*[{f"c{i}": i} for i in range(600)]))
+    assert "iceberg.limits.new-columns = 500" in (found.error or "")
