@@ -274,7 +274,7 @@ CONVERSION = [
         "a timestamp before 1970 into a date", "the day after", "its day", "date", r"\.v$", "^-?[0-9]+$", "^-[0-9]+$"
     ),
     Difference(
-        "a time or timestamp into date, a timestamp into time, a time or date into timestamp",
+        "a time or timestamp into date, a timestamp into time, a time into timestamp",
         "its milliseconds since 1970",
         "bad record",
         "date|time",
