@@ -31,7 +31,7 @@ GARBAGE = (
     b"\0poison",
     b'{"schema":{"type":"x"},"payload":1}',
 )
-_COUNTS = (1, 2, 5, 30, 30, 30, 150, 150, 600)
+_COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000)
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,18 @@ def avro_schema(node: Node) -> str:
 
 def _avro(node: Node, numbers: Iterator[int]) -> Any:
     found = _avro_type(node, numbers)
+    if node.kind == "union":
+        return ["null", *found] if node.optional else found
     return ["null", found] if node.optional else found
 
 
 def _avro_type(node: Node, numbers: Iterator[int]) -> Any:
     match node.kind:
         case "struct":
-            name = f"R{next(numbers)}"
+            name = node.name if node.name in ("Created", "Deleted") else f"R{next(numbers)}"
             return {"type": "record", "name": name, "fields": [_field(n, numbers) for n in node.inner]}
+        case "union":
+            return [_avro_type(n, numbers) for n in node.inner]
         case "list":
             return {"type": "array", "items": _avro(node.inner[0], numbers)}
         case "map":
@@ -99,6 +103,9 @@ def _avro_value(node: Node, value: Any) -> Any:
     match node.kind:
         case "struct":
             return {n.name: _avro_value(n, value[n.name]) for n in node.inner}
+        case "union":
+            chosen = next(n for n in node.inner if value[n.name] is not None)
+            return chosen.name, _avro_value(chosen, value[chosen.name])
         case "list":
             return [_avro_value(node.inner[0], item) for item in value]
         case "map":

@@ -71,7 +71,18 @@ class Node:
 def record(random: Random, struct: StructType, converter: str) -> Node:
     """A record's schema that mostly fits a table, of types that the converter's format has."""
     found = _Builder(random, converter == "envelope").struct(struct, "", False)
+    if converter == "avro" and random.random() < 0.3:
+        found = replace(found, inner=(*found.inner, _union(random)))
     return replace(_protobuf(found), optional=False) if converter == "protobuf" else found
+
+
+def _union(random: Random) -> Node:
+    """A field of several types, of which some look alike."""
+    created = Node("struct", name="Created", inner=(Node("long", name="id"),))
+    deleted = Node("struct", name="Deleted", inner=(Node("long", name="id"),))
+    plain = [Node(kind, name=kind) for kind in ("int", "long", "float", "double", "string", "bytes", "boolean")]
+    branches = random.sample([created, deleted, *plain], random.choice((2, 3)))
+    return Node("union", random.random() < 0.5, "either", tuple(branches))
 
 
 _PROTOBUF = {
@@ -198,6 +209,9 @@ def value(random: Random, node: Node, number: int | None = None) -> Any:
     match node.kind:
         case "struct":
             return {n.name: value(random, n, number if n.name == "id" else None) for n in node.inner}
+        case "union":
+            chosen = random.choice(node.inner)
+            return {n.name: value(random, n) if n is chosen else None for n in node.inner}
         case "list":
             return [value(random, node.inner[0]) for _ in range(random.choice((0, 1, 1, 2, 3)))]
         case "map":
