@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,15 @@ from calving.data.spec import (
     Limits,
     Range,
     Routing,
+    TaskResult,
+    TaskSpec,
     Tolerance,
     TopicConverters,
     TransformSpec,
 )
+from calving.data.task import run_json
 from calving.engine import shipping
-from calving.engine.spark import SparkEngine
+from calving.engine.interface import Engine
 from calving.errors import BadRecordError
 from calving.iceberg.catalog import open_catalog, tables_of
 from calving.iceberg.commit import IcebergTarget
@@ -87,7 +90,7 @@ class _Source:
                 yield _Messages(source, start, raws[: self._limits.block_records])
 
 
-class _Engine(SparkEngine):
+class _Engine(Engine):
     """Spark's way of running tasks and of shuffling, without Spark."""
 
     def __init__(self, slots: int) -> None:
@@ -97,10 +100,13 @@ class _Engine(SparkEngine):
     def slots(self) -> int:
         return self._slots
 
-    def map(self, texts: Sequence[str]) -> list[str]:
-        return [shipping.run(text) for text in texts]
+    def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
+        shuffle = len(tasks) > 1 and any(t.distribution != "none" for spec in tasks for t in spec.tables.values())
+        texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
+        found = self._shuffle(texts) if shuffle else [run_json(text) for text in texts]
+        return [TaskResult.from_json(text) for text in found]
 
-    def shuffle(self, texts: Sequence[str]) -> list[str]:
+    def _shuffle(self, texts: Sequence[str]) -> list[str]:
         sent = [item for text in texts for item in shipping.send(text)]
         if shipping.has_ranges(texts[0]):
             samples = [item for item in sent if item[0] == shipping.SAMPLES]

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType, StructType
 
 from calving.data.spec import Evolution, RouteRule, Routing
 from tests.fuzz.sink import Run, Sink, Target
@@ -39,3 +41,12 @@ def test_a_record_reaches_both_tables_where_another_asked_one_for_a_column_and_w
     assert found.error is None
     assert found.dead == {0: "conversion"}
     assert {name: sum(rows.values()) for name, rows in found.rows.items()} == {"db.t": 1, "db.u": 1}
+
+
+def test_a_partition_by_a_required_field_of_a_struct_that_is_null_is_committed(sink: Sink) -> None:
+    inner = StructType(NestedField(3, "a", LongType(), required=True))
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", inner, required=False))
+    spec = PartitionSpec(PartitionField(3, 1000, BucketTransform(4), "part"))
+    found = sink.take(Run(Routing((RouteRule("db.t"),))), [Target("db.t", schema, spec)], [b'{"id":1}'])
+    sink.commit(found)
+    assert sink.table("db.t").scan().to_arrow().to_pylist() == [{"id": 1, "s": None}]

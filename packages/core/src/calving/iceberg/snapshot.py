@@ -47,6 +47,16 @@ class _PlainTransaction:
         self.table_metadata: TableMetadata = table.metadata
 
 
+class _NullableSpec(PartitionSpec):
+    """A partition value may always be null. pyiceberg takes it for required where its column is, but in a struct
+    that is null a required field has none.
+    """
+
+    def partition_type(self, schema: Schema) -> StructType:
+        fields = super().partition_type(schema).fields
+        return StructType(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields))
+
+
 class _DeleteManifestWriter(ManifestWriterV2):
     """pyiceberg only writes data manifests."""
 
@@ -109,6 +119,11 @@ class SinkSnapshot(_MergeAppendFiles):
     def discard(self) -> None:
         """Delete what ``prepare`` wrote. Only when it is certain that the commit has not landed."""
         self._clean_all_uncommitted()
+
+    def spec(self, spec_id: int) -> PartitionSpec:
+        """As manifests are written by it."""
+        found = super().spec(spec_id)
+        return _NullableSpec(*found.fields, spec_id=found.spec_id)
 
     def _manifests(self) -> list[ManifestFile]:
         data = self._write(self._added_data_files, self.new_manifest_writer)

@@ -1,0 +1,24 @@
+"""Seeds of the fuzzer that are always tried; ``make fuzz`` tries new ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import cases
+from tests.fuzz.checks import check
+from tests.fuzz.sink import Sink
+
+_CASES, _RECORDS = 3, 60
+
+
+@pytest.mark.parametrize("first", range(0, 60, _CASES))
+def test_a_record_becomes_what_the_manual_says_whatever_stands_beside_it(first: int, tmp_path: Path) -> None:
+    sink = Sink(tmp_path / "warehouse")
+    try:
+        made = [cases.make(1, n) for n in range(first, first + _CASES)]
+        found = {case.number: check(case.only(case.places[:_RECORDS]), sink) for case in made}
+    finally:
+        sink.close()
+    assert {n: disagreements for n, disagreements in found.items() if disagreements} == {}
