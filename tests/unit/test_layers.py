@@ -58,6 +58,8 @@ def test_core_imports_no_backend_package() -> None:
         assert not any(name.startswith("calving_") for name in imports(path)), path
 
 
-@pytest.mark.parametrize("module", ["bench.run", "campaign.run", "campaign.checker", "tests.simulation.run", "tests.fuzz.run"])
+@pytest.mark.parametrize(
+    "module", ["bench.run", "campaign.run", "campaign.checker", "tests.simulation.run", "tests.fuzz.run"]
+)
 def test_what_make_starts_besides_tests_can_be_imported(module: str) -> None:
     importlib.import_module(module)
