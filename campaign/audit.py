@@ -146,6 +146,9 @@ class Audit:
         if any(claim.control.get(p, 0) < offset for p, offset in before.items()):
             self._break("I3", f"the ledger of {table} went from {before} to {claim.control}")
         self._control[table, claim.log_id] = claim.control
+        last = [self._timestamps[p][end - 1] for p, end in claim.source.items() if 0 < end <= self.reaches(p)]
+        if claim.through_ms is not None and last and claim.through_ms > min(last):
+            self._break("VTTS", f"{table} is valid through {claim.through_ms}, and has read up to {min(last)}")
 
     # What must hold
 

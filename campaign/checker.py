@@ -235,7 +235,7 @@ class Tables:
             self._audit.added(name, path, snapshot["snapshot-id"])
         summary = snapshot["summary"]
         if self._ledger in summary:
-            self._audit.committed(name, self._claim_of(summary, str))
+            self._audit.committed(name, replace(self._claim_of(summary, str), through_ms=_through(summary)))
             found = (snapshot["timestamp-ms"] / 1000, summary["kafka.connect.commit-id"], _through(summary))
             self.commits.append(found)
 

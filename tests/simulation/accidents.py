@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from calving.backend.memory import MemorySession
 from calving.model.coverage import encode_coverage
+from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
 from calving.protocol.ledger import LOG_ID
 from tests.simulation.tables import Snapshot
@@ -24,6 +25,9 @@ class Accidents:
         self._older_store: tuple[object, ...] | None = None
         self.operator_in: int | None = None
         """After so many steps an operator recovers the sink."""
+        self.catalog_went_back = False
+        """And nobody has recovered the sink since."""
+        self._older_tables: dict[TableId, tuple[list[Snapshot], int, dict[str, str], int]] = {}
 
     def happen(self) -> None:
         """A step of time: each kind by its odds."""
@@ -33,6 +37,8 @@ class Accidents:
             (odds.losses * 8, self._copy_store),
             (odds.losses, self._lose_store),
             (odds.expiry, self._expire_snapshots),
+            (odds.backups * 8, self._copy_tables),
+            (odds.backups, self._restore_tables),
             (odds.recreations, self._recreate_topic),
             (odds.truncations, self._truncate),
             (odds.stuck, self._open_transaction),
@@ -95,6 +101,36 @@ class Accidents:
         table.expired = max(table.expired, old)
         world.stats["snapshots expired"] += 1
 
+    def _copy_tables(self) -> None:
+        self._older_tables = {
+            name: (list(table.snapshots), table.expired, dict(table.properties), table.sequence)
+            for name, table in self._world.tables.items()
+        }
+
+    def _restore_tables(self) -> None:
+        """The catalog is put back from a backup. Nobody tells the sink; it has to notice, and to call for an operator."""
+        world = self._world
+        if self.catalog_went_back:
+            return
+        for name, (snapshots, expired, properties, sequence) in self._older_tables.items():
+            table = world.tables[name]
+            table.snapshots[:], table.expired, table.properties, table.sequence = (
+                snapshots,
+                expired,
+                properties,
+                sequence,
+            )
+            table.back_to(len(snapshots), world.files)
+            world.checks.went_back(name)
+            self.catalog_went_back = True
+        self._older_tables = {}
+        world.stats["catalogs restored"] += self.catalog_went_back
+
+    def call_operator(self) -> None:
+        """A worker has ended with a loss that it names."""
+        if self.catalog_went_back and self.operator_in is None:
+            self.operator_in = self._world.rng.randint(0, 30)
+
     # The store
 
     def _copy_store(self) -> None:
@@ -135,6 +171,7 @@ class Accidents:
         """
         world = self._world
         self.operator_in = self._older_store = None
+        self.catalog_went_back, self._older_tables = False, {}
         overlooked = world.rng.choice(sorted(world.members)) if world.chance(world.odds.zombies) else None
         for name, member in world.members.items():
             if name == overlooked:

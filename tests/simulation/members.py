@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemorySession, MemoryStore
-from calving.errors import CalvingError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
+from calving.errors import CalvingError, DataLossError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
 from calving.model.events import (
     CommitComplete,
@@ -212,6 +212,8 @@ class Member:
         except ProtocolError:
             raise
         except CalvingError as error:
+            if isinstance(error, DataLossError):
+                world.accidents.call_operator()
             world.stats[type(error).__name__] += 1
             self._coordinator, self._elect_after = None, world.now + world.rng.randint(1, 5)
         except Crash:

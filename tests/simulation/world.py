@@ -51,6 +51,7 @@ class Odds:
     zombies: float = 0.0
     retention: float = 0.0
     losses: float = 0.0
+    backups: float = 0.0
     expiry: float = 0.0
     recreations: float = 0.0
     truncations: float = 0.0
@@ -72,6 +73,7 @@ THEMES: dict[str, Odds] = {
     "topic without identity": Odds(recreations=0.005),
     "truncated": Odds(crashes=0.01, truncations=0.01),
     "open transactions": Odds(stuck=0.03),
+    "catalog restored": Odds(crashes=0.01, contention=0, backups=0.004),
     "entries passed over": Odds(crashes=0.01, omissions=0.02),
 }
 
@@ -179,7 +181,7 @@ class World:
     @property
     def is_upset(self) -> bool:
         """Whether something is lost, and no operator has been there yet."""
-        return self.accidents.operator_in is not None
+        return self.accidents.operator_in is not None or self.accidents.catalog_went_back
 
     # What the fakes ask of the world
 
@@ -269,7 +271,7 @@ class World:
         self.stepping.step()
 
     def _calm(self) -> None:
-        if self.is_upset:
+        if self.accidents.operator_in is not None:
             self.accidents.recover()
         self.odds = CALM
         self.veils.clear()
@@ -318,6 +320,8 @@ class World:
             self.now += 1
             for name in sorted(self.members):
                 self._step(name)
+            if self.accidents.operator_in is not None:
+                self.accidents.recover()
 
 
 def simulate(seed: int, world: Callable[[int], World] = World) -> Counter[str]:

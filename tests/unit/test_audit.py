@@ -193,3 +193,12 @@ def test_a_ledger_may_go_back_with_its_catalog(audit: Audit) -> None:
     audit.went_back()
     audit.committed("db.even", claim(0, control=4))
     assert found(audit) == {}
+
+
+@pytest.mark.parametrize(("through", "broken"), [(102, {}), (103, {"VTTS": 1})])
+def test_a_commit_is_not_valid_through_what_it_has_not_read(through: int, broken: dict[str, int]) -> None:
+    audit = Audit(TABLES, 1, expected)
+    for number in range(4):
+        audit.produced(0, number, number, timestamp_ms=100 + number)
+    audit.committed("db.even", replace(claim(3), through_ms=through))
+    assert found(audit) == broken

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from calving.model.coverage import Coverage
-from calving.model.events import DataWritten, Envelope
+from calving.model.events import DataWritten, Envelope, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Coordinator, Failed
 from calving.protocol.effects import Announce, CoordinatorEffect
 from calving.protocol.ledger import Reach
+from calving.protocol.marks import Marks
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.members import SimSession
 from tests.simulation.mutants.registry import mutant, with_buffer, with_coordinator
@@ -134,6 +135,20 @@ class CountsParts(World):
             pass
 
     coordinator = with_buffer(_Lax)
+
+
+@mutant("C6 a catalog that went back is not noticed", "catalog restored")
+class SeesNothing(World):
+    class _Machine(Coordinator):
+        class _Blind(Marks):
+            def note(self, table: TableId, mark: TableMark) -> None:
+                pass
+
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._marks = self._Blind()
+
+    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 records are called settled that wait for a table")

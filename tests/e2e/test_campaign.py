@@ -1,0 +1,25 @@
+"""The campaign finds what it is there to find: a sink that is wrong in one way makes its verdict red."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from campaign.run import Plan, campaign
+
+FOUND = {
+    "dropped file": {"lost", "invariants"},
+    "doubled file": {"doubled"},
+    "wrong time": {"invariants"},
+    "deaf cursor": {"stuck"},
+    "stuck worker": {"stuck"},
+}
+
+
+@pytest.mark.parametrize("sabotage", FOUND)
+def test_a_sabotaged_sink_makes_the_verdict_red(tmp_path: Path, sabotage: str) -> None:
+    plan = Plan("kafka", tables=2, seconds=10, kinds=(), sabotage=sabotage, settle_seconds=20)
+    found = campaign(tmp_path, plan)
+    for verdict in FOUND[sabotage]:
+        assert found[verdict], found
