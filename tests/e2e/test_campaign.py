@@ -12,8 +12,6 @@ FOUND = {
     "dropped file": {"lost", "invariants"},
     "doubled file": {"doubled"},
     "wrong time": {"invariants"},
-    "deaf cursor": {"stuck"},
-    "stuck worker": {"stuck"},
 }
 
 
