@@ -12,6 +12,7 @@ FOUND = {
     "dropped file": {"lost", "invariants"},
     "doubled file": {"doubled"},
     "wrong time": {"invariants"},
+    "stuck worker": {"stuck"},
 }
 
 
