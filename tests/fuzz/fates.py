@@ -163,8 +163,6 @@ class _Oracle:
                     rows[name] = converter.row(value)
                 except Unfit:
                     return Dead("conversion")
-                if self._is_orc(name) and any(map(_before_1970, self._leaves(rows[name], self.tables[name].columns))):
-                    return Dead("WRITING")
                 found[name] = converter.needs
             elif self.rules.create:
                 row = value.value if isinstance(value, Typed) else value
@@ -179,12 +177,18 @@ class _Oracle:
                 missing = True
             else:
                 return Dead("ROUTING")
+        # Of what cannot be written it is said once everything could be converted, and tables need nothing any more.
+        if not any(found.values()) and any(self._unwritable(name, row) for name, row in rows.items()):
+            return Dead("WRITING")
         for name, need in found.items():
             self.needs.setdefault(name, Needs()).merge(need)
         return Filtered("missing table") if missing and not rows else Rows(rows)
 
     def _is_orc(self, name: str) -> bool:
         return name in self.rules.orc or (self.rules.creates_orc and name in self.made)
+
+    def _unwritable(self, name: str, row: Any) -> bool:
+        return self._is_orc(name) and any(map(_before_1970, self._leaves(row, self.tables[name].columns)))
 
     def _leaves(self, row: Any, columns: Sequence[Column]) -> Iterator[tuple[Any, str]]:
         for column in columns:

@@ -17,6 +17,9 @@ from calving.model.files import DataFile
 from tests.fuzz import plain, spec
 from tests.fuzz.forms import RowText, row_text
 
+_COUNTED = 100
+"""Columns that have statistics where the table says nothing."""
+
 
 def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
     """What is wrong with the files of a table, which holds nothing else."""
@@ -102,7 +105,8 @@ def _statistics_faults(
     file: DataFile, rows: list[dict[str, Any]], schema: Schema, properties: Mapping[str, str], ordered: set[int]
 ) -> Iterator[str]:
     default = properties.get("write.metadata.metrics.default", "truncate(16)")
-    for i, leaf in spec.statistics(rows, schema).items():
+    leaves = spec.statistics(rows, schema)
+    for i, leaf in leaves.items():
         # What a table is sorted by always has bounds.
         mode = "truncate(16)" if i in ordered and default in ("none", "counts") else default
         name = schema.find_column_name(i)
@@ -113,8 +117,8 @@ def _statistics_faults(
             (file.nan_value_counts or {}).get(i),
         )
         wanted = (None, None, None) if mode == "none" else (leaf.values, leaf.nulls, leaf.nans if floats else None)
-        if told == (None, None, None) and leaf.values == leaf.nulls:
-            continue  # a task that needed no change has written its file before the column was added
+        if told == (None, None, None) and (leaf.values == leaf.nulls or len(leaves) > _COUNTED):
+            continue  # a file written before the column was added, or one column too many
         if told != wanted:
             yield f"statistics of {name} ({leaf.kind}): {told} instead of {wanted}"
         for fault in spec.wrong_bounds(leaf, mode, (file.lower_bounds or {}).get(i), (file.upper_bounds or {}).get(i)):
