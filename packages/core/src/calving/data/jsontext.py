@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +26,36 @@ def parse(raw: bytes, nesting: int) -> Any:
     return value
 
 
+def parse_all(values: Sequence[bytes], nesting: int) -> Iterator[Any | ValueError]:
+    """``parse`` of each value, or the error that it raises. All are decoded as one text, and scanned in place."""
+    data = b"\n".join(values)
+    if b"\\u" in data or not data.isascii():
+        yield from (_parsed(value, nesting) for value in values)
+        return
+    # Where every brace opens a value and no bracket does, nothing is nested.
+    is_flat = data[:1] == b"{" and b"[" not in data and data.count(b"{") == data.count(b"}\n{") + 1
+    text, scan, start = data.decode(), _DECODER.scan_once, 0
+    for value in values:
+        end = start + len(value)
+        try:
+            found, reached = scan(text, start)
+        except (StopIteration, ValueError, RecursionError):
+            reached = -1
+        # A value that ends elsewhere has blanks around it, or is none: on its own it says which.
+        if reached == end and (is_flat or value.count(b"{") + value.count(b"[") <= nesting):
+            yield found
+        else:
+            yield _parsed(value, nesting)
+        start = end + 1
+
+
+def _parsed(value: bytes, nesting: int) -> Any | ValueError:
+    try:
+        return parse(value, nesting)
+    except ValueError as error:
+        return error
+
+
 def load_json(text: str, fraction: Callable[[str], Any] = Decimal) -> Any:
     """The value of a JSON text, fractions as ``fraction`` makes them.
 
@@ -45,7 +75,7 @@ def load_json(text: str, fraction: Callable[[str], Any] = Decimal) -> Any:
 
 
 def _check_pairs(text: str, value: Any) -> None:
-    if "\\ud" in text or "\\uD" in text:
+    if "\\u" in text and ("\\ud" in text or "\\uD" in text):
         json.dumps(value, default=str, ensure_ascii=False).encode()
 
 
@@ -87,4 +117,4 @@ def _fraction(text: str) -> Decimal:
 
 
 # ``json.loads`` with arguments builds a decoder in every call, which costs more than decoding.
-_DECODER = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)
+_DECODER: Any = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)

@@ -199,8 +199,37 @@ class TableConverter:
     def _objects(self, values: Sequence[object]) -> Converted:
         """Column by column as well: most of them hold values of one kind, and those Arrow can take."""
         found = _Found()
-        items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in self._struct.fields}
+        items, new = self._columns_of(values, found)
+        columns = []
+        for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
+            column = items[target.field_id]
+            source = None if self._exactly else _simple_column(column, target.field_type)
+            if source is None:
+                columns.append(self._values_exactly(column, target, wanted.type, found))
+            else:
+                columns.append(self._column(source, target, wanted.type, found))
+        if self._evolution.evolve:
+            self._new(new, found)
+        if found.bad and found.needs:
+            # A bad record is not written, so a table needs nothing for it.
+            good = [value for i, value in enumerate(values) if i not in found.bad]
+            found.needs = self._objects(good).needs if good else []
+        return self._result(columns, len(values), found)
+
+    def _columns_of(
+        self, values: Sequence[object], found: _Found
+    ) -> tuple[dict[int, Sequence[Any]], list[tuple[int, str, object]]]:
+        """The values of each column, by its id, and what has no column."""
         lookup = self._lookup(self._struct)
+        names = tuple(values[0]) if values and isinstance(values[0], dict) else None
+        targets = [lookup.find(name) for name in names or ()]
+        distinct = {target.field_id for target in targets if target is not None}
+        if len(distinct) == len(targets) > 0 and all(type(v) is dict and tuple(v) == names for v in values):
+            whole = zip(*(value.values() for value in values), strict=True)  # type: ignore[attr-defined]
+            given = {t.field_id: list(column) for t, column in zip(targets, whole, strict=True) if t is not None}
+            nothing = [None] * len(values)
+            return {f.field_id: given.get(f.field_id, nothing) for f in self._struct.fields}, []
+        items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in self._struct.fields}
         columns_of: dict[str, list[object] | None] = {}
         new: list[tuple[int, str, object]] = []
         for i, value in enumerate(values):
@@ -219,21 +248,7 @@ class TableConverter:
                     column[i] = item
                 elif item is not None:
                     new.append((i, name, item))
-        columns = []
-        for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
-            column = items[target.field_id]
-            source = None if self._exactly else _simple_column(column, target.field_type)
-            if source is None:
-                columns.append(self._values_exactly(column, target, wanted.type, found))
-            else:
-                columns.append(self._column(source, target, wanted.type, found))
-        if self._evolution.evolve:
-            self._new(new, found)
-        if found.bad and found.needs:
-            # A bad record is not written, so a table needs nothing for it.
-            good = [value for i, value in enumerate(values) if i not in found.bad]
-            found.needs = self._objects(good).needs if good else []
-        return self._result(columns, len(values), found)
+        return items, new  # type: ignore[return-value]
 
     def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
         """Fields of records that have no column."""
@@ -337,7 +352,7 @@ def _is_json(kind: pa.DataType) -> bool:
     return bool(kind == JSON)
 
 
-def _simple_column(values: list[Any], kind: IcebergType) -> pa.Array | None:
+def _simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
     """Values of one simple kind as a column that ``cast`` takes as it would take each of them; else None."""
     kinds = {*map(type, values)}
     kinds.discard(type(None))

@@ -17,7 +17,7 @@ import pyarrow.json as pj
 
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.json_plan import NoPlanError, Seen, plan
-from calving.data.jsontext import parse
+from calving.data.jsontext import parse, parse_all
 from calving.data.records import Bad, Values
 from calving.data.spec import Limits
 
@@ -130,14 +130,15 @@ class JsonConverter(Converter):
     def _decode_exactly(self, block: _Block) -> None:
         found: list[Any] = []
         places: list[int] = []
-        for i in block.exact:
-            try:
-                value = parse(block.values[i], self._limits.nesting)
-            except (ValueError, RecursionError) as error:
-                block.decoded.bad.append(Bad(i, self._stage, type(error).__name__, f"not JSON: {error}"))
-                continue
-            found.append(value)
-            places.append(i)
+        for i, value in zip(
+            block.exact, parse_all([block.values[i] for i in block.exact], self._limits.nesting), strict=True
+        ):
+            if isinstance(value, ValueError):
+                reason = f"not JSON: {value}"
+                block.decoded.bad.append(Bad(i, self._stage, type(value).__name__, reason))
+            else:
+                found.append(value)
+                places.append(i)
         if found:
             block.decoded.values.append(Values(found, False, places))
 
