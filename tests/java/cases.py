@@ -18,7 +18,7 @@ _SINK = "org.apache.iceberg.connect.transforms."
 Maker = Callable[[Random, int], list[Message]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Case:
     kind: str
     options: dict[str, str]

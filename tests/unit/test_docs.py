@@ -58,3 +58,10 @@ def test_what_javas_tests_check_has_a_test_here(place: str) -> None:
     path, _, name = place.partition("::")
     text = (ROOT / "tests" / path).read_text()
     assert not name or f"def {name}(" in text
+
+
+def test_every_difference_from_the_java_sink_has_a_reason() -> None:
+    _, _, section = (ROOT / "docs/records.md").read_text().partition("## Differences from the Java sink\n")
+    rows = re.findall(r"^\|.*$", section.partition("\n## ")[0], re.MULTILINE)
+    assert rows
+    assert not [row for row in rows if not re.fullmatch(r"\|( ?[^| ][^|]*\|){4}", row)]
