@@ -154,7 +154,7 @@ class Checks:
                 out = left_out[world.names[record.table]].get(tp, ())
                 if not record.is_filtered and not covers(out, record.offset):
                     covered.add(record)
-        if not covered - self.gone <= held <= covered:
+        if not covered - self.gone - world.passed_by <= held <= covered:
             raise Violation(f"I4: published files hold {len(held)} records, the advance covers {len(covered)}")
         self.files_of.update(files)
         known = set()

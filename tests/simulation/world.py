@@ -115,6 +115,8 @@ class World:
         self.control_topic, self.group = "control", "connect-sim"
         self._ids = 0
         self.tables = {name: SimTable(self.next_id()) for name in self.names}
+        self.passed_by: set[Record] = set()
+        """Records that some batch left out because their table held them: what it held may be cleared while it runs."""
         self.files: dict[str, tuple[Record, ...]] = {}
         self.skipped: Counter[TopicPartition] = Counter()
         self.stats: Counter[str] = Counter()
@@ -225,7 +227,9 @@ class World:
                 latest[tp] = max(latest.get(tp, 0), record.timestamp)
                 name = self.names[record.table]
                 out = left_out[name].get(tp, ())
-                if not record.is_filtered and not any(o.start <= record.offset < o.end for o in out):
+                if any(o.start <= record.offset < o.end for o in out):
+                    self.passed_by.add(record)
+                elif not record.is_filtered:
                     written.setdefault(name, []).append(record)
         files = {
             TableReference("c", name[:-1], name[-1], UUID(int=self.tables[name].uuid)): TableFiles((self._file(found),))
