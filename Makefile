@@ -4,11 +4,12 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench campaign campaign-short simulate fuzz docs matrix lock clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs matrix lock clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
+	@echo "make test-quick  what needs no services, in under three minutes"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
 	@echo "               BENCH='--only throughput --java' takes the Java sink beside it"
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
@@ -47,6 +48,11 @@ demo: $(BIN)/calving
 test: $(BIN)/uv
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
+
+test-quick: $(BIN)/calving
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 tests/unit tests/records tests/conformance/test_memory.py \
+		tests/simulation -k 'not broken_rule'
 
 # As a user has it: calving[kafka] and nothing else, installed and compiled as pip does it.
 USER_ENV = .cache/bench

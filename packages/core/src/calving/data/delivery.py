@@ -30,7 +30,7 @@ from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 
-_ROUTING, _WRITING = "ROUTING", "WRITING"
+_ROUTING, WRITING = "ROUTING", "WRITING"
 
 
 @dataclass(slots=True)
@@ -231,7 +231,7 @@ class Delivery:
                     raise
                 if count == 1:
                     reason = f"table {table}: {first_line(error)}"
-                    bad[places[start]] = Bad(places[start], _WRITING, type(error).__name__, reason)
+                    bad[places[start]] = Bad(places[start], WRITING, type(error).__name__, reason)
                 else:
                     half = count // 2
                     pending += [(start + half, count - half), (start, half)]

@@ -68,7 +68,9 @@ class Layout:
         rows = self.arrange(self.place(rows)[0])
         metrics = self.metrics()
         writer = self.format.open(BytesIO())
-        writer.write(rows)
-        metrics.add(rows)
-        metrics.lower_bounds(), metrics.upper_bounds()
-        writer.close()
+        try:
+            writer.write(rows)
+            metrics.add(rows)
+            metrics.lower_bounds(), metrics.upper_bounds()
+        finally:
+            writer.close()

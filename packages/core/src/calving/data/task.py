@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from calving.data.delivery import Delivery
+from calving.data.delivery import WRITING, Delivery
 from calving.data.failures import first_line, is_of_value
 from calving.data.pipeline import Outcome, Pipeline
 from calving.data.reader import Block, RangeReader
@@ -167,7 +167,8 @@ class _Task:
             places = pending.pop()
             try:
                 with self._delivery.rehearsal():
-                    self._pipeline.run(block, values, places)
+                    outcome = self._pipeline.run(block, values, places)
+                found += [bad for bad in outcome.bad if bad.stage == WRITING]
             except BaseException as error:
                 if not is_of_value(error):
                     raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -117,6 +118,9 @@ class TableWriter:
     def discard(self) -> None:
         """Give up: what was written is deleted as far as possible, the rest are orphan files."""
         for file in self._open_files.values():
+            # Else its library would try to end it when the stream is closed already.
+            with suppress(Exception):
+                file.writer.close()
             file.out.close()
         opened = [file.location for file in self._open_files.values()]
         for location in [*opened, *(file.file_path for file in self.done)]:
