@@ -232,7 +232,8 @@ class Sink:
             ErrorLimits(per_batch=10**9),
             Limits(block_records=run.block_records, inferred_records=10**6),
         )
-        tables = Tables(self.catalog, "iceberg", run.rules)
+        rules = replace(run.rules, case_insensitive=run.evolution.case_insensitive)
+        tables = Tables(self.catalog, "iceberg", rules)
         runner = BatchRunner(_Engine(run.slots), tables, settings)
         _RECORDS[TOPIC] = raws
         found = Found()

@@ -92,16 +92,17 @@ class ExactConverter:
             raise UnfitError(path, f"{_short(value)} is not an object")
         lookup = self._lookup(struct)
         row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
-        given: set[str] = set()
+        given: dict[str, tuple[NestedField, Any]] = {}
         for name, item in value.items():
             column = lookup.find(name)
             if column is not None:
-                row[column.name] = self._to(item, column.field_type, (*path, column.name))
-                (given.discard if item is None else given.add)(column.name)
+                given[column.name] = (column, item)  # of several the last one counts
             else:
                 self.unknown(item, (*path, name))
+        for name, (column, item) in given.items():
+            row[name] = self._to(item, column.field_type, (*path, name))
         for column in struct.fields:
-            if column.required and column.name not in given:
+            if column.required and given.get(column.name, (column, None))[1] is None:
                 self.needs.append(self._growth.optional(column, (*path, column.name)))
         return row
 
@@ -313,11 +314,15 @@ def _is_whole(value: float | Decimal) -> bool:
 def _float(value: Any, *, single: bool) -> float:
     if isinstance(value, str):
         value = _number_text(value)
-        value = value if value.lower().lstrip("+-").startswith(("inf", "nan")) else value.rstrip("dDfF")
+        if value.lstrip("+-") in ("NaN", "Infinity"):
+            return float(value)
+        value = value.rstrip("dDfF")
+        if not value[-1:].isdigit() and value[-1:] != ".":
+            raise ValueError("not a number")
     elif not _is_number(value):
         raise ValueError("not a number")
     number = float(value)
-    if math.isinf(number) and (isinstance(value, Decimal) or (isinstance(value, str) and "n" not in value.lower())):
+    if math.isinf(number) and isinstance(value, Decimal | str):
         raise OverflowError(f"{_short(value)} does not fit a double")
     if single and math.isfinite(number) and abs(number) >= _F32_MAX:
         raise OverflowError(f"{number} does not fit a float")
