@@ -48,12 +48,14 @@ class Buffer:
         match envelope.event:
             case DataWritten(table=table):
                 self._heard.setdefault(table.identifier, []).append(envelope)
-                if not self._is_covered(envelope.spans):
+                if envelope.spans:
+                    # Parts are counted whether or not they seem to be known: a restart in between may change that.
                     begun = self._begun.setdefault(
                         publication_of(envelope), _Begun(envelope.partition, envelope.offset)
                     )
                     begun.parts += 1
-                    self._begins[envelope.partition, envelope.offset] = begun.offset
+                    if not self._is_covered(envelope.spans):
+                        self._begins[envelope.partition, envelope.offset] = begun.offset
             case DataComplete():
                 begun = self._begun.pop(publication_of(envelope), _Begun(envelope.partition, envelope.offset))
                 self._check(envelope, begun.parts)
