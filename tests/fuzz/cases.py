@@ -121,7 +121,7 @@ def make(seed: int, number: int) -> Case:
     )
     targets = tuple(_targets(random, evolution))
     routing = _routing(random, targets)
-    rules = TableRules(create_properties=schemas.properties(random))
+    rules = TableRules(new_columns=10**6, columns=10**6, create_properties=schemas.properties(random))
     if evolution.create and random.random() < 0.3:
         rules = replace(rules, defaults=TableSettings(random.choice(((), ("bucket(id, 4)",))), ("id",)))
     run = Run(routing, evolution, rules=rules, slots=random.choice((1, 1, 2, 3)))

@@ -13,6 +13,7 @@ from pyiceberg.types import (
     DecimalType,
     DoubleType,
     IcebergType,
+    IntegerType,
     ListType,
     LongType,
     MapType,
@@ -241,6 +242,20 @@ def test_a_record_without_the_id_column_creates_no_table(sink: Sink) -> None:
     run = Run(ONE, CREATE, rules=TableRules(defaults=TableSettings((), ("id",))))
     found = sink.take(run, [], lines({"id": 1, "v": 1}, {"v": 2}))
     assert found.error is None and list(found.dead) == [1]
+
+
+def test_a_fraction_in_the_id_column_is_bad_and_the_others_create_the_table(sink: Sink) -> None:
+    run = Run(ONE, CREATE, rules=TableRules(defaults=TableSettings((), ("id",))))
+    found = sink.take(run, [], lines({"id": 1, "v": 1}, {"id": 1.5, "v": 2}, {"id": {"a": 1}}))
+    assert found.error is None and sorted(found.dead) == [1, 2]
+
+
+def test_values_that_are_wider_than_those_of_a_map_do_not_make_them_optional(sink: Sink) -> None:
+    kind = MapType(5, StringType(), 6, IntegerType(), True)
+    found = sink.take(Run(ONE, EVOLVE), [table(m=kind)], lines({"m": {"a": 2**40}}))
+    assert found.error is None
+    value = sink.table("db.t").schema().find_field("m.value")
+    assert value.required and value.field_type == LongType()
 
 
 def test_a_bad_record_adds_no_column(sink: Sink) -> None:

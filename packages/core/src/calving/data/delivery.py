@@ -317,10 +317,13 @@ class Delivery:
         if kind is None:
             empty = "it does not exist, and the record has no field with a value to create it from"
             return empty if table in self._spec.barren else None
-        names = {name.lower() if fold else name for name in kind["struct"]}
+        kinds = {name.lower() if fold else name: inner for name, inner in kind["struct"].items()}
         for column in self._spec.id_columns.get(table, ()):
-            if (column.lower() if fold else column) not in names:
+            found = kinds.get(column.lower() if fold else column)
+            if found is None:
                 return f"the record has no value for the id-column '{column}'"
+            if not isinstance(found, str) or found in ("float", "double"):
+                return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
         try:
             check_new(kind, self._spec.limits, fold)
         except ValueError as error:

@@ -148,7 +148,9 @@ class ExactConverter:
             raise UnfitError(path, f"{_short(value)} is not an object")
         found: list[tuple[Any, Any]] = []
         keys: set[str] = set()
+        missing = False
         for k, v in value.items() if isinstance(value, Mapping) else value:
+            missing = missing or v is None
             key = self._to(k, kind.key_type, (*path, "key"))
             if key is None:
                 raise UnfitError((*path, "key"), "a map has no null keys")
@@ -156,7 +158,7 @@ class ExactConverter:
                 raise UnfitError((*path, "key"), f"the key {_short(key)} comes twice")
             keys.add(repr(key))
             found.append((key, self._to(v, kind.value_type, (*path, "value"))))
-        if kind.value_required and any(v is None for _, v in found):
+        if kind.value_required and missing:
             self.needs.append(self._growth.optional(kind.value_field, (*path, "value")))
         return found
 
@@ -339,8 +341,8 @@ def _number_text(text: str) -> str:
 def _decimal(value: Any, kind: DecimalType) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         raise ValueError("not a number")
-    if isinstance(value, str):
-        value = _number_text(value)
+    if isinstance(value, str) and _number_text(value) != value:
+        raise ValueError("not a number")
     if isinstance(value, float):
         value = repr(value)  # the shortest text that reads back, as Java's BigDecimal.valueOf
     with localcontext(prec=120):
