@@ -159,8 +159,10 @@ class Converter:
             raise Unfit("no object")
         key, item = column.inner
         pairs = value.items() if isinstance(value, dict) else value
-        last = {forms.canonical(k := self._primitive(name, None, key.kind, None)): (k, v) for name, v in pairs}
-        return [(k, self._column(v, _inner(node, "value"), item, (*path, "value"))) for k, v in last.values()]
+        found = [(self._primitive(name, None, key.kind, None), v) for name, v in pairs]
+        if len({forms.canonical(k) for k, _ in found}) < len(found):
+            raise Unfit("a key twice")
+        return [(k, self._column(v, _inner(node, "value"), item, (*path, "value"))) for k, v in found]
 
     def _primitive(self, value: Any, node: Node | None, kind: IcebergType, path: tuple[str, ...] | None) -> Any:
         wider = LongType() if isinstance(kind, IntegerType) else DoubleType() if isinstance(kind, FloatType) else None
