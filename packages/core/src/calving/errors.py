@@ -48,3 +48,9 @@ class JobFailedError(CalvingError):
 
 FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
 """What trying again does not help."""
+
+
+def first_line(error: BaseException) -> str:
+    """The error in one line, for a reason."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

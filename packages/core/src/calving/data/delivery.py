@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -17,14 +16,14 @@ from calving.data.conversion.kinds import Kind, of_array, of_type, of_value
 from calving.data.conversion.needs import Needs
 from calving.data.conversion.table import NOT_AN_OBJECT, STAGE, Converted, TableConverter
 from calving.data.converters.interface import Target
-from calving.data.failures import first_line, is_of_value
+from calving.data.failures import is_of_value
 from calving.data.layout import Placed
 from calving.data.records import HEADERS, Bad, Values
 from calving.data.shuffle import Outbox, Parcel, Sample
 from calving.data.spec import Need, Range, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
-from calving.errors import ConfigError
+from calving.errors import ConfigError, first_line
 from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
@@ -97,7 +96,7 @@ class Delivery:
         values = self._objects_only(tables, values, result)
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.evolution.create]
-        places = _places(values)
+        places = values.places
         if absent and spec.routing.missing_table in ("fail", "dead-letter"):
             fatal = spec.routing.missing_table == "fail"
             advice = (
@@ -112,7 +111,7 @@ class Delivery:
             # The tables come first, and then the task runs again: for now it only looks for what they need.
             bad, _ = self._convert(live, values) if live else ({}, [])
             result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
-            values = _chosen(values, [i for i in range(len(values)) if i not in bad]) if bad else values
+            values = values.choose([i for i in range(len(values)) if i not in bad]) if bad else values
             result.written += self._ask_for(pending, values, result)
         elif live:
             self._to_tables(live, values, result)
@@ -128,13 +127,13 @@ class Delivery:
             good = list(range(len(values))) if pa.types.is_struct(values.data.type) else []
         if len(good) == len(values):
             return values
-        places, kept = _places(values), set(good)
+        places, kept = values.places, set(good)
         reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
         result.bad += [Bad(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
-        return _chosen(values, good)
+        return values.choose(good)
 
     def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
-        places = _places(values)
+        places = values.places
         held = {
             table: {i for i, place in enumerate(places) if place in self._held[table]}
             for table in tables
@@ -182,7 +181,7 @@ class Delivery:
     ) -> list[tuple[str, Converted]]:
         if not chosen:
             return []
-        some = _chosen(values, chosen)
+        some = values.choose(chosen)
         converted = []
         for table in tables:
             found = self._converter(table).convert(some)
@@ -303,7 +302,7 @@ class Delivery:
             found = ((table, self._uncreatable(table, kind)) for table in created)
             reason = next((f"table {table}: {why}" for table, why in found if why is not None), None)
             if reason is not None:
-                result.bad.append(Bad(_places(values)[i], STAGE, "UnfitError", reason))
+                result.bad.append(Bad(values.places[i], STAGE, "UnfitError", reason))
                 continue
             good += 1
             for table in created:
@@ -398,22 +397,6 @@ def _rows(rows: pa.RecordBatch, there: Sequence[int], kept: Sequence[int]) -> pa
     row_of = {place: row for row, place in enumerate(there)}
     chosen = pa.array([row_of[i] for i in kept], pa.int32())
     return pa.RecordBatch.from_arrays([take(column, chosen) for column in rows.columns], schema=rows.schema)
-
-
-def _places(values: Values) -> Sequence[int]:
-    return values.index if values.index is not None else range(len(values))
-
-
-def _chosen(values: Values, wanted: Sequence[int]) -> Values:
-    """These of the values."""
-    if len(wanted) == len(values):
-        return values
-    places = _places(values)
-    if isinstance(values.data, list):
-        data: Any = [values.data[i] for i in wanted]
-    else:
-        data = take(values.data, pa.array(wanted, pa.int32()))
-    return Values(data, values.typed, [places[i] for i in wanted])
 
 
 def _kinds(values: Values) -> Iterator[Kind | None]:

@@ -30,9 +30,3 @@ def is_of_value(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return False
     return isinstance(error, _OF_VALUES) or type(error).__name__ == "PanicException"
-
-
-def first_line(error: BaseException) -> str:
-    """The error in one line, for a reason."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

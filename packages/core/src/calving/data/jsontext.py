@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -15,14 +15,12 @@ def parse(raw: bytes, nesting: int) -> Any:
     :raises ValueError: it is not UTF-8, not JSON, nested deeper than ``nesting`` levels, or it holds what no column
         can: half of a surrogate pair, or a number beyond a double.
     """
-    text = raw.decode()
     try:
-        value = _DECODER.decode(text)
+        value = load_json(raw.decode())
     except RecursionError:
         raise ValueError(f"nested deeper than {nesting} levels") from None
     if raw.count(b"{") + raw.count(b"[") > nesting and is_deeper(value, nesting):
         raise ValueError(f"nested deeper than {nesting} levels")
-    _check_pairs(text, value)
     return value
 
 
@@ -56,20 +54,9 @@ def _parsed(value: bytes, nesting: int) -> Any | ValueError:
         return error
 
 
-def load_json(text: str, fraction: Callable[[str], Any] = Decimal) -> Any:
-    """The value of a JSON text, fractions as ``fraction`` makes them.
-
-    :raises ValueError, RecursionError: as ``parse``.
-    """
-    if fraction is Decimal:
-        value = _DECODER.decode(text)
-    else:
-
-        def made(number: str) -> Any:
-            _fraction(number)
-            return fraction(number)
-
-        value = json.loads(text, parse_float=made, parse_constant=_no_constant)
+def load_json(text: str) -> Any:
+    """The value of a JSON text. :raises ValueError, RecursionError: as ``parse``."""
+    value = _DECODER.decode(text)
     _check_pairs(text, value)
     return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from io import BytesIO
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from calving.data.partitioning import partitioner
 from calving.data.properties import WriteProperties
 from calving.data.sorting import sorting
 from calving.data.spec import TableSpec
+from calving.data.waiting import Waiting
 from calving.errors import ConfigError
 
 Placed = tuple[pa.RecordBatch, pa.Array]
@@ -74,3 +76,46 @@ class Layout:
             metrics.lower_bounds(), metrics.upper_bounds()
         finally:
             writer.close()
+
+
+class Taker(ABC):
+    """Takes rows of one table, and keeps them by partition until there are enough of them. ``rows`` counts them."""
+
+    def __init__(self, layout: Layout, enough_bytes: int) -> None:
+        self._layout, self._waiting = layout, Waiting(enough_bytes)
+        self.rows = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Take all the rows.
+
+        :raises BadRecordError: one of them has no partition, no place in the sort order, or a value that files cannot
+            hold. None of them is taken.
+        """
+        self.accept(self.prepare(rows))
+
+    def prepare(self, rows: pa.RecordBatch) -> Placed:
+        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
+        return self._layout.place(rows)
+
+    def accept(self, rows: Placed) -> None:
+        """Take rows that were prepared: no value can stand in their way any more."""
+        placed, numbers = rows
+        self.rows += placed.num_rows
+        self._waiting.add(placed, numbers)
+        for number, part in self._waiting.full():
+            self._append(number, part)
+
+    def trial(self, rows: pa.RecordBatch) -> None:
+        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
+
+        :raises Exception: whatever would come of writing them, at once or later.
+        """
+        self._layout.trial(rows)
+
+    @abstractmethod
+    def relieve(self) -> None:
+        """Let go of some of what is held."""
+
+    @abstractmethod
+    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+        """Enough rows of the partition of this number."""

@@ -160,7 +160,7 @@ class Pipeline:
         with self._stages("decode"):
             groups = self._router.by_field(texts(values.data, self._router.field or ""))
         for tables, inner in groups.items():
-            part = _part(values, inner)
+            part = values.choose(inner)
             if tables:
                 self._deliver(tables, part, outcome)
             else:
@@ -171,7 +171,7 @@ class Pipeline:
         wrong = next((table for table in tables if not is_table_name(table)), None)
         if wrong is not None:
             reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
-            outcome.bad += [Bad(i, _ROUTING, "TableNameError", reason) for i in _places(values)]
+            outcome.bad += [Bad(i, _ROUTING, "TableNameError", reason) for i in values.places]
         elif len(values):
             found = self._delivery.deliver(tables, values)
             outcome.written += found.written
@@ -180,7 +180,7 @@ class Pipeline:
 
     def _drop_unrouted(self, topic: str, values: Values, outcome: Outcome) -> None:
         values = _without_nulls(values, outcome)
-        self._unrouted(topic, _places(values), outcome)
+        self._unrouted(topic, values.places, outcome)
 
     def _unrouted(self, topic: str, places: Sequence[int], outcome: Outcome) -> None:
         if not places:
@@ -314,10 +314,6 @@ class Pipeline:
         return found
 
 
-def _places(values: Values) -> Sequence[int]:
-    return range(len(values)) if values.index is None else values.index
-
-
 def _at(outer: Places, inner: Places) -> Places:
     """Places of places."""
     if outer is None or inner is None:
@@ -332,16 +328,6 @@ def _pick(present: Sequence[bytes], places: Places, wanted: Sequence[int]) -> Se
     return [present[where[i]] for i in wanted]
 
 
-def _part(values: Values, inner: Places) -> Values:
-    if inner is None:
-        return values
-    if isinstance(values.data, list):
-        data: object = [values.data[i] for i in inner]
-    else:
-        data = values.data.take(pa.array(inner, pa.int32()))
-    return Values(data, values.typed, _at(values.index, inner))
-
-
 def _without_nulls(values: Values, outcome: Outcome) -> Values:
     """A value that is null after all is a tombstone."""
     if isinstance(values.data, list):
@@ -353,7 +339,7 @@ def _without_nulls(values: Values, outcome: Outcome) -> Values:
     if places is None:
         return values
     outcome.filtered["tombstone"] += len(values) - len(places)
-    return _part(values, places)
+    return values.choose(places)
 
 
 def _chosen(values: Sequence[int | None] | None, index: Sequence[int], whole: bool, kind: pa.DataType) -> pa.Array:

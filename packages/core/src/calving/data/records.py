@@ -51,6 +51,22 @@ class Values:
     def __len__(self) -> int:
         return len(self.data)
 
+    @property
+    def places(self) -> Sequence[int]:
+        """The place of each value in the block."""
+        return range(len(self.data)) if self.index is None else self.index
+
+    def choose(self, rows: Sequence[int] | None) -> Values:
+        """The values at these ascending rows of this column; None stands for all."""
+        if rows is None or len(rows) == len(self):
+            return self
+        if isinstance(self.data, list):
+            data: pa.Array | Objects = [self.data[row] for row in rows]
+        else:
+            data = arrays.take(self.data, pa.array(rows, pa.int32()))
+        places = self.places
+        return Values(data, self.typed, [places[row] for row in rows])
+
 
 @dataclass(frozen=True, slots=True)
 class Records:

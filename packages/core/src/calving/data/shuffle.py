@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from calving.data.layout import Layout, Placed
+from calving.data.layout import Layout, Taker
 from calving.data.spec import TableSpec
-from calving.data.waiting import Waiting
 
 _SAMPLED = 32
 """Keys in a sample."""
@@ -36,7 +35,7 @@ class Sample:
     keys: bytes
 
 
-class Outbox:
+class Outbox(Taker):
     """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of its
     sort order are to be made of them.
 
@@ -44,47 +43,20 @@ class Outbox:
     """
 
     def __init__(self, table: TableSpec, ranges: bool = False) -> None:
-        self._table, self._layout = table.name, Layout(table)
+        super().__init__(Layout(table), _PARCEL_BYTES)
+        self._table = table.name
         self._ranges = self._layout.order if ranges else None
-        self._waiting = Waiting(_PARCEL_BYTES)
         self._ready: list[Parcel | Sample] = []
-        self.rows = 0
 
     @property
     def waiting(self) -> int:
         """Bytes that are not packed yet. What is packed is taken after every block."""
         return self._waiting.bytes
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Take all the rows.
-
-        :raises BadRecordError: the writer at the other end could not take one of them. None of them is taken.
-        """
-        self.accept(self.prepare(rows))
-
-    def prepare(self, rows: pa.RecordBatch) -> Placed:
-        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
-        return self._layout.place(rows)
-
-    def accept(self, rows: Placed) -> None:
-        """Take rows that were prepared: no value can stand in their way any more."""
-        placed, numbers = rows
-        self.rows += placed.num_rows
-        self._waiting.add(placed, numbers)
-        for number, part in self._waiting.full():
-            self._pack(number, part)
-
-    def trial(self, rows: pa.RecordBatch) -> None:
-        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
-
-        :raises Exception: whatever would come of writing them at the other end.
-        """
-        self._layout.trial(rows)
-
     def relieve(self) -> None:
         """Pack half of what waits, in as few parcels as possible."""
         for number, part in self._waiting.half():
-            self._pack(number, part)
+            self._append(number, part)
 
     def take(self) -> list[Parcel | Sample]:
         """What is ready."""
@@ -94,14 +66,14 @@ class Outbox:
     def finish(self) -> None:
         """Pack everything."""
         for number, part in self._waiting.all():
-            self._pack(number, part)
+            self._append(number, part)
 
     def discard(self) -> None:
         """Give up."""
         self._waiting.clear()
         self._ready.clear()
 
-    def _pack(self, number: int, rows: pa.RecordBatch) -> None:
+    def _append(self, number: int, rows: pa.RecordBatch) -> None:
         place = self._layout.partitioner.partition(number).path
         self._ready.append(Parcel(self._table, place, pack(rows)))
         if self._ranges is not None:

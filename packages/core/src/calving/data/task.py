@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from calving.data.delivery import WRITING, Delivery
-from calving.data.failures import first_line, is_of_value
+from calving.data.failures import is_of_value
 from calving.data.pipeline import Outcome, Pipeline
 from calving.data.reader import Block, RangeReader
 from calving.data.records import Bad
@@ -19,7 +19,7 @@ from calving.data.shuffle import Parcel, Sample, unpack
 from calving.data.spec import RECEIVED, Range, RangeResult, TaskResult, TaskSpec
 from calving.data.stages import Stages
 from calving.data.writing import TableWriter
-from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError
+from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError, first_line
 from calving.model.dead_letters import DeadLetter, origin
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,9 @@ from pyiceberg.table.locations import load_location_provider
 
 from calving.data.formats.interface import FileWriter
 from calving.data.formats.metrics import Metrics
-from calving.data.layout import Layout, Placed
+from calving.data.layout import Layout, Taker
 from calving.data.partitioning import Partition
 from calving.data.spec import Limits, TableSpec
-from calving.data.waiting import Waiting
 from calving.model.files import DataFile, FileContent
 
 _ENOUGH_BYTES = 4 * 1024 * 1024
@@ -36,57 +35,29 @@ class _OpenFile:
         self.metrics.add(rows)
 
 
-class TableWriter:
+class TableWriter(Taker):
     """Writes one table's rows for one task.
 
     :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
     """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
-        self._layout = Layout(table)
+        layout = Layout(table)
+        enough = _ENOUGH_BYTES if layout.order is None else layout.properties.target_bytes * SORTED_SHARE
+        super().__init__(layout, enough)
         self._task, self._limits = task, limits
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
-        target = self._layout.properties.target_bytes
-        self._waiting = Waiting(_ENOUGH_BYTES if self._layout.order is None else target * SORTED_SHARE)
         self._open_files: dict[int, _OpenFile] = {}
         """By number of the partition."""
         self._id = uuid.uuid4()
         self._files = 0
-        self.rows = 0
         self.done: list[DataFile] = []
 
     @property
     def weight(self) -> int:
         """Bytes held in memory, about."""
         return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Take all the rows.
-
-        :raises BadRecordError: one of them has no partition, no place in the sort order, or a value that files cannot
-            hold. None of them is taken.
-        """
-        self.accept(self.prepare(rows))
-
-    def prepare(self, rows: pa.RecordBatch) -> Placed:
-        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
-        return self._layout.place(rows)
-
-    def accept(self, rows: Placed) -> None:
-        """Take rows that were prepared: no value can stand in their way any more."""
-        placed, numbers = rows
-        self.rows += placed.num_rows
-        self._waiting.add(placed, numbers)
-        for number, part in self._waiting.full():
-            self._append(number, part)
-
-    def trial(self, rows: pa.RecordBatch) -> None:
-        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
-
-        :raises Exception: whatever would come of writing them, at once or later.
-        """
-        self._layout.trial(rows)
 
     def relieve(self) -> None:
         """Let go of some of what is held, at the price of as few files as possible."""

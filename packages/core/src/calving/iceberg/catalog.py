@@ -15,7 +15,7 @@ from requests import HTTPError, PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 from calving.deadline import LateError, within
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, Unavailable, first_line
 from calving.model.events import TableId
 from calving.secrets import masked
 
@@ -54,7 +54,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         except Exception as error:  # every catalog has exceptions of its own
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
-                text = f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {_first(error)}"
+                text = f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {first_line(error)}"
                 raise ConfigError(text) from error
     session = getattr(catalog, "_session", None)
     if session is not None:
@@ -176,8 +176,3 @@ class _TimeoutAdapter(HTTPAdapter):
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
         kwargs["timeout"] = kwargs.get("timeout") or REQUEST_SECONDS
         return super().send(request, *args, **kwargs)
-
-
-def _first(error: Exception) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

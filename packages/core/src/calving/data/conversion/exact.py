@@ -49,6 +49,7 @@ from calving.data.conversion.fields import Lookup
 from calving.data.conversion.growth import Growth, Path, UnfitError
 from calving.data.conversion.kinds import of_value
 from calving.data.spec import Need
+from calving.errors import first_line
 
 _INT = re.compile(r"[+-]?[0-9]+")
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
@@ -82,7 +83,7 @@ class ExactConverter:
             if isinstance(error, UnfitError):
                 raise
             # Whatever a value does to a library is the value's fault: the next attempt would fail in the same way.
-            raise UnfitError(path, f"{type(error).__name__}: {_first_line(error)}") from error
+            raise UnfitError(path, f"{type(error).__name__}: {first_line(error)}") from error
         return found
 
     def _to_struct(self, value: Any, struct: StructType, path: Path) -> dict[str, Any]:
@@ -135,7 +136,7 @@ class ExactConverter:
                 return None
             raise UnfitError(path, str(error)) from error
         except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
-            raise UnfitError(path, f"{_short(value)} is not a {kind}: {_first_line(error)}") from error
+            raise UnfitError(path, f"{_short(value)} is not a {kind}: {first_line(error)}") from error
 
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
         found = self._to(value, kind.element_type, path)
@@ -545,7 +546,3 @@ def _millis(value: Any) -> int:
 def _short(value: Any) -> str:
     text = repr(value) if isinstance(value, str | Digits) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
