@@ -15,6 +15,8 @@ from typing import Any
 
 import fastavro
 
+from calving.data.converters import schemas
+
 
 class SchemaRegistry:
     """Schemas by id and by subject, as Confluent's registry serves them."""
@@ -60,6 +62,8 @@ class SchemaRegistry:
 
 @contextmanager
 def serving() -> Iterator[SchemaRegistry]:
+    # A port may have been that of a registry before, whose client still knows other schemas under these ids.
+    schemas._CLIENTS.clear()
     registry = SchemaRegistry()
 
     class Handler(BaseHTTPRequestHandler):
