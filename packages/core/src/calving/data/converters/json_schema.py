@@ -12,12 +12,10 @@ import pyarrow as pa
 
 from calving.data.conversion.kinds import JSON
 from calving.data.converters import typed_json
-from calving.data.converters.building import bad, collect
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.options import flag
-from calving.data.converters.schemas import BODY, Registry, schema_id
+from calving.data.converters.schemas import Reader, Registry, by_schema, framed
 from calving.data.converters.typed_json import Declared, Form, Read, declare, json_value
-from calving.errors import ConfigError, Unavailable
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
 Above = tuple[tuple[int, str], ...]
@@ -34,36 +32,20 @@ class JsonSchemaConverter(Converter):
         numbered = flag(options, "generalized.sum.type.support", False, is_key=is_key)
         self._union = _NUMBERED_UNION if numbered else _UNION
         self._registry = Registry(options, is_key=is_key)
-        self._declared: dict[int, Declared] = {}
+        self._readers: dict[int, Reader] = {}
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
-        decoded = Decoded()
-        groups: dict[int, list[int]] = {}
-        for i, value in enumerate(values):
-            try:
-                groups.setdefault(schema_id(value), []).append(i)
-            except ValueError as error:
-                decoded.bad.append(bad(i, self._stage, error))
-        for number, places in groups.items():
-            try:
-                read = self._of(number)
-            except (Unavailable, ConfigError):
-                raise
-            except Exception as error:  # whatever is wrong with a schema, its values cannot be read
-                decoded.bad += [bad(i, self._stage, error, f"JSON Schema {number}: ") for i in places]
-                continue
-            bodies = [values[i][BODY:] for i in places]
-            collect(decoded, read.type, bodies, places, self._stage, partial(_load, read.read))
-        return decoded
+        return by_schema(values, self._stage, framed, self._reader, "JSON Schema {}".format)
 
-    def _of(self, number: int) -> Declared:
-        found = self._declared.get(number)
+    def _reader(self, number: int) -> Reader:
+        found = self._readers.get(number)
         if found is None:
             schema = self._registry.schema(number)
             others: dict[str, Any] = {}
             self._refer(schema.references or (), others)
             root = json.loads(schema.schema_str)
-            found = self._declared[number] = _Shapes(others, self._union).declared(root, root)
+            declared = _Shapes(others, self._union).declared(root, root)
+            found = self._readers[number] = Reader(declared.type, partial(_load, declared.read))
         return found
 
     def _refer(self, references: Iterable[Any], found: dict[str, Any]) -> None:

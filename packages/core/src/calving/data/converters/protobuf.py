@@ -12,17 +12,20 @@ from typing import Any
 import pyarrow as pa
 
 from calving.data.conversion.kinds import JSON
-from calving.data.converters.building import bad, collect, unscaled_decimal
+from calving.data.converters.building import unscaled_decimal
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
 from calving.data.converters.options import flag
 from calving.data.converters.protobuf_files import field_parameters, known_file
-from calving.data.converters.schemas import BODY, Registry, schema_id
+from calving.data.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
 from calving.data.converters.typed_json import decimal
-from calving.errors import ConfigError, Unavailable
 
 _GOOGLE = "google.protobuf."
 _FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+
+
+_Key = tuple[int, tuple[int, ...]]
+"""The schema's id, and which message of its file."""
 
 
 class ProtobufConverter(Converter):
@@ -37,32 +40,14 @@ class ProtobufConverter(Converter):
         self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
         self._registry = Registry(options, is_key=is_key)
         self._pools: dict[int, tuple[Any, str]] = {}
-        self._messages: dict[tuple[int, tuple[int, ...]], _Message] = {}
+        self._messages: dict[_Key, _Message] = {}
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
-        decoded = Decoded()
-        groups: dict[tuple[int, tuple[int, ...]], tuple[list[int], list[bytes]]] = {}
-        for i, value in enumerate(values):
-            try:
-                number = schema_id(value)
-                path, body = _message_path(value, BODY)
-            except ValueError as error:
-                decoded.bad.append(bad(i, self._stage, error))
-                continue
-            places, bodies = groups.setdefault((number, path), ([], []))
-            places.append(i)
-            bodies.append(value[body:])
-        for key, (places, bodies) in groups.items():
-            try:
-                message = self._message(*key)
-            except (Unavailable, ConfigError):
-                raise
-            except Exception as error:  # whatever is wrong with a schema, its values cannot be read
-                reason = f"Protobuf schema {key[0]}, message {list(key[1])}: "
-                decoded.bad += [bad(i, self._stage, error, reason) for i in places]
-                continue
-            collect(decoded, message.type, bodies, places, self._stage, message.load)
-        return decoded
+        return by_schema(values, self._stage, _head, self._reader, _named)
+
+    def _reader(self, key: _Key) -> Reader:
+        message = self._message(*key)
+        return Reader(message.type, message.load)
 
     def _message(self, number: int, path: tuple[int, ...]) -> _Message:
         found = self._messages.get((number, path))
@@ -110,6 +95,16 @@ def _add_known(pool: Any, file: Any, done: set[str]) -> None:
             done.add(dependency)
             _add_known(pool, known, done)
             pool.Add(known)
+
+
+def _head(value: bytes) -> tuple[_Key, int]:
+    number = schema_id(value)
+    path, start = _message_path(value, BODY)
+    return (number, path), start
+
+
+def _named(key: _Key) -> str:
+    return f"Protobuf schema {key[0]}, message {list(key[1])}"
 
 
 def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:

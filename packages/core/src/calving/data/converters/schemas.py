@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
+import pyarrow as pa
+
+from calving.data.converters.building import bad, collect
+from calving.data.converters.interface import Decoded
 from calving.data.converters.options import CLIENT, REGISTRY
 from calving.errors import ConfigError, Unavailable
 from calving.secrets import masked, without_logins
+
+K = TypeVar("K", bound=Hashable)
 
 _MAGIC = 0
 _HEADER = struct.Struct(">bI")
@@ -45,6 +52,56 @@ def schema_id(value: bytes) -> int:
 
 BODY = _HEADER.size
 """Where a value's body starts, after the magic byte and the schema id."""
+
+
+def framed(value: bytes) -> tuple[int, int]:
+    """The id in front of a value, and where its body starts. :raises ValueError: as ``schema_id``."""
+    return schema_id(value), BODY
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the bodies of one schema become values of a column of this type."""
+
+    type: pa.DataType
+    load: Callable[[bytes], Any]
+
+
+def by_schema(
+    values: Sequence[bytes],
+    stage: str,
+    head: Callable[[bytes], tuple[K, int]],
+    reader: Callable[[K], Reader],
+    name: Callable[[K], str],
+) -> Decoded:
+    """Values in the wire format, read by the schema that each names.
+
+    ``head``: what names a value's schema, and where its body starts; a ValueError makes the value bad. ``reader``: how
+    bodies of a schema are read; where there is no way, all its values are bad. ``name``: the schema, for reasons.
+
+    :raises Unavailable, ConfigError: by ``reader``, if nothing is wrong with the values.
+    """
+    decoded = Decoded()
+    groups: dict[K, tuple[list[int], list[bytes]]] = {}
+    for i, value in enumerate(values):
+        try:
+            key, start = head(value)
+        except ValueError as error:
+            decoded.bad.append(bad(i, stage, error))
+            continue
+        places, bodies = groups.setdefault(key, ([], []))
+        places.append(i)
+        bodies.append(value[start:])
+    for key, (places, bodies) in groups.items():
+        try:
+            found = reader(key)
+        except (Unavailable, ConfigError):
+            raise
+        except Exception as error:  # whatever is wrong with a schema, its values cannot be read
+            decoded.bad += [bad(i, stage, error, f"{name(key)}: ") for i in places]
+            continue
+        collect(decoded, found.type, bodies, places, stage, found.load)
+    return decoded
 
 
 class Registry:
