@@ -76,6 +76,8 @@ class Audit:
         self._letters: Counter[int] = Counter()
         self._table = np.zeros(0, np.int16)
         self._count = np.zeros(0, np.int16)
+        self._gone: set[int] = set()
+        self._begins: list[list[int]] = [[0] for _ in range(self.partitions)]
         self._added: dict[str, tuple[str, int]] = {}
         self._control: dict[tuple[str, str], Mapping[str, int]] = {}
 
@@ -91,7 +93,7 @@ class Audit:
             more = max(1024, number + 1 - len(self._table), len(self._table))
             self._table = np.concatenate([self._table, np.full(more, -1, np.int16)])
             self._count = np.concatenate([self._count, np.zeros(more, np.int16)])
-        table = self.expected(number)[0]
+        table = self.expected(number)[0] if number not in self._gone else ""
         self._table[number] = self.tables.index(table) if table in self.tables else -1
 
     def reaches(self, partition: int) -> int:
@@ -127,12 +129,38 @@ class Audit:
         if first != (table, snapshot):
             self._break("I2", f"{path} was added by {first} and by {(table, snapshot)}")
 
-    def buried(self, partition: int, offset: int) -> None:
-        """A dead letter of the record there."""
-        known = self._source[partition]
-        number = known[offset] if offset < len(known) else None
-        if number is None or self.expected(number)[0] != self.bad:
-            self._break("DLQ", f"offset {offset} of partition {partition} has a dead letter, and is not bad")
+    def began_again(self, table: str) -> None:
+        """It was dropped, and created again: its ledger begins again, too."""
+        self._control = {key: known for key, known in self._control.items() if key[0] != table}
+
+    def dropped(self, numbers: Iterable[int]) -> None:
+        """Somebody has dropped the table, or the buffered files, that held these records: they may be in no table."""
+        for number in numbers:
+            self._gone.add(number)
+            if number in self._where:
+                self._table[number] = -1
+
+    @property
+    def gone(self) -> int:
+        """How many records were dropped."""
+        return len(self._gone)
+
+    def recreated(self) -> None:
+        """The topic was deleted and created again; everything in it was committed before."""
+        for partition, begins in enumerate(self._begins):
+            begins.append(self.reaches(partition))
+
+    def begins(self, partition: int) -> list[int]:
+        """Of each incarnation of the topic the offset here that its offset 0 has: offsets here never start again."""
+        return self._begins[partition]
+
+    def buried(self, number: int, partition: int, offset: int) -> None:
+        """A dead letter of record ``number``, which says that the record stands at ``offset`` of its topic."""
+        known, own = self._where.get(number, (None, 0))
+        if known != partition or own - offset not in self._begins[partition]:
+            self._break("DLQ", f"a dead letter says that record {number} stands at {offset} of partition {partition}")
+        elif self.expected(number)[0] != self.bad:
+            self._break("DLQ", f"record {number} has a dead letter, and is not bad")
         else:
             self._letters[number] += 1
 

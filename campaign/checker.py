@@ -4,9 +4,16 @@ It reads the source topic itself, and every 0.2 s where the catalog's tables are
 as they were at one moment: metadata, manifests and data files as such, without a library of tables. ``audit.py`` has
 the rules.
 
-On a line ``back`` on standard input it lets all tables have gone back in time. On a line ``<sent> <seconds>`` it
-watches the end: everything is sent, or soon is, and all parts of the sink are back. Then it prints its report, one JSON
-object, and ends.
+Each line on standard input is a JSON array that tells it what somebody has done, and it answers ``done``:
+
+    ["back"]                         all tables have gone back in time
+    ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
+    ["released", [FILE, ...]]        an operator has let go of these files, which belong in no table any more
+    ["recreating"]                   read the topic to its end, before it is deleted
+    ["recreated", TOPIC_ID]          the topic was deleted and created again; everything in it was committed before
+    ["end", SENT, SECONDS]           everything is sent, or soon is, and all parts of the sink are back
+
+After ``end`` it watches the end, prints its report, one JSON object, and ends.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -66,16 +73,15 @@ class Checker:
 
     def watch_the_end(self, sent: int, seconds: float) -> None:
         """``sent`` records will be there, and in the tables within ``seconds``. All parts of the sink are back."""
-        self._tell(f"{sent} {seconds}")
+        self.tell("end", sent, seconds)
 
-    def tables_went_back(self) -> None:
-        """Somebody has put back a copy of the catalog."""
-        self._tell("back")
-
-    def _tell(self, line: str) -> None:
+    def tell(self, *line: Any) -> None:
+        """One of the lines above; when this returns, the checker knows. :raises AssertionError: it has ended."""
         assert self._child.stdin is not None
-        self._child.stdin.write(f"{line}\n")
+        assert self._child.stdout is not None
+        self._child.stdin.write(f"{json.dumps(line)}\n")
         self._child.stdin.flush()
+        assert self._child.stdout.readline() == "done\n", f"the checker failed: {Path(self._log.name).read_text()}"
 
     def report(self) -> dict[str, Any]:
         """What it found. :raises AssertionError: it failed itself."""
@@ -119,10 +125,21 @@ class Source:
         consumer = Consumer(
             self._config | {"group.id": "checker", "auto.offset.reset": "error", "enable.auto.commit": False}
         )
-        consumer.assign(
-            [TopicPartition(tp.topic, tp.partition, self._audit.reaches(tp.partition)) for tp in self._partitions]
-        )
+        consumer.assign([TopicPartition(tp.topic, tp.partition, self._reaches(tp)) for tp in self._partitions])
         return consumer
+
+    def recreated(self) -> None:
+        """The topic that is there now is another one."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _begin(self, tp: TopicPartition) -> int:
+        return self._audit.begins(tp.partition)[-1]
+
+    def _reaches(self, tp: TopicPartition) -> int:
+        """The offset after the last one that is known of, of the topic as it is now."""
+        return self._audit.reaches(tp.partition) - self._begin(tp)
 
     def _read(self, consumer: Consumer, deadline: float) -> str | None:
         """What was in the way."""
@@ -130,11 +147,12 @@ class Source:
             ends = [consumer.get_watermark_offsets(tp, timeout=2)[1] for tp in self._partitions]
         except KafkaException as error:
             return str(error)
-        while any(self._audit.reaches(p) < end for p, end in enumerate(ends)):
+        while any(self._reaches(tp) < end for tp, end in zip(self._partitions, ends, strict=True)):
             for message in consumer.consume(1000, 0.1):
                 if (error := message.error()) is not None:
                     return str(error)
-                self._audit.produced(message.partition(), message.offset(), int(message.key()), message.timestamp()[1])
+                offset = message.offset() + self._audit.begins(message.partition())[-1]
+                self._audit.produced(message.partition(), offset, int(message.key()), message.timestamp()[1])
             if time.monotonic() > deadline:
                 return "nothing came"
         return None
@@ -148,7 +166,7 @@ class Source:
             positions = {tp.partition: tp.offset for tp in future.result().topic_partitions}
         except KafkaException:
             return False
-        return all(positions.get(tp.partition, -1) >= self._audit.reaches(tp.partition) for tp in self._partitions)
+        return all(positions.get(tp.partition, -1) >= self._reaches(tp) for tp in self._partitions)
 
 
 Listed = tuple[str, int]
@@ -176,6 +194,8 @@ class Tables:
         self._owner = ledger.removeprefix("kafka.connect.offsets.")
         self._manifests: dict[str, list[tuple[int, int | None, str]]] = {}
         self._seen: dict[str, Seen] = {}
+        self._incarnations = [""]
+        """The topic's ids, oldest first; the first is any that is not named."""
         self.commits: list[tuple[float, str, int | None]] = []
         """When which cycle committed something, by the clock that all processes here share, and through when it was
         valid, milliseconds: only a commit that brings all partitions on says that.
@@ -213,7 +233,22 @@ class Tables:
 
     def complete(self, sent: int) -> bool:
         found = sum(len(numbers) for seen in self._seen.values() for numbers in seen.files.values())
-        return found >= records.rows(sent)
+        return found + self._audit.gone >= records.rows(sent)
+
+    def dropped(self, name: str, location: str) -> None:
+        """The table with its metadata at ``location`` is gone, and all records in it."""
+        for numbers in self._seen.pop(name, _NEVER).files.values():
+            self._audit.vanished(numbers)
+        self._audit.began_again(name)
+        self.released([path for path, _ in self._live(json.loads(path_of(location).read_bytes()))])
+
+    def released(self, files: Iterable[str]) -> None:
+        """No table will hold these files."""
+        for path in files:
+            self._audit.dropped(row.number for row in rows(path))
+
+    def recreated(self, topic_id: str) -> None:
+        self._incarnations.append(topic_id)
 
     def _since(self, metadata: dict[str, Any], known: int | None) -> list[dict[str, Any]]:
         """The ancestry of the head down to what is known, oldest first."""
@@ -265,21 +300,33 @@ class Tables:
         )
 
     def _claim_of(self, entries: Mapping[str, str], name: Any) -> Claim:
-        def by_partition(key: str) -> dict[int, Any]:
-            found: dict[int, Any] = {}  # a list is of the partitions from 0 on
-            for topic, partitions in sorted(json.loads(entries.get(name(key), "{}")).items()):
+        def by_partition(key: str) -> dict[int, tuple[int, Any]]:
+            """Of the newest incarnation that is named: where it begins, and what is said. All before it is held."""
+            found: dict[int, tuple[int, Any]] = {}
+            said = json.loads(entries.get(name(key), "{}"))
+            for topic in sorted(said, key=self._incarnation):
                 assert topic.partition("@")[0] == self._topic, f"a ledger speaks of {topic}"
+                partitions = said[topic]  # a list is of the partitions from 0 on
                 each = enumerate(partitions) if isinstance(partitions, list) else partitions.items()
-                found |= {int(p): said for p, said in each}
+                for p, what in each:
+                    found[int(p)] = self._audit.begins(int(p))[self._incarnation(topic)], what
             return found
 
+        source = {p: begin + end for p, (begin, end) in by_partition("calving.source-offsets").items()}
+        settled = {p: begin + end for p, (begin, end) in by_partition("calving.settled-offsets").items()}
+        missing = by_partition("calving.missing-offsets")
         return Claim(
             entries.get(name("calving.control-log-id"), ""),
             json.loads(entries.get(name(self._ledger), "{}")),
-            by_partition("calving.source-offsets"),
-            by_partition("calving.source-offsets") | by_partition("calving.settled-offsets"),
-            by_partition("calving.missing-offsets"),
+            source,
+            source | settled,
+            {p: [[begin + start, begin + end] for start, end in spans] for p, (begin, spans) in missing.items()},
         )
+
+    def _incarnation(self, topic: str) -> int:
+        """Which of the topic's incarnations a ledger's ``<topic>@<id>`` is."""
+        topic_id = topic.partition("@")[2]
+        return self._incarnations.index(topic_id) if topic_id in self._incarnations else 0
 
 
 def _through(summary: Mapping[str, str]) -> int | None:
@@ -301,7 +348,8 @@ def bury(servers: str, topic: str, source: str, audit: Audit) -> None:
                 if message.error() is None:
                     headers = {name: text.decode() for name, text in message.headers() or ()}
                     assert headers["__connect.errors.topic"] == source
-                    audit.buried(int(headers["__connect.errors.partition"]), int(headers["__connect.errors.offset"]))
+                    place = int(headers["__connect.errors.partition"]), int(headers["__connect.errors.offset"])
+                    audit.buried(int(message.key()), *place)
             at |= {tp.partition: tp.offset for tp in consumer.position(tps) if tp.offset >= 0}
     finally:
         consumer.close()
@@ -317,16 +365,29 @@ def main(settings: dict[str, Any]) -> None:
     looked = 0.0
     while True:
         if select.select([sys.stdin], [], [], 0.2)[0]:
-            line = sys.stdin.readline().strip()
-            if line != "back":
-                break
-            audit.went_back()
+            if not (line := sys.stdin.readline()):
+                return  # the campaign has gone
+            match json.loads(line):
+                case ["back"]:
+                    audit.went_back()
+                case ["dropped", table, location]:
+                    tables.dropped(table, location)
+                case ["released", files]:
+                    tables.released(files)
+                case ["recreating"]:
+                    while not source.read(_READ_SECONDS):
+                        pass
+                case ["recreated", topic_id]:
+                    audit.recreated()
+                    source.recreated()
+                    tables.recreated(topic_id)
+                case ["end", sent, seconds]:
+                    print("done", flush=True)
+                    break
+            print("done", flush=True)
         if time.monotonic() - looked > _LOOK_SECONDS:
             _look(source, tables, database)
             looked = time.monotonic()
-    if not line:
-        return  # the campaign has gone
-    sent, seconds = int(line.split()[0]), float(line.split()[1])
     cycles = _cycles(source, tables, audit, database, sent, seconds)
     bury(settings["servers"], settings["letters"], settings["topic"], audit)
     audit.end(sent, cycles)

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from kazoo.exceptions import BadVersionError, NotEmptyError
 from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.table import StaticTable
 
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
@@ -29,6 +31,7 @@ from calving.services.process import Process
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from campaign import records
 from campaign.checker import Checker
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, pause
@@ -45,6 +48,8 @@ ARMED = [
     for count in (1, 2, 3)
 ]
 """What a worker that is started may have been told to do to itself."""
+INSIDE = "offsets:after:@{folder},transaction:before:@{folder}"
+"""What every worker does when it is told to: it dies inside its next transaction."""
 OF_ONE = ("deaf cursor", "stuck worker")
 """Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
 
@@ -61,10 +66,14 @@ class Field:
     rng: random.Random
     workers: int
     checker: Checker
+    quiet: Callable[[], AbstractContextManager[None]]
+    """While it is entered, no records are sent."""
     sabotage: str | None = None
     """Of every worker, or of one in three: see ``OF_ONE``."""
     recovered: int = 0
     """How often an operator has."""
+    dropped: int = 0
+    """Rows that are gone with their table, or were let go of."""
     armed: dict[str, int] = field(default_factory=dict)
     """Faults that workers were started with; not all live long enough to commit theirs."""
 
@@ -72,6 +81,20 @@ class Field:
     def hang(self) -> Path:
         """While this exists, the catalog hangs."""
         return self.folder / "hang"
+
+    def all_there(self) -> bool:
+        """Whether all that was sent, and was not dropped since, is committed."""
+        return self.run.committed() + self.dropped >= records.rows(self.run.sent)
+
+    def wait(self, seconds: float, while_waiting: Callable[[], None] = lambda: None) -> float | None:
+        """Seconds until everything that was sent is committed; None: it is not."""
+        started = time.monotonic()
+        while time.monotonic() - started < seconds:
+            while_waiting()
+            if self.all_there():
+                return time.monotonic() - started
+            time.sleep(0.5)
+        return None
 
     def living(self) -> list[Process]:
         return [w for w in self.run.workers if w.returncode is None]
@@ -89,12 +112,23 @@ class Field:
                 self.run.environment["SABOTAGE"] = self.sabotage
             if fault is not None:
                 self.armed[fault.rpartition(":")[0]] = self.armed.get(fault.rpartition(":")[0], 0) + 1
-            self.run.start(fault, forced=True)
+            inside = INSIDE.format(folder=self.folder) if isinstance(self.store, KafkaServer) else None
+            self.run.start(",".join(filter(None, (fault, inside))), forced=True)
 
 
 def worker_killed(f: Field) -> None:
     if (victim := f.victim()) is not None:
         victim.kill()
+
+
+def worker_killed_inside(f: Field) -> None:
+    """A transaction stays open: whoever is the first to begin one, worker or leader, dies in it."""
+    trigger = f.folder / f.rng.choice(("offsets-after", "transaction-before"))
+    trigger.touch()
+    end = time.monotonic() + 10
+    while trigger.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    trigger.unlink(missing_ok=True)
 
 
 def worker_stopped(f: Field) -> None:
@@ -163,7 +197,7 @@ def catalog_restored(f: Field) -> None:
     all_workers_killed(f)
     with sqlite3.connect(copy) as backup, sqlite3.connect(_database(f), timeout=30) as connection:
         backup.backup(connection)
-    f.checker.tables_went_back()
+    f.checker.tell("back")
     f.recovered += 1
     f.run.recover(60)
 
@@ -187,6 +221,51 @@ def table_broken(f: Field) -> None:
             "update iceberg_tables set metadata_location = ? where table_name = ? and metadata_location = ?",
             (row[0], name, f"{row[0]}.broken"),
         )
+
+
+def table_dropped(f: Field) -> None:
+    """The sink creates it again; an operator lets go of what was written for it as it was."""
+    name = f.rng.choice(f.run.tables)
+    with sqlite3.connect(_database(f), timeout=30, isolation_level=None) as connection:
+        connection.execute("begin exclusive")
+        row = connection.execute(
+            "delete from iceberg_tables where table_name = ? returning metadata_location", (name.split(".")[1],)
+        ).fetchone()
+        if row is not None:
+            f.checker.tell("dropped", name, row[0])
+        connection.execute("commit")
+    if row is None:
+        return
+    f.dropped += sum(task.file.record_count for task in StaticTable.from_metadata(row[0]).scan().plan_files())
+    time.sleep(f.rng.uniform(0, 4))
+    if f.rng.random() < 0.5:
+        all_workers_killed(f)
+    else:
+        f.revive(armed=False)
+    _let_go(f, name)
+
+
+def _let_go(f: Field, name: str) -> None:
+    """Until workers that still had the former table have published, at most."""
+    end, idle = time.monotonic() + 20, 0
+    while time.monotonic() < end and idle < 3:
+        out = f.folder / f"released-{time.monotonic_ns()}.json"
+        if f.run.release(name, out):
+            released = json.loads(out.read_text())
+            f.dropped += released["rows"]
+            f.checker.tell("released", [path for table in released["tables"] for path in table["files"]])
+        else:
+            idle += 1
+            time.sleep(1)
+
+
+def topic_recreated(f: Field) -> None:
+    """Once everything in it is committed; the sink goes on with the new one, as it was told to."""
+    with f.quiet():
+        if f.wait(60, lambda: f.revive(armed=False)) is None:
+            return
+        f.checker.tell("recreating")
+        f.checker.tell("recreated", f.run.recreate_topic())
 
 
 def foreign_commit(f: Field) -> None:
@@ -318,6 +397,7 @@ def _states(client: KazooClient, path: str = "/calving") -> list[str]:
 
 FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "worker killed": (worker_killed, 10),
+    "worker killed inside a transaction": (worker_killed_inside, 4),
     "worker stopped": (worker_stopped, 4),
     "worker left": (worker_left, 3),
     "all workers killed": (all_workers_killed, 1),
@@ -329,6 +409,8 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "catalog silent": (catalog_silent, 2),
     "catalog restored": (catalog_restored, 1),
     "table broken": (table_broken, 2),
+    "table dropped": (table_dropped, 1),
+    "topic recreated": (topic_recreated, 1),
     "foreign commit": (foreign_commit, 4),
     "foreign expiry": (foreign_expiry, 2),
     "compaction": (compaction, 2),
@@ -342,8 +424,9 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
 
 
 def faults_of(store: Store) -> list[str]:
-    """Those that harm a sink with this store: no clock gives Kafka its offsets."""
-    return [kind for kind in FAULTS if not (isinstance(store, KafkaServer) and kind == "clock jumped")]
+    """Those that harm a sink with this store: no clock gives Kafka its offsets, and only Kafka has transactions."""
+    others = "clock jumped" if isinstance(store, KafkaServer) else "worker killed inside a transaction"
+    return [kind for kind in FAULTS if kind != others]
 
 
 def _database(f: Field) -> Path:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import AlwaysTrue
@@ -154,14 +154,39 @@ class Run:
         """``calving recover``, as soon as the group has forgotten the workers that were killed."""
         deadline = time.monotonic() + seconds
         while True:
-            command = [sys.executable, "-c", "from calving.cli.main import main; main()", "recover", str(self.config)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+            done = self._command("recover")
             if "members: stop all workers" not in done.stdout + done.stderr or time.monotonic() > deadline:
                 assert done.returncode == 0, done.stdout + done.stderr
                 return done.stdout
             time.sleep(0.5)
 
+    def release(self, table: str, out: Path) -> bool:
+        """``calving release``; whether anything was let go of, which then stands in ``out``."""
+        return self._command("release", "--table", table, "--record", str(out)).returncode == 0
+
+    def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        start = [sys.executable, "-c", "from calving.cli.main import main; main()", name, str(self.config), *options]
+        return subprocess.run(start, capture_output=True, text=True, timeout=60, check=False)
+
     # Records
+
+    def recreate_topic(self) -> str:
+        """Delete the source topic and create it again; the id of the new one."""
+        admin = AdminClient(client_config({"bootstrap.servers": self.servers}))
+        admin.delete_topics([self.topic])[self.topic].result()
+        deadline = time.monotonic() + 30
+        created = False
+        while True:
+            try:
+                if not created:
+                    admin.create_topics([NewTopic(self.topic, self.partitions, 1)])[self.topic].result()
+                    created = True
+                return str(admin.describe_topics(TopicCollection([self.topic]))[self.topic].result().topic_id)
+            except KafkaException as error:  # brokers take a moment for both
+                passing = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+                if error.args[0].code() not in passing or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def payload(self, number: int) -> bytes | None:
         return value(number, self.tables)

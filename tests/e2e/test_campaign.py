@@ -13,6 +13,7 @@ FOUND = {
     "doubled file": {"doubled"},
     "wrong time": {"invariants"},
     "stuck worker": {"stuck"},
+    "deaf cursor": {"stuck", "lost"},
 }
 
 

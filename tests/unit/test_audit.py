@@ -160,7 +160,7 @@ def with_bad() -> Audit:
 
 def test_records_that_no_table_takes_are_not_missing(with_bad: Audit) -> None:
     with_bad.look({"db.even": claim(3, settled=3)})
-    with_bad.buried(0, 1)
+    with_bad.buried(1, 0, 1)
     with_bad.end(3, 1)
     assert found(with_bad) == {}
 
@@ -170,16 +170,46 @@ def test_a_bad_record_without_a_dead_letter_is_lost(with_bad: Audit) -> None:
     assert found(with_bad) == {"GAP": 1, "DLQ": 1}
 
 
-@pytest.mark.parametrize("offset", [0, 2, 7])
-def test_a_dead_letter_of_a_record_that_is_not_bad_is_wrong(with_bad: Audit, offset: int) -> None:
-    with_bad.buried(0, offset)
+@pytest.mark.parametrize("number", [0, 2, 7])
+def test_a_dead_letter_of_a_record_that_is_not_bad_is_wrong(with_bad: Audit, number: int) -> None:
+    with_bad.buried(number, 0, number)
+    assert found(with_bad) == {"DLQ": 1}
+
+
+def test_a_dead_letter_that_names_another_place_is_wrong(with_bad: Audit) -> None:
+    with_bad.buried(1, 0, 2)
     assert found(with_bad) == {"DLQ": 1}
 
 
 def test_a_dead_letter_that_comes_twice_is_told(with_bad: Audit) -> None:
     for _ in range(3):
-        with_bad.buried(0, 1)
+        with_bad.buried(1, 0, 1)
     assert with_bad.report()["dead letters more than once"] == 2
+
+
+def test_offsets_of_a_recreated_topic_follow_those_of_the_former_one(audit: Audit) -> None:
+    audit.recreated()
+    audit.produced(0, 10, 10)
+    audit.bad, audit.expected = "dead letters", lambda number: ("dead letters", "")
+    audit.buried(10, 0, 0)
+    assert audit.begins(0) == [0, 10]
+    assert found(audit) == {}
+
+
+def test_what_was_dropped_with_its_table_is_not_lost(audit: Audit) -> None:
+    audit.appeared("db.odd", rows(1, 3, 5, 7, 9))
+    audit.vanished(audit.appeared("db.even", rows(0, 2, 4, 6)))
+    audit.dropped([0, 2, 4, 6])
+    audit.look({"db.odd": claim(10, settled=10)})
+    assert found(audit) == {"GAP": 1, "I1": 1}
+    assert audit.gone == 4
+
+
+def test_the_ledger_of_a_table_that_was_dropped_begins_again(audit: Audit) -> None:
+    audit.committed("db.even", claim(0, control=5))
+    audit.began_again("db.even")
+    audit.committed("db.even", claim(0, control=4))
+    assert found(audit) == {}
 
 
 @pytest.mark.parametrize("number", [1, 2])
