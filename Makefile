@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs matrix lock clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -19,6 +19,7 @@ help:
 	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make docs      write the generated pages again"
 	@echo "make lock      pin the dependencies again"
+	@echo "make release-check  build all distributions into dist/, install and try them"
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -94,6 +95,13 @@ lock: $(BIN)/uv
 		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
 		--no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
 		-o requirements.lock
+
+# Wheels and sources of all distributions, as they would be uploaded.
+release-check: $(BIN)/calving
+	@rm -rf dist
+	@for package in $(PACKAGES); do $(BIN)/uv build --quiet --out-dir dist $$package || exit 1; done
+	@$(BIN)/uv tool run --quiet twine check --strict dist/*
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q tests/packaging
 
 clean:
 	rm -rf .venv .tox .cache .calving-demo bench-results campaign-results fuzz-results

@@ -1,0 +1,94 @@
+"""The distributions, built and installed as a user has them: into an environment with nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = {
+    "calving": "calving",
+    "calving-kafka": "calving_kafka",
+    "calving-redis": "calving_redis",
+    "calving-zookeeper": "calving_zookeeper",
+}
+"""The distributions, and the package of each."""
+
+
+def uv(*arguments: str | Path) -> None:
+    # The environment of the tests is not the one to install into.
+    env = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
+    done = subprocess.run(["uv", *map(str, arguments)], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    for package in sorted((ROOT / "packages").iterdir()):
+        uv("build", "--quiet", "--wheel", "--out-dir", folder, package)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with ``calving[kafka,redis,zookeeper]``."""
+    folder = tmp_path_factory.mktemp("env")
+    uv("venv", "--quiet", folder)
+    target = ("--python", folder / "bin" / "python", "--find-links", wheels, "--constraint", "requirements.lock")
+    uv("pip", "install", "--quiet", *target, "calving[kafka,redis,zookeeper]")
+    return folder / "bin"
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, cwd=program.parent)
+
+
+def content(wheels: Path, name: str) -> list[str]:
+    (wheel,) = wheels.glob(f"{name.replace('-', '_')}-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_wheel_holds_its_licence(wheels: Path, name: str) -> None:
+    assert any(path.endswith("licenses/LICENSE") for path in content(wheels, name))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_wheel_tells_type_checkers_that_it_is_typed(wheels: Path, name: str) -> None:
+    assert f"{MODULES[name]}/py.typed" in content(wheels, name)
+
+
+def test_all_distributions_have_one_version() -> None:
+    assert len({version(name) for name in MODULES}) == 1
+
+
+@pytest.mark.parametrize("name", ["calving-kafka", "calving-redis", "calving-zookeeper"])
+def test_a_backend_takes_only_a_core_that_it_is_compatible_with(name: str) -> None:
+    folder = ROOT / "packages" / name.replace("calving", "backend")
+    dependencies = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert f"calving~={version('calving')}" in dependencies
+
+
+def test_the_installed_command_tells_its_version(environment: Path) -> None:
+    done = run(environment / "calving", "version")
+    assert done.stdout.strip() == version("calving"), done.stderr
+
+
+@pytest.mark.parametrize("backend", ["kafka", "redis", "zookeeper"])
+def test_the_installed_command_finds_the_backend(environment: Path, tmp_path: Path, backend: str) -> None:
+    sink = tmp_path / "sink.toml"
+    sink.write_text(
+        f'name = "s"\ntopics = ["t"]\n[iceberg]\ntables = "db.t"\n"control.backend" = "{backend}"\n"nonsense" = 1\n'
+        '[kafka]\n"bootstrap.servers" = "127.0.0.1:1"\n'
+    )
+    done = run(environment / "calving", "validate", str(sink))
+    assert "unknown key 'iceberg.nonsense'" in done.stderr, done.stderr
+    assert done.returncode == 2
