@@ -11,10 +11,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.engine.local import LocalEngine
+import calving
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.runtime.app import App
-from calving.settings.load import _flat, parse
 from calving.source.client import client_config
 from tests.conftest import Topic
 
@@ -49,15 +47,15 @@ def test_an_example_gives_what_the_manual_says(page: str, servers: str, tmp_path
     example = next(t for t in re.findall(r"```toml\n(.*?)```", text, re.DOTALL))
     for name, records in blocks(text, "records").items():
         Topic(servers, name).send(*(record.encode() for record in records))
-    settings = _flat(tomllib.loads(example)) | {
+    settings = tomllib.loads(example) | {
         "kafka.bootstrap.servers": servers,
         "iceberg.engine": "local",
         "iceberg.control.topic": f"control-{page}",
         "iceberg.catalog.type": "embedded",
         "iceberg.catalog.warehouse": str(tmp_path),
     }
-    sink = parse(settings)
-    App(sink, LocalEngine()).run(until_caught_up=True)
+    sink = calving.build(settings)
+    calving.Worker(sink).run(until_caught_up=True)
     catalog = open_catalog("iceberg", sink.catalog)
     for name, rows in blocks(text, "rows").items():
         table = find_table(catalog, table_id(name))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from calving.runtime.app import check_record_path
-from calving.settings.load import _flat, parse
+from calving.settings.load import flat, parse
 from tests.conformance import matrix
 from tests.generate_docs import PAGE, page
 
@@ -34,7 +34,7 @@ def test_every_configuration_in_the_manual_is_valid(
     monkeypatch.setenv("KAFKA_PASSWORD", "x")
     monkeypatch.setenv("CATALOG_TOKEN", "x")
     raw = tomllib.loads(text) if kind == "toml" else json.loads(text)
-    sink = parse(_flat(raw.get("config", raw) | ({"name": raw["name"]} if "name" in raw else {})))
+    sink = parse(flat(raw.get("config", raw) | ({"name": raw["name"]} if "name" in raw else {})))
     check_record_path(sink)
 
 

@@ -1,3 +1,60 @@
-"""calving moves Kafka topics into Apache Iceberg tables, exactly once, on Spark."""
+"""calving moves Kafka topics into Apache Iceberg tables, exactly once, on Spark.
+
+::
+
+    import calving
+
+    sink = calving.load("sink.toml")
+    for line in calving.validate(sink):
+        print(line)
+    calving.Worker(sink).run(until_caught_up=True)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from calving.api import Worker, build, load, validate
+    from calving.errors import (
+        BadRecordError,
+        CalvingError,
+        ConfigError,
+        DataLossError,
+    )
+    from calving.runtime.progress import Progress
+    from calving.settings.load import Sink
 
 __version__ = "0.1.0"
+__all__ = [
+    "BadRecordError",
+    "CalvingError",
+    "ConfigError",
+    "DataLossError",
+    "Progress",
+    "Sink",
+    "Worker",
+    "__version__",
+    "build",
+    "load",
+    "validate",
+]
+
+_PLACES = {
+    **dict.fromkeys(("Worker", "build", "load", "validate"), "calving.api"),
+    **dict.fromkeys(("BadRecordError", "CalvingError", "ConfigError", "DataLossError"), "calving.errors"),
+    "Progress": "calving.runtime.progress",
+    "Sink": "calving.settings.load",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Tasks import this package on every Python worker, and need nothing of what stands behind these names.
+    if name not in _PLACES:
+        raise AttributeError(f"module 'calving' has no attribute '{name}'")
+    return getattr(importlib.import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -105,7 +105,7 @@ def load(path: Path) -> Sink:
         elif path.suffix == ".properties":
             raw = read_properties(text)
         else:
-            raw = _flat(tomllib.loads(text))
+            raw = flat(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
     return parse(raw)
@@ -204,14 +204,15 @@ def _flat_json(raw: Any) -> dict[str, str]:
         raw = {"name": raw.get("name"), **raw["config"]} if raw.get("name") else raw["config"]
     if not isinstance(raw, dict):
         raise ConfigError("a JSON configuration is an object of keys, or {name, config}")
-    return _flat(raw)
+    return flat(raw)
 
 
-def _flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings with one key for each value, joined by dots, all values as text."""
     out: dict[str, str] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping):
-            out |= _flat(value, f"{prefix}{key}.")
+            out |= flat(value, f"{prefix}{key}.")
         elif isinstance(value, list):
             out[prefix + key] = ",".join(_text(item) for item in value)
         elif value is not None:

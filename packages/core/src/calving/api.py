@@ -1,0 +1,131 @@
+"""The public face: what ``import calving`` gives. Nothing here is needed by the rest of the package."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from calving.cli.inspect import validate as _validate
+from calving.errors import CalvingError
+from calving.runtime.app import App, Progress
+from calving.settings.load import Sink, flat, parse
+from calving.settings.load import load as _load
+
+
+def load(path: str | Path) -> Sink:
+    """Read a sink's configuration: TOML, Kafka Connect JSON or ``.properties``, by the file's suffix.
+
+    Reads the file and nothing else: no broker and no catalog is asked.
+
+    :raises ConfigError: the file cannot be read, or a key is wrong; the text names it.
+    """
+    return _load(Path(path))
+
+
+def build(settings: Mapping[str, Any]) -> Sink:
+    """A sink from settings in the program, with the keys of the configuration file.
+
+    Keys may be flat (``{"iceberg.tables": "db.t"}``) or nested as in TOML (``{"iceberg": {"tables": "db.t"}}``).
+    Values are text, numbers, booleans, or lists of these.
+
+    :raises ConfigError: a key is wrong; the text names it.
+    """
+    return parse(flat(settings))
+
+
+def validate(sink: Sink) -> list[str]:
+    """Check everything that the settings point at: topics, backend, catalog, tables. A line for each that is in order.
+
+    Creates the control topic if it is missing, and nothing else.
+
+    :raises ConfigError: something has to be changed; the text names it.
+    :raises CalvingError: something cannot be reached now.
+    """
+    return list(_validate(sink))
+
+
+class Worker:
+    """One worker of a sink, in this process.
+
+    Several workers of one sink share its partitions, in one process or in many; one of them commits. A worker runs
+    once: make another one to run again.
+
+    Either ``run`` it here, which blocks, or ``start`` it in a thread of its own::
+
+        with calving.Worker(sink) as worker:          # starts here, stops cleanly at the end
+            while worker.progress.committed_records < 1_000:
+                worker.join(0.5)
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        """:raises ConfigError: a converter, a transform or the catalog cannot be set up as the settings say."""
+        self._app = App(sink)
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+
+    def run(self, *, until_caught_up: bool = False, on_progress: Callable[[Progress], None] | None = None) -> None:
+        """Work until ``stop`` is called or, with ``until_caught_up``, until all that the topics hold now is committed.
+
+        ``on_progress`` is called in this thread, a few times a second; what it raises ends the worker.
+
+        :raises CalvingError: an operator has to act, and the text says how. What can pass by itself is tried again.
+        """
+        self._app.run(until_caught_up=until_caught_up, on_progress=on_progress)
+
+    def start(self, *, until_caught_up: bool = False) -> None:
+        """``run`` in a thread of its own. What it raises, ``join`` and ``stop`` raise."""
+        if self._thread is not None:
+            raise RuntimeError("this worker was started before: make another one")
+
+        def work() -> None:
+            try:
+                self.run(until_caught_up=until_caught_up)
+            except CalvingError as error:
+                self._error = error
+
+        self._thread = threading.Thread(target=work, name="calving-worker", daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Wait for the thread; whether it has ended.
+
+        :raises CalvingError: the worker has ended with this error.
+        """
+        if self._thread is not None:
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def stop(self) -> None:
+        """Stop cleanly: the running batch is published first. ``iceberg.stop-timeout-ms`` bounds the wait.
+
+        :raises CalvingError: the worker has ended with this error.
+        """
+        self._app.stop()
+        self.join()
+
+    @property
+    def progress(self) -> Progress:
+        """What the worker has done so far: a copy, which does not change any more."""
+        now = self._app.progress
+        return replace(now, failing=dict(now.failing), degraded=dict(now.degraded), stages=dict(now.stages))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._app.stop()
+        if kind is None:
+            self.join()
+        elif self._thread is not None:
+            self._thread.join()  # its own error would hide the one that is on its way
