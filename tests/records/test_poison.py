@@ -119,6 +119,8 @@ JSON_POISON: dict[str, tuple[bytes, dict[str, Any] | str]] = {
     "a whole number beyond 64 bits": (b'{"id":99999999999999999999}', BAD),
     "a whole number of 6,000 digits": (b'{"id":' + b"9" * 6_000 + b"}", BAD),
     "a fraction beyond a double": (b'{"d":1e400}', BAD),
+    "a fraction too small for any double": (b'{"d":1e-99999999999999999999}', {"id": None, "text": None, "d": 0.0}),
+    "zero with a large exponent": (b'{"d":0e99999999999999999999}', {"id": None, "text": None, "d": 0.0}),
     "NaN": (b'{"d":NaN}', BAD),
     "infinity": (b'{"d":-Infinity}', BAD),
     "a field twice": (b'{"id":1,"id":2}', {"id": 2, "text": None, "d": None}),

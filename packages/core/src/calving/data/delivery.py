@@ -122,6 +122,8 @@ class Delivery:
     def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
         """Without the values that no table takes."""
         if isinstance(values.data, list):
+            if {*map(type, values.data)} == {dict}:
+                return values
             good = [i for i, value in enumerate(values.data) if isinstance(value, dict)]
         else:
             good = list(range(len(values))) if pa.types.is_struct(values.data.type) else []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping, Sequence
+from decimal import MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation, Overflow
 from typing import Any
 
 
@@ -24,27 +24,28 @@ def parse(raw: bytes, nesting: int) -> Any:
     return value
 
 
-def parse_all(values: Sequence[bytes], nesting: int) -> Iterator[Any | ValueError]:
-    """``parse`` of each value, or the error that it raises. All are decoded as one text, and scanned in place."""
+def parse_all(values: Sequence[bytes], nesting: int) -> list[Any | ValueError]:
+    """``parse`` of each value, or the error that it raises."""
     data = b"\n".join(values)
-    if b"\\u" in data or not data.isascii():
-        yield from (_parsed(value, nesting) for value in values)
-        return
-    # Where every brace opens a value and no bracket does, nothing is nested.
-    is_flat = data[:1] == b"{" and b"[" not in data and data.count(b"{") == data.count(b"}\n{") + 1
-    text, scan, start = data.decode(), _DECODER.scan_once, 0
+    # Where every value begins with the only brace that it has, and none has a bracket, nothing is nested.
+    is_flat = b"[" not in data and data.count(b"{") == len(values) and {value[:1] for value in values} == {b"{"}
+    is_plain = is_flat and b"\\ud" not in data and b"\\uD" not in data
+    found: list[Any | ValueError] = []
     for value in values:
-        end = start + len(value)
         try:
-            found, reached = scan(text, start)
-        except (StopIteration, ValueError, RecursionError):
-            reached = -1
-        # A value that ends elsewhere has blanks around it, or is none: on its own it says which.
-        if reached == end and (is_flat or value.count(b"{") + value.count(b"[") <= nesting):
-            yield found
-        else:
-            yield _parsed(value, nesting)
-        start = end + 1
+            text = value.decode()
+            item, end = _SCAN(text, 0)
+        except (StopIteration, ValueError, ArithmeticError, RecursionError):
+            item, end = None, -1
+        # A value that ends elsewhere has blanks around it, or is none: ``parse`` knows, as it does of all that is rare.
+        sure = end >= 0 and end == len(text) and (is_plain or _is_plain(value, nesting))
+        found.append(item if sure else _parsed(value, nesting))
+    return found
+
+
+def _is_plain(value: bytes, nesting: int) -> bool:
+    """Whether it holds no more objects and arrays than may be nested, and no half of a surrogate pair."""
+    return value.count(b"{") + value.count(b"[") <= nesting and b"\\ud" not in value and b"\\uD" not in value
 
 
 def _parsed(value: bytes, nesting: int) -> Any | ValueError:
@@ -98,10 +99,17 @@ def _no_constant(name: str) -> Any:
 
 
 def _fraction(text: str) -> Decimal:
-    if (len(text) > 300 or "e" in text or "E" in text) and math.isinf(float(text)):
-        raise ValueError(f"{text[:60]} is not a number that a double holds")
-    return Decimal(text)
+    try:
+        return _below(text)
+    except Overflow:
+        if math.isinf(float(text)):
+            raise ValueError(f"{text[:60]} is not a number that a double holds") from None
+        return Decimal(text)
 
 
+_below = Context(prec=MAX_PREC, Emax=307, Emin=MIN_EMIN, traps=[Overflow, InvalidOperation]).create_decimal
+"""A fraction below 1e308 with all its digits; Overflow of others. It takes any exponent: ``Decimal`` takes not all."""
 # ``json.loads`` with arguments builds a decoder in every call, which costs more than decoding.
 _DECODER: Any = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)
+_SCAN: Any = json.JSONDecoder(parse_float=_below, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
+"""Scans a value without a call into Python, but for what is rare: that raises an error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -221,14 +222,15 @@ class TableConverter:
     ) -> tuple[dict[int, Sequence[Any]], list[tuple[int, str, object]]]:
         """The values of each column, by its id, and what has no column."""
         lookup = self._lookup(self._struct)
-        names = tuple(values[0]) if values and isinstance(values[0], dict) else None
-        targets = [lookup.find(name) for name in names or ()]
-        distinct = {target.field_id for target in targets if target is not None}
-        if len(distinct) == len(targets) > 0 and all(type(v) is dict and tuple(v) == names for v in values):
-            whole = zip(*(value.values() for value in values), strict=True)  # type: ignore[attr-defined]
-            given = {t.field_id: list(column) for t, column in zip(targets, whole, strict=True) if t is not None}
-            nothing = [None] * len(values)
-            return {f.field_id: given.get(f.field_id, nothing) for f in self._struct.fields}, []
+        if {*map(type, values)} == {dict}:
+            records: Sequence[dict[str, Any]] = values  # type: ignore[assignment]
+            names = {*chain.from_iterable(records)}
+            targets = {name: target for name in names if (target := lookup.find(name)) is not None}
+            known = {target.field_id: name for name, target in targets.items()}
+            if len(known) == len(targets) and (len(targets) == len(names) or not self._evolution.evolve):
+                nothing = [None] * len(values)
+                given = {i: [*map(dict.get, records, repeat(name))] for i, name in known.items()}
+                return {f.field_id: given.get(f.field_id, nothing) for f in self._struct.fields}, []
         items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in self._struct.fields}
         columns_of: dict[str, list[object] | None] = {}
         new: list[tuple[int, str, object]] = []

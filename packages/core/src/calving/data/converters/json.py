@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.json as pj
@@ -26,12 +25,13 @@ _EXACT_AT_MOST = 64
 _SAMPLE = 20
 _CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
 _ROW = re.compile(r" in row ([0-9]+)$")
-_REFUSALS_AT_MOST = 24
-"""Refusals in one block after which the rest of it goes the exact way."""
+_REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
+"""Refusals in one block after which the rest of it goes the exact way; a few are enough if fewer values than these lie
+between them."""
 _PIECE, _WARY_BLOCKS = 2_000, 16
 """Values that are read at once, in so many blocks after a refusal."""
-_PATIENCE = 4
-"""Blocks that go the exact way at once after one whose values mostly had to."""
+_PATIENCE, _PATIENCE_AT_MOST = 4, 64
+"""Blocks that go the exact way at once after one whose values mostly had to; after several such, twice as many each."""
 
 
 class _RefusedError(Exception):
@@ -55,6 +55,7 @@ class JsonConverter(Converter):
         self._plan = plan(None)
         self._schema: pa.Schema | None = None
         self._exact_blocks = self._wary = 0
+        self._patience = _PATIENCE
         self._nested = False
         """Whether a value that was read last may hold objects or arrays."""
         self.fast = True
@@ -67,45 +68,47 @@ class JsonConverter(Converter):
             if not self._seen.kinds:
                 self._learn(values)
             # A refused piece is read twice: where there were refusals lately, pieces are small.
-            step = _PIECE if self._wary else max(1, len(values))
-            for start in range(0, len(values), step):
-                self._decode(block, start, min(start + step, len(values)))
+            self._decode(block, 0, len(values), _PIECE if self._wary else len(values))
             self._wary = _WARY_BLOCKS if block.refusals else max(0, self._wary - 1)
             block.close()
-            if len(block.exact) * 2 > len(values) > _EXACT_AT_MOST:
-                self._exact_blocks = _PATIENCE
+            if len(block.exact) * 2 <= len(values):
+                self._patience = _PATIENCE
+            elif len(values) > _EXACT_AT_MOST:
+                self._exact_blocks = self._patience
+                self._patience = min(self._patience * 2, _PATIENCE_AT_MOST)
         else:
             self._exact_blocks = max(0, self._exact_blocks - 1)
             block.exact += range(len(values))
         self._decode_exactly(block)
         return block.decoded
 
-    def _decode(self, block: _Block, start: int, end: int) -> None:
-        """Values ``start`` to ``end`` by Arrow as far as it takes them."""
+    def _decode(self, block: _Block, start: int, end: int, most: int) -> None:
+        """Values ``start`` to ``end`` by Arrow as far as it takes them, at ``most`` so many at once."""
+        size = most
         while start < end:
-            values = block.values[start:end]
-            if block.refusals > _REFUSALS_AT_MOST:
+            if block.is_hopeless(start):
                 block.exact += range(start, end)
                 return
+            values = block.values[start : min(end, start + size)]
             try:
                 self._take(block, start, values, self._read(values))
-                return
+                start, size = start + len(values), min(size * 4, most)
+                continue
             except _RefusedError as refused:
-                if self._learn(values):
-                    continue
-                block.refusals += 1
-                if refused.row is not None and refused.row < len(values):
-                    # Arrow names the row: what stands before it is read at once, and this one on its own.
-                    self._decode(block, start, start + refused.row)
-                    block.exact.append(start + refused.row)
-                    start += refused.row + 1
-                    continue
-                if len(values) <= _EXACT_AT_MOST:
-                    block.exact += range(start, end)
-                    return
-                middle = start + len(values) // 2
-                self._decode(block, start, middle)
-                start = middle
+                row = refused.row if refused.row is not None and refused.row < len(values) else None
+            if self._learn(values if row is None else values[row : row + 1]):
+                continue
+            block.refusals += 1
+            if row is not None:
+                # Arrow names the row: what stands before it is read at once, and this one on its own.
+                self._decode(block, start, start + row, row)
+                block.exact.append(start + row)
+                start, size = start + row + 1, min(max(_EXACT_AT_MOST, row * 4), most)
+            elif len(values) > _EXACT_AT_MOST:
+                size = len(values) // 2
+            else:
+                block.exact += range(start, start + len(values))
+                start += len(values)
 
     def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
         """The rows that are beyond doubt; the others go the exact way."""
@@ -128,17 +131,15 @@ class JsonConverter(Converter):
         return [i for i, value in enumerate(values) if value.count(b"{") + value.count(b"[") > most]
 
     def _decode_exactly(self, block: _Block) -> None:
-        found: list[Any] = []
-        places: list[int] = []
-        for i, value in zip(
-            block.exact, parse_all([block.values[i] for i in block.exact], self._limits.nesting), strict=True
-        ):
-            if isinstance(value, ValueError):
-                reason = f"not JSON: {value}"
-                block.decoded.bad.append(Bad(i, self._stage, type(value).__name__, reason))
-            else:
-                found.append(value)
-                places.append(i)
+        places = block.exact
+        found = parse_all([block.values[i] for i in places], self._limits.nesting)
+        wrong = [n for n, value in enumerate(found) if isinstance(value, ValueError)]
+        if wrong:
+            for n in wrong:
+                reason = f"not JSON: {found[n]}"
+                block.decoded.bad.append(Bad(places[n], self._stage, type(found[n]).__name__, reason))
+            right = sorted({*range(len(found))} - {*wrong})
+            found, places = [found[n] for n in right], [places[n] for n in right]
         if found:
             block.decoded.values.append(Values(found, False, places))
 
@@ -223,6 +224,10 @@ class _Block:
         self.read: list[tuple[pa.StructArray, Sequence[int]]] = []
         """What Arrow took, each piece with its places."""
         self.decoded = Decoded()
+
+    def is_hopeless(self, start: int) -> bool:
+        """Whether Arrow has refused so many of the values before this one that it is no help."""
+        return self.refusals > _REFUSALS_AT_MOST or (self.refusals > _FEW and self.refusals * _APART > start)
 
     def close(self) -> None:
         """Put together what has the same type."""
