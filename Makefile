@@ -53,7 +53,7 @@ test: $(BIN)/uv
 test-quick: $(BIN)/calving
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 tests/unit tests/records tests/conformance/test_memory.py \
-		tests/simulation -k 'not broken_rule'
+		tests/simulation tests/protocol -k 'not broken_rule'
 
 # As a user has it: calving[kafka] and nothing else, installed and compiled as pip does it.
 USER_ENV = .cache/bench

@@ -119,3 +119,7 @@ def topic(servers: str, unique: str) -> Callable[..., Topic]:
         return Topic(servers, f"{unique}-{next(numbers)}", partitions, config)
 
     return make
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write transcripts and generated pages again")

@@ -11,6 +11,7 @@ from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.offsets import TRUNCATED, Advances, TopicPartition
+from calving.model.text import commit_text, counted, listed
 
 NO_COMMIT = UUID(int=0)
 """Commit id of files published outside a commit cycle, as when a partition is handed over before the first one."""
@@ -47,10 +48,16 @@ class PartitionProgress:
     timestamp_us: int | None = None
     """Largest record timestamp, microseconds since the epoch; None if no record had one."""
 
+    def __str__(self) -> str:
+        return f"{self.source} to {self.offset}" if self.offset is not None else f"{self.source} idle"
+
 
 @dataclass(frozen=True, slots=True)
 class StartCommit:
     commit_id: UUID
+
+    def __str__(self) -> str:
+        return f"StartCommit {commit_text(self.commit_id)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +67,20 @@ class DataWritten:
     data_files: tuple[DataFile, ...] = ()
     delete_files: tuple[DataFile, ...] = ()
 
+    def __str__(self) -> str:
+        files = [counted(len(self.data_files), "data file")]
+        if self.delete_files:
+            files.append(counted(len(self.delete_files), "delete file"))
+        return f"DataWritten {commit_text(self.commit_id)} {self.table}, {', '.join(files)}"
+
 
 @dataclass(frozen=True, slots=True)
 class DataComplete:
     commit_id: UUID
     assignments: tuple[PartitionProgress, ...] = ()
+
+    def __str__(self) -> str:
+        return f"DataComplete {commit_text(self.commit_id)} {listed(self.assignments)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +90,18 @@ class CommitToTable:
     snapshot_id: int | None = None
     valid_through_us: int | None = None
 
+    def __str__(self) -> str:
+        return f"CommitToTable {commit_text(self.commit_id)} {self.table}, snapshot {self.snapshot_id}"
+
 
 @dataclass(frozen=True, slots=True)
 class CommitComplete:
     commit_id: UUID
     valid_through_us: int | None = None
+
+    def __str__(self) -> str:
+        through = "" if self.valid_through_us is None else f", valid through {self.valid_through_us} us"
+        return f"CommitComplete {commit_text(self.commit_id)}{through}"
 
 
 Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplete
@@ -129,6 +152,11 @@ class Publication:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     truncated: frozenset[TopicPartition] = frozenset()
     """Partitions whose log had lost its end some time: tables hold offsets that were given out again."""
+
+    def __str__(self) -> str:
+        moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]
+        letters = f"; {counted(len(self.dead_letters), 'dead letter')}" if self.dead_letters else ""
+        return f"{'; '.join(map(str, self.events))}; positions: {listed(moves) or 'unchanged'}{letters}"
 
     @property
     def identities(self) -> dict[TopicPartition, str]:

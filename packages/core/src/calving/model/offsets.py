@@ -45,6 +45,9 @@ class Span(NamedTuple):
     start: int
     end: int
 
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
 
 class Advance(NamedTuple):
     """The move of one stored source position; ``start`` is None where none was stored before."""

@@ -1,4 +1,4 @@
-"""The closed set of things that a machine asks its driver to do."""
+"""The closed set of things that a machine asks its driver to do. Each has a text of one line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import UUID
 from calving.model.coverage import Coverage
 from calving.model.events import Envelope, Event, Publication, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Spans
+from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import Reach
 
 
@@ -19,6 +20,9 @@ class RunBatch:
     number: int
     spans: Spans
 
+    def __str__(self) -> str:
+        return f"RunBatch {self.number}: {listed([f'{tp} {span}' for tp, span in self.spans.items()])}"
+
 
 @dataclass(frozen=True, slots=True)
 class Publish:
@@ -26,12 +30,18 @@ class Publish:
 
     publication: Publication
 
+    def __str__(self) -> str:
+        return f"Publish {self.publication}"
+
 
 @dataclass(frozen=True, slots=True)
 class Announce:
     """Write the coordinator's own events to the control log."""
 
     events: tuple[Event, ...]
+
+    def __str__(self) -> str:
+        return f"Announce {'; '.join(map(str, self.events))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,15 @@ class CommitTables:
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     """How far tables were seen to be: one that is less far has gone back."""
 
+    def __str__(self) -> str:
+        tables = listed(
+            [
+                f"{'.'.join(table)} ({counted(len(entries), 'entry', 'entries')})"
+                for table, entries in self.tables.items()
+            ]
+        )
+        return f"CommitTables {commit_text(self.commit_id)} {tables}; read up to {offsets_text(self.read)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
@@ -55,6 +74,9 @@ class Acknowledge:
     events: tuple[Event, ...]
     settled: Coverage
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"
 
 
 WorkerEffect = RunBatch | Publish

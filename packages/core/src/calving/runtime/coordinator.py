@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,6 +15,8 @@ from calving.model.offsets import TopicPartition
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.runtime.worker import Clock
+
+log = logging.getLogger(__name__)
 
 _DEAF_SECONDS = 30.0
 _DEAF_READS = 20
@@ -92,6 +95,7 @@ class CoordinatorLoop:
 
     def _act(self, effects: list[CoordinatorEffect]) -> None:
         for effect in effects:
+            log.debug("coordinator: %s", effect)
             match effect:
                 case Announce(events):
                     self._cursor.acknowledge({}, events)

@@ -206,6 +206,7 @@ class WorkerLoop:
 
     def _act(self, effects: list[WorkerEffect]) -> None:
         for effect in effects:
+            log.debug("worker: %s", effect)
             match effect:
                 case RunBatch(number, spans):
                     self._runner.start(number, spans)

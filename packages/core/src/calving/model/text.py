@@ -1,0 +1,30 @@
+"""One line for people, of things that may be many: log lines and transcripts of the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+_SHOWN = 3
+
+
+def listed(items: Collection[object]) -> str:
+    """The first three items, and how many more there are."""
+    shown = [str(item) for _, item in zip(range(_SHOWN), items, strict=False)]
+    more = len(items) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"
+
+
+def offsets_text(offsets: Mapping[int, int]) -> str:
+    """``0: 17, 1: 4``, of a control log."""
+    return listed([f"{partition}: {offset}" for partition, offset in sorted(offsets.items())]) or "nothing"
+
+
+def commit_text(commit_id: UUID) -> str:
+    """The first eight digits: enough to tell the cycles of a log file apart."""
+    return commit_id.hex[:8]
