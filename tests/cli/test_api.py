@@ -76,7 +76,7 @@ def test_a_worker_starts_once(cli: Cli) -> None:
 
 
 def test_importing_the_package_imports_nothing_else() -> None:
-    code = "import sys, calving; print(any(name.startswith('calving.') for name in sys.modules))"
+    code = "import sys, calving; print(any(name.startswith('calving.') and name != 'calving.version' for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from calving.version import __version__
+
 if TYPE_CHECKING:
     from calving.api import Worker, build, load, validate
     from calving.errors import (
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from calving.runtime.progress import Progress
     from calving.settings.load import Sink
 
-__version__ = "0.1.0"
 __all__ = [
     "BadRecordError",
     "CalvingError",

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from calving import __version__
 from calving.errors import CalvingError, ConfigError
 from calving.lean import without_pandas
 from calving.settings.load import load
+from calving.version import __version__
 
 app = typer.Typer(
     help="Kafka topics into Apache Iceberg tables, exactly once, on Spark.",

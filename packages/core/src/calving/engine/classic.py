@@ -14,7 +14,6 @@ from zlib import crc32
 
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
-from calving import __version__
 from calving.data.ranges import Place
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
@@ -22,6 +21,7 @@ from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.engine.watch import Patience
 from calving.errors import ConfigError
+from calving.version import __version__
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from calving import __version__
 from calving.data import task
 from calving.data.ranges import Cuts, Cutter, cuts
 from calving.data.shuffle import Parcel, Sample
 from calving.data.spec import TaskSpec
+from calving.version import __version__
 
 Sent = tuple[str, str, bytes]
 """Table, place in it, rows. With ``_RESULTS`` for the table, the result of a task, which passes through beside them;

@@ -18,7 +18,6 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
-from calving import __version__
 from calving.errors import CalvingError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.attempts import Attempts, Late
@@ -31,6 +30,7 @@ from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, 
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Admitted, LedgerKey, Reach, passed_over
+from calving.version import __version__
 
 log = logging.getLogger(__name__)
 
