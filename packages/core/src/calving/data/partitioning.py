@@ -66,6 +66,8 @@ class Partitioner:
 
         :raises BadRecordError: a row has a value that is in no partition.
         """
+        if not self._keys:
+            return pa.repeat(pa.scalar(self._number(()), pa.int32()), rows.num_rows)
         found: list[tuple[Any, ...]] = [()]
         codes = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
         for make in self._keys:
@@ -97,10 +99,13 @@ class Partitioner:
 
 def divide(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows by number, in slices of one batch; their order within a number is kept."""
+    different = numbers.unique()
+    if len(different) == 1:
+        yield different[0].as_py(), rows
+        return
     order = pc.sort_indices(numbers)  # stable
     runs = pc.run_end_encode(numbers.take(order))
-    if len(runs.values) > 1:
-        rows = rows.take(order)
+    rows = rows.take(order)
     start = 0
     for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield number, rows.slice(start, end - start)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 import pyarrow as pa
 import pyarrow.json as pj
 
 from calving.data.converters.interface import Converter, Decoded, Wish, stage
-from calving.data.converters.json_plan import NoPlanError, Seen, plan
+from calving.data.converters.json_plan import NoPlanError, Plan, Seen
+from calving.data.converters.json_table_plan import RoutePlan, TablePlan
+from calving.data.converters.json_whole_plan import WholePlan
 from calving.data.jsontext import parse, parse_all
 from calving.data.records import Bad, Values
 from calving.data.spec import Limits
@@ -23,6 +26,7 @@ from calving.data.spec import Limits
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
 _SAMPLE = 20
+_FIRST, _LAST = itemgetter(slice(1)), itemgetter(slice(-1, None))
 _CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
 _ROW = re.compile(r" in row ([0-9]+)$")
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
@@ -52,17 +56,17 @@ class JsonConverter(Converter):
         self._limits = limits or Limits()
         self._seen, self._names = Seen(), 0
         self._wish: Wish | None = None
-        self._plan = plan(None)
+        self._plan = _plan(None)
         self._schema: pa.Schema | None = None
         self._exact_blocks = self._wary = 0
         self._patience = _PATIENCE
         self._nested = False
-        """Whether a value that was read last may hold objects or arrays."""
+        """Whether a value that was read last may hold objects or arrays that no type says anything of."""
         self.fast = True
 
     def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
         if wish is not self._wish:
-            self._wish, self._plan, self._schema = wish, plan(wish), None
+            self._wish, self._plan, self._schema = wish, _plan(wish), None
         block = _Block(values)
         if self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
@@ -115,7 +119,7 @@ class JsonConverter(Converter):
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
         doubtful = {
             *self._plan.doubtful(rows, values),
-            *(self._deep(values) if self._nested and self._plan.ignores_unknown else ()),
+            *(self._deep(values) if self._nested else ()),
         }
         if not doubtful:
             block.read.append((rows, range(start, start + len(rows))))
@@ -174,13 +178,13 @@ class JsonConverter(Converter):
     def _read(self, values: Sequence[bytes]) -> pa.StructArray:
         """One row per value, by Arrow.
 
-        A joint that is not ``}``, newline, ``{`` means a value that is not one object: blank, or several. Neither kind
-        can hide the other, because blanks spoil one joint more than they are.
+        A newline between ``}`` and ``{`` can only stand between two objects. So of values that all begin with one and
+        end with the other each holds at least one object, and if there are as many rows as values, each holds one.
         """
-        data = b"\n".join(values)
-        if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(values) - 1:
+        if {*map(_FIRST, values)} != {b"{"} or {*map(_LAST, values)} != {b"}"}:
             odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
             raise _RefusedError("not one object per record", next(odd, None))
+        data = b"\n".join(values)
         if not data.isascii():
             try:
                 data.decode()  # Arrow would let invalid text pass
@@ -192,7 +196,7 @@ class JsonConverter(Converter):
         named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
         if closed and named and (constant := _CONSTANT.search(data)):
             raise _RefusedError("not a JSON number", data.count(b"\n", 0, constant.start()))
-        self._nested = b"[" in data or data.count(b"{") > len(values)
+        self._nested = closed and (b"[" in data or data.count(b"{") > len(values))
         schema = self._read_schema() if self.fast else None
         if schema is None:
             raise _RefusedError("no type for it")
@@ -214,6 +218,15 @@ class JsonConverter(Converter):
             if table.num_columns
             else pa.array([{}] * len(values), pa.struct([]))
         )
+
+
+def _plan(wish: Wish | None) -> Plan | None:
+    """The plan for a wish; None: only the exact way will do."""
+    if wish is None:
+        return None
+    if wish.route is not None:
+        return RoutePlan(wish.route)
+    return TablePlan(wish) if wish.targets else WholePlan(wish.decimals, wish.ordered)
 
 
 class _Block:

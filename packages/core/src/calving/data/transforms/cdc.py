@@ -110,13 +110,15 @@ def _kind(operation: pa.Array, update: str, delete: str) -> pa.Array:
 
 
 def _filled(pattern: str, db: pa.Array, table: pa.Array) -> pa.Array:
-    made: dict[tuple[str, str], str] = {}
-    out = []
-    for d, t in zip(db.to_pylist(), table.to_pylist(), strict=True):
-        if (d, t) not in made:
-            made[d, t] = pattern.replace("{db}", d).replace("{table}", t)
-        out.append(made[d, t])
-    return pa.array(out, pa.string())
+    """The pattern for every row; it is filled in once for each pair."""
+    databases, tables = db.dictionary_encode(), table.dictionary_encode()
+    names, others = databases.dictionary.to_pylist(), tables.dictionary.to_pylist()
+    pairs = pc.add(pc.multiply(databases.indices.cast(pa.int64()), len(others)), tables.indices).dictionary_encode()
+    made = [
+        pattern.replace("{db}", names[pair // len(others)]).replace("{table}", others[pair % len(others)])
+        for pair in pairs.dictionary.to_pylist()
+    ]
+    return pa.array(made, pa.string()).take(pairs.indices)
 
 
 _DMS = ("operation", "schema-name", "table-name")
