@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from calving.data.arrays import JSON
-from calving.data.conversion.exact import java_double
 from calving.data.conversion.table import TableConverter
+from calving.data.conversion.texts import java_double
 from calving.data.converters.registry import converter
 from calving.data.jsontext import load_json
 from calving.data.records import HEADERS, Records, Values, objects

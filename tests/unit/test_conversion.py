@@ -34,9 +34,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.conversion.exact import java_double, primitive
 from calving.data.conversion.kinds import merge, of_value
 from calving.data.conversion.table import TableConverter
+from calving.data.conversion.texts import java_double
+from calving.data.conversion.values import primitive
 from calving.data.converters.interface import Wish
 from calving.data.converters.json import JsonConverter
 from calving.data.records import texts

@@ -33,8 +33,9 @@ from pyiceberg.types import (
 )
 
 from calving.data.arrays import children_of, entries, items_of, lists, maps, offsets_of, struct
-from calving.data.conversion.exact import date_text, plain_text, time_text, timestamp_text, timestamptz_text
 from calving.data.conversion.fields import Lookup
+from calving.data.conversion.temporal import date_text, time_text, timestamp_text, timestamptz_text
+from calving.data.conversion.texts import plain_text
 
 _DAY_MS = 86_400_000
 

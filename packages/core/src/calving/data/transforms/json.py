@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from calving.data.arrays import arrow
-from calving.data.conversion.exact import java_double
+from calving.data.conversion.texts import java_double
 from calving.data.jsontext import load_json
 from calving.data.records import Records
 from calving.data.transforms.columns import check_options, each, flag, struct_of

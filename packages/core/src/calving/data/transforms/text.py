@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.data.arrays import JSON
-from calving.data.conversion.exact import java_double, plain_text
+from calving.data.conversion.texts import java_double, plain_text
 from calving.data.records import objects
 from calving.data.transforms.dates import JavaDateFormat
 
