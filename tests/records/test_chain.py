@@ -147,3 +147,34 @@ def test_records_that_come_out_with_several_types_keep_their_places() -> None:
     done = run("JsonToMapTransform", records(texts))
     found = {i: v for part in done.records for i, v in zip(part.index.to_pylist(), objects(part.value), strict=True)}
     assert found == {0: {"a": [1]}, 1: {"a": ["x"]}, 2: {"a": [2]}}
+
+
+ROW = pa.struct([("x", pa.int64()), ("y", pa.string())])
+DEEP = pa.struct([("n", ROW)])
+EVENT = pa.struct([("data", ROW), ("metadata", ROW)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "chain", "hidden"),
+    [
+        (ROW, [("MaskField", {"fields": "x"})], True),
+        (ROW, [("HoistField", {"field": "a"})], False),
+        (DEEP, [("MaskField", {"fields": "x"})], False),
+        (DEEP, [("ExtractField", {"field": "n"})], True),
+        (DEEP, [("ExtractField$Key", {"field": "n"})], False),
+        (DEEP, [("ExtractField", {"field": "m"})], False),
+        (DEEP, [("ExtractField", {"field": "n"}), ("MaskField", {"fields": "x"})], True),
+        (DEEP, [("MaskField", {"fields": "n"}), ("ExtractField", {"field": "n"})], False),
+        (pa.struct([("a", DEEP)]), [("ExtractField", {"field": "a"})], False),
+        (pa.struct([("a", DEEP)]), [("Flatten", {})], True),
+        (pa.struct([("a", pa.list_(pa.int64()))]), [("Flatten", {})], False),
+        (EVENT, [("DmsTransform", {})], True),
+        (pa.struct([("data", ROW), ("metadata", DEEP)]), [("DmsTransform", {})], False),
+        (pa.struct([("data", DEEP), ("metadata", ROW)]), [("DmsTransform", {})], False),
+    ],
+)
+def test_the_order_of_fields_is_hidden_once_no_object_is_left_inside(
+    kind: pa.DataType, chain: list[tuple[str, dict[str, str]]], hidden: bool
+) -> None:
+    specs = [TransformSpec(str(i), name, options) for i, (name, options) in enumerate(chain)]
+    assert Chain(specs).hides_order(kind) is hidden

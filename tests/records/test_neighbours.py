@@ -110,6 +110,25 @@ def test_integers_beside_fractions_stay_integers_behind_a_transform(sink: Sink) 
     assert sorted(row.split("s: ")[1] for row in found) == ["'1'", "'1.0'", "'2.5'"]
 
 
+@pytest.mark.parametrize("shape", ['{"s":%s,"t":%s}', '{"s":%s,"o":{"x":%s}}'])
+def test_a_number_among_fractions_is_what_its_digits_say_behind_a_transform(sink: Sink, shape: str) -> None:
+    tokens = ("1", "-0", "-0.0", "1.0", "5.0000000000000000001", "123456789.0", "1e2", "12.50", "99999999999999999.0")
+    odd = [shape % (token, other) for token in tokens for other in ("0.5", "3", "3.0")]
+    odd += [(shape % (7, 0.5)).replace('"s"', r'"\u0073"'), shape.replace(":", " : ") % (7, 7)]
+    texts = [shape % (0.5, 0.25)] * 100
+    for i, text in enumerate(odd):
+        texts.insert(3 * i, text)
+    columns = dict.fromkeys(("s", "t", "o"), StringType())
+    check(sink, Run(ONE, transforms=NOTHING), [table(**columns)], [text.encode() for text in texts])
+
+
+def test_the_order_of_fields_inside_is_its_own_behind_transforms_that_take_objects_apart(sink: Sink) -> None:
+    extract = (TransformSpec("e", "ExtractField", {"field": "a"}),)
+    one, other = b'{"a":{"n":{"x":1,"y":2}}}', b'{"a":{"n":{"y":1,"x":2}}}'
+    found = check(sink, Run(ONE, transforms=extract), [table(n=StringType())], [one] * 50 + [other] * 50)
+    assert found.rows["db.t"] == {("""n: '{"x":1,"y":2}'""",): 50, ("""n: '{"y":1,"x":2}'""",): 50}
+
+
 def test_a_cast_to_text_writes_each_number_as_it_came(sink: Sink) -> None:
     cast = (TransformSpec("c", "Cast", {"spec": "n:string"}),)
     found = sink.take(Run(ONE, transforms=cast), [table(n=StringType())], lines({"n": 1}, {"n": 2.5}))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import pyarrow as pa
 from pyiceberg.types import StructType
 
 from calving.data.conversion.fields import Lookup
@@ -28,14 +29,14 @@ class Wish:
     ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:
     nothing (``ignore``); nothing, but names have to be looked at (``look``); columns to be added (``add``).
     ``route``: only the text of this dotted field is wanted. Neither: the values must be kept without loss, fractions
-    with every digit if ``decimals``, the order of their own fields if ``ordered`` (that of inner ones always).
+    with every digit if ``decimals``, and the order of fields unless ``hides_order`` of their type.
     """
 
     targets: tuple[Target, ...] = ()
     unknown: Literal["ignore", "look", "add"] = "ignore"
     route: str | None = None
     decimals: bool = True
-    ordered: bool = True
+    hides_order: Callable[[pa.DataType], bool] = lambda kind: False
 
 
 @dataclass(slots=True)

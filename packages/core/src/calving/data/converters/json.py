@@ -226,7 +226,7 @@ def _plan(wish: Wish | None) -> Plan | None:
         return None
     if wish.route is not None:
         return RoutePlan(wish.route)
-    return TablePlan(wish) if wish.targets else WholePlan(wish.decimals, wish.ordered)
+    return TablePlan(wish) if wish.targets else WholePlan(wish.decimals, wish.hides_order)
 
 
 class _Block:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +17,9 @@ from calving.data.shapes import shape_of, shape_of_type
 class WholePlan(Plan):
     """Values are kept whole: every record must have exactly the fields that the block is read with, in this order."""
 
-    def __init__(self, decimals: bool, ordered: bool) -> None:
-        self._decimals, self._ordered = decimals, ordered
+    def __init__(self, decimals: bool, hides_order: Callable[[pa.DataType], bool]) -> None:
+        self._decimals, self._hides_order = decimals, hides_order
+        self._hidden = False
         self._kind: pa.DataType | None = None
         self._names: str | None = None
         self._fractions = _Fractions(pa.struct([]))
@@ -49,8 +50,9 @@ class WholePlan(Plan):
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
         if rows.type != self._kind:
             self._kind, self._names, self._fractions = rows.type, _in_order(rows.type), _Fractions(rows.type)
+            self._hidden = self._hides_order(rows.type)
         whole = rows_where(rows, _is_whole)
-        if not self._ordered and _is_flat(rows):
+        if self._hidden and _has_all(rows):
             return self._unlike(values, whole)
         if self._names is None:
             return list(range(len(rows)))
@@ -91,9 +93,10 @@ def _double_names(kind: pa.DataType) -> Iterator[str]:
             yield from _double_names(field.type)
 
 
-def _is_flat(rows: pa.StructArray) -> bool:
-    """Whether every record has all fields, with simple values."""
-    return all(not pa.types.is_nested(f.type) and not rows.field(i).null_count for i, f in enumerate(rows.type))
+def _has_all(rows: pa.StructArray) -> bool:
+    """Whether every record has all fields, with a value in each."""
+    fields = [rows.field(i) for i in range(rows.type.num_fields)]
+    return all(not f.null_count and (not pa.types.is_struct(f.type) or _has_all(f)) for f in fields)
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ @:/-]+")

@@ -128,9 +128,17 @@ class DmsTransform(Transform):
     """The ``data`` of an AWS DMS event, with ``_cdc`` from its ``metadata``. An event without both is dropped."""
 
     tombstones = False
+    ordered = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "DmsTransform")
+
+    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+        parts = [kind.field(name).type for name in ("data", "metadata") if kind.get_field_index(name) >= 0]
+        if len(parts) < 2 or not all(map(pa.types.is_struct, parts)):
+            return None
+        data, metadata = parts
+        return None if any(pa.types.is_nested(field.type) for field in metadata) else data
 
     def apply(self, records: Records) -> Records:
         event = Fields(records.value)

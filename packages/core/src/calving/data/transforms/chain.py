@@ -64,8 +64,20 @@ class Chain:
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
         )
 
-        self.ordered = any(step.transform.ordered for step in self._steps)
-        """Whether the order of a value's fields may show."""
+    def hides_order(self, kind: pa.DataType) -> bool:
+        """Whether the order of fields cannot show in what becomes of values of this type: no step looks at that of
+        the value's own, and no object inside is left when something looks at the whole of it.
+        """
+        if any(step.transform.ordered for step in self._steps):
+            return False
+        for step in self._steps:
+            if _is_flat(kind):
+                return True
+            after = step.transform.becomes(kind) if step.predicate is None else None
+            if after is None:
+                return False
+            kind = after
+        return _is_flat(kind)
 
     def __bool__(self) -> bool:
         return bool(self._steps)
@@ -83,6 +95,10 @@ class Chain:
                     _run(step, part.take(chosen), result)
                     result.records.append(part.take(pc.invert(chosen)))
         return result
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
 
 
 def _run(step: _Step, records: Records, result: Transformed) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -53,6 +53,14 @@ class ExtractField(Sided):
             column = pa.nulls(len(column)) if found is None else found
         return column
 
+    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+        found: pa.DataType = kind
+        for step in self._path:
+            if self.side != "value" or not pa.types.is_struct(found) or found.get_field_index(step) < 0:
+                return None
+            found = found.field(step).type
+        return found
+
 
 class Filter(Transform):
     """Drops every record: meant for a predicate."""
@@ -83,6 +91,9 @@ class Flatten(Sided):
             {name for name, (_, always) in flat.items() if always},
         )
 
+    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+        return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))]) if self.side == "value" else None
+
     def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
         """``always``: whatever the column lies in is never null."""
         fields = Fields(column)
@@ -95,6 +106,14 @@ class Flatten(Sided):
                 raise UnfitTypeError(f"two fields are named '{name}' when they are flat")
             else:
                 flat[name] = child, there
+
+
+def _leaves(kind: pa.StructType) -> Iterator[pa.DataType]:
+    for field in kind:
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type)
+        else:
+            yield field.type
 
 
 class HoistField(Sided):
