@@ -17,6 +17,7 @@ from tests.fuzz import encoding, nodes, protobuf, schemas
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
 from tests.fuzz.sink import Run, Target
+from tests.fuzz.spec import path_of
 from tests.fuzz.tables import Table, table_of
 from tests.fuzz.texts import Writer
 
@@ -75,8 +76,16 @@ class Case:
         ids = self.run.rules.defaults.id_columns
         orc = frozenset(t.name for t in self.targets if t.schema and t.properties[_FORMAT] == "orc")
         creates_orc = self.run.rules.create_properties[_FORMAT] == "orc"
+        keys = {t.name: tuple(_keys(t.schema, t)) for t in self.targets if t.schema is not None}
         return Rules(
-            self.run.routing, evolution.evolve, evolution.create, evolution.case_insensitive, ids, orc, creates_orc
+            self.run.routing,
+            evolution.evolve,
+            evolution.create,
+            evolution.case_insensitive,
+            ids,
+            orc,
+            keys,
+            creates_orc,
         )
 
     @property
@@ -98,6 +107,11 @@ class Case:
             "sorted": str(bool(self.targets[0].order.fields)),
             "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
         }
+
+
+def _keys(schema: Schema, target: Target) -> Iterator[tuple[tuple[str, ...], str]]:
+    for field in (*target.spec.fields, *target.order.fields):
+        yield path_of(schema, field.source_id), str(field.transform)
 
 
 def names_by_id(target: Target) -> dict[int, tuple[str, ...]]:

@@ -10,10 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
+from pyiceberg.types import DecimalType
+
 from calving.data.spec import Routing
-from tests.fuzz import forms, kinds, values
+from tests.fuzz import forms, kinds, spec, values
 from tests.fuzz.oracle import Converter, Needs, NotJson, Typed, parse
 from tests.fuzz.tables import Column, Table, created
 from tests.fuzz.values import Unfit
@@ -59,6 +62,8 @@ class Rules:
     id_columns: tuple[str, ...] = ()
     orc: frozenset[str] = frozenset()
     """Tables whose files are ORC."""
+    keys: Mapping[str, tuple[tuple[tuple[str, ...], str], ...]] = field(default_factory=dict)
+    """By table the columns that it is partitioned and sorted by, with the transforms."""
     creates_orc: bool = False
 
 
@@ -165,10 +170,9 @@ class _Oracle:
                     return Dead("conversion")
                 found[name] = converter.needs
             elif self.rules.create:
-                row = value.value if isinstance(value, Typed) else value
-                if self.created or not isinstance(row, dict) or any(row.get(c) is None for c in self.rules.id_columns):
-                    return Dead(ANY)
                 kind = self._kind(value)
+                if self.created or not self._creates(value, kind):
+                    return Dead(ANY)
                 inner = [".".join(path) for path in kinds.paths(kind)]
                 if len(set(inner)) < len(inner) or not all(all(path) for path in kinds.paths(kind)):
                     return Dead(ANY)
@@ -184,11 +188,23 @@ class _Oracle:
             self.needs.setdefault(name, Needs()).merge(need)
         return Filtered("missing table") if missing and not rows else Rows(rows)
 
+    def _creates(self, value: Any, kind: kinds.Kind) -> bool:
+        """Whether a table can be created from a record: it is an object, with a whole number or text in the id-columns."""
+        row = value.value if isinstance(value, Typed) else value
+        if not isinstance(row, dict):
+            return False
+        fields = (kind or {}).get("struct") or {}
+        ids = [fields.get(name) for name in self.rules.id_columns]
+        return all(isinstance(found, str) and found not in ("float", "double") for found in ids)
+
     def _is_orc(self, name: str) -> bool:
         return name in self.rules.orc or (self.rules.creates_orc and name in self.made)
 
     def _unwritable(self, name: str, row: Any) -> bool:
-        return self._is_orc(name) and any(map(_before_1970, self._leaves(row, self.tables[name].columns)))
+        columns = self.tables[name].columns
+        if any(_has_no_key(row, columns, path, transform) for path, transform in self.rules.keys.get(name, ())):
+            return True
+        return self._is_orc(name) and any(map(_before_1970, self._leaves(row, columns)))
 
     def _leaves(self, row: Any, columns: Sequence[Column]) -> Iterator[tuple[Any, str]]:
         for column in columns:
@@ -197,7 +213,7 @@ class _Oracle:
     def _kind(self, value: Any) -> kinds.Kind:
         if isinstance(value, Typed):
             return value.node.need()
-        return kinds.of_value(forms.folded(value) if self.rules.fold else value)
+        return kinds.folded(kinds.of_value(value)) if self.rules.fold else kinds.of_value(value)
 
     def _targets(self, value: Any) -> tuple[str, ...]:
         routing = self.rules.routing
@@ -229,6 +245,23 @@ def _leaves(value: Any, column: Column) -> Iterator[tuple[Any, str]]:
                 yield from _leaves(item, column.inner[0])
         case _:
             yield value, str(column.kind)
+
+
+def _has_no_key(row: Any, columns: Sequence[Column], path: Sequence[str], transform: str) -> bool:
+    """Whether a row's partition or place in the sort order is beyond the type that it has."""
+    column = next(c for c in columns if c.name == path[0])
+    if row is None or len(path) > 1:
+        return row is not None and _has_no_key(row[path[0]], column.inner, path[1:], transform)
+    value = spec.partition_value(row[path[0]], column.kind, transform)
+    match value:
+        case Decimal():
+            assert isinstance(column.kind, DecimalType)
+            return abs(spec.unscaled(value, column.kind)) >= 10**column.kind.precision
+        case int() if transform == "hour" or str(column.kind) == "int":
+            return not -(1 << 31) <= value < 1 << 31
+        case int():
+            return not -(1 << 63) <= value < 1 << 63
+    return False
 
 
 def _is_name(name: str) -> bool:

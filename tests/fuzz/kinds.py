@@ -34,6 +34,19 @@ def of_value(value: Any) -> Kind:
     return None
 
 
+def folded(kind: Kind) -> Kind:
+    """With names in lower case. What several names that become one need, is merged."""
+    match kind:
+        case {"struct": fields}:
+            found: dict[str, Kind] = {}
+            for name, inner in fields.items():
+                found[name.lower()] = merge(found.get(name.lower()), folded(inner))
+            return {"struct": found}
+        case {"list": element}:
+            return {"list": folded(element)}
+    return kind
+
+
 def paths(kind: Kind) -> list[tuple[str, ...]]:
     """Of everything inside a kind."""
     match kind:

@@ -127,7 +127,7 @@ class Converter:
         """What a field that is new needs."""
         if node is not None:
             return None if value is None else node.need()
-        return kinds.of_value(forms.folded(value) if self._fold else value)
+        return kinds.folded(kinds.of_value(value)) if self._fold else kinds.of_value(value)
 
     def _find(self, columns: Sequence[Column], name: str) -> Column | None:
         for column in columns:

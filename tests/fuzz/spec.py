@@ -120,14 +120,14 @@ def partition_of(row: Mapping[str, Any], schema: Schema, fields: Sequence[Partit
     found = []
     for part in fields:
         value: Any = row
-        for name in _path(schema, part.source_id):
+        for name in path_of(schema, part.source_id):
             value = None if value is None else value[name]
         kind = schema.find_type(part.source_id)
         found.append(internal(partition_value(value, kind, str(part.transform)), kind))
     return tuple(found)
 
 
-def _path(schema: Schema, wanted: int) -> tuple[str, ...]:
+def path_of(schema: Schema, wanted: int) -> tuple[str, ...]:
     """Names down to a column; a name may hold dots."""
 
     def within(struct: StructType) -> tuple[str, ...] | None:

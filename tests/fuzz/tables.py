@@ -39,12 +39,14 @@ class Table:
     columns: tuple[Column, ...]
 
     def changed(self, needs: Needs) -> Table:
-        """The table once it has what records need."""
+        """The table once it has what records need. In a name mapping a column that changes gets its own name as well, as
+        Iceberg does it.
+        """
         columns = self.columns
         for path in needs.optional:
-            columns = _at(columns, path, lambda c: replace(c, required=False))
+            columns = _at(columns, path, lambda c: replace(c, required=False, names=_named(c)))
         for path, wider in needs.widen.items():
-            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_primitive(w)))
+            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_primitive(w), names=_named(c)))
         for path, kind in needs.add.items():
             columns = _add(columns, path, column_of(path[-1], kind))
         return Table(columns)
@@ -56,6 +58,10 @@ class Table:
     def signature(self, fold: bool = False) -> dict[str, Any]:
         """Names, types and what is required, to be compared."""
         return signature(self.columns, fold)
+
+
+def _named(column: Column) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*column.names, column.name)))
 
 
 def _paths(columns: Sequence[Column], prefix: str, short: str) -> Iterator[str]:

@@ -278,6 +278,14 @@ def test_a_name_mapping_finds_columns_by_its_names_only() -> None:
     assert found.rows.to_pylist() == [{"id": 1, "s": "a"}, {"id": None, "s": None}]
 
 
+def test_ignoring_case_a_new_column_holds_one_field_for_all_whose_names_become_one_at_any_depth(grown: Grown) -> None:
+    evolution = Evolution(evolve=True, case_insensitive=True)
+    converter = TableConverter("db.t", grown.schema, evolution, {})
+    found = converter.convert(schemaless({"new": {"a": "x", "A": 1}}))
+    assert found.bad == []
+    assert [(need.path, need.type) for need in found.needs] == [(("new",), {"struct": {"A": "string"}})]
+
+
 def test_rows_come_in_the_tables_order() -> None:
     schema = Schema(_F(2, "b", LongType(), required=False), _F(1, "a", LongType(), required=False))
     found = TableConverter("db.t", schema, Evolution(), {}).convert(Values([{"a": 1, "b": 2}], typed=False))

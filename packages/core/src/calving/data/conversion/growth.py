@@ -33,6 +33,7 @@ class Growth:
 
     def add(self, path: Path, kind: Kind) -> Need:
         """A column for a field that has none. :raises UnfitError: the table cannot have it."""
+        kind = folded(kind) if self._fold else kind
         check_names([path[-1], *names_of(kind)], path)
         if len(path) + depth(kind) > self._limits.nesting:
             most = self._limits.nesting
