@@ -32,7 +32,9 @@ GARBAGE = (
     b"\0poison",
     b'{"schema":{"type":"x"},"payload":1}',
 )
-_COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000)
+_COUNTS = (1, 2, 5, 5, 30, 30, 30, 30, 150, 150, 150, 600, 600, 2000, 3000)
+_MANY = 600
+"""Records of a case, from which on they are much alike, and in few partitions: each shape and each file takes time."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,9 @@ def make(seed: int, number: int) -> Case:
     evolution = Evolution(
         create=random.random() < 0.2, evolve=random.random() < 0.35, case_insensitive=random.random() < 0.15
     )
-    targets = tuple(_targets(random, evolution))
+    writer.shapes = random.choice((None, 5, 40)) if count >= _MANY else None
+    writer.few_keys = evolution.create or evolution.evolve
+    targets = tuple(_targets(random, evolution, many=count >= _MANY))
     routing = _routing(random, targets)
     rules = TableRules(new_columns=10**6, columns=10**6, create_properties=schemas.properties(random))
     if evolution.create and random.random() < 0.3:
@@ -195,7 +199,7 @@ def _with_route(node: nodes.Node, field: str) -> nodes.Node:
     return replace(node, inner=(*(n for n in node.inner if n.name != route.name), route))
 
 
-def _targets(random: Random, evolution: Evolution) -> Iterator[Target]:
+def _targets(random: Random, evolution: Evolution, many: bool) -> Iterator[Target]:
     schema = schemas.schema(random)
     names = ("db.t", "db.u") if random.random() < 0.2 else ("db.t",)
     for name in names:
@@ -204,7 +208,7 @@ def _targets(random: Random, evolution: Evolution) -> Iterator[Target]:
         properties = schemas.properties(random)
         if random.random() < 0.12 and not evolution.case_insensitive:
             properties[_MAPPING] = json.dumps(_mapping(random, fresh.as_struct()))
-        yield Target(name, fresh, schemas.partitions(random, fresh), schemas.order(random, fresh), properties)
+        yield Target(name, fresh, schemas.partitions(random, fresh, few=many), schemas.order(random, fresh), properties)
 
 
 def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:

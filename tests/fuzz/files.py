@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -15,7 +16,7 @@ from pyiceberg.types import DecimalType, ListType, MapType, StructType
 
 from calving.model.files import DataFile
 from tests.fuzz import plain, spec
-from tests.fuzz.forms import RowText, row_text
+from tests.fuzz.forms import row_text
 
 _COUNTED = 100
 """Columns that have statistics where the table says nothing."""
@@ -25,18 +26,20 @@ def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
     """What is wrong with the files of a table, which holds nothing else."""
     schema, parts = table.schema(), table.spec()
     ordered = {field.source_id for field in table.sort_order().fields}
+    every: list[dict[str, Any]] = []
     for file in files:
         rows = plain.file_rows(file.file_path, file.file_format, schema)
-        texts = Counter(map(row_text, rows))
+        every += rows
         if not rows:
             yield "a file without rows"
         if file.record_count != len(rows):
             yield f"record_count {file.record_count} of {len(rows)} rows"
         yield from _partition_faults(file, rows, schema, parts)
         yield from _statistics_faults(file, rows, schema, table.properties, ordered)
-        if file.file_format == "PARQUET" and not _folds(schema.as_struct()):
-            yield from _duckdb_faults(file, texts, schema)
-    if any(file.file_format == "AVRO" for file in files):
+    formats = {file.file_format for file in files}
+    if formats == {"PARQUET"} and not _mistaken(schema.as_struct()):
+        yield from _duckdb_faults(files, every, schema)
+    if "AVRO" in formats:
         return  # pyiceberg does not read them
     try:
         scanned = [plain.fit(row, schema.as_struct()) for row in plain.arrow_rows(table.scan().to_arrow())]
@@ -45,25 +48,21 @@ def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
     except Exception as error:
         yield f"pyiceberg's scan: {type(error).__name__}: {error}"
         return
-    found = Counter(row_text(_scanned(row, schema.as_struct())) for row in scanned)
-    wanted = Counter[RowText]()
-    for file in files:
-        rows = plain.file_rows(file.file_path, file.file_format, schema)
-        wanted += Counter(row_text(_scanned(row, schema.as_struct())) for row in rows)
+    found, wanted = (Counter(row_text(_scanned(row, schema.as_struct())) for row in rows) for rows in (scanned, every))
     if found != wanted:
         yield f"pyiceberg's scan: {next(iter(found - wanted), None)} instead of {next(iter(wanted - found), None)}"
 
 
-def _folds(kind: Any) -> bool:
-    """Whether some names differ in their case only, which DuckDB does not tell apart."""
+def _mistaken(kind: Any) -> bool:
+    """Whether DuckDB mistakes a name: it does not tell apart those that differ in their case only, and ends them at a zero."""
     match kind:
         case StructType():
             names = [f.name.lower() for f in kind.fields]
-            return len(set(names)) < len(names) or any(_folds(f.field_type) for f in kind.fields)
+            return len(set(names)) < len(names) or any("\0" in f.name or _mistaken(f.field_type) for f in kind.fields)
         case ListType():
-            return _folds(kind.element_type)
+            return _mistaken(kind.element_type)
         case MapType():
-            return _folds(kind.key_type) or _folds(kind.value_type)
+            return _mistaken(kind.key_type) or _mistaken(kind.value_type)
     return False
 
 
@@ -125,17 +124,21 @@ def _statistics_faults(
             yield f"bounds of {name} ({leaf.kind}): {fault}"
 
 
-def _duckdb_faults(file: DataFile, texts: Counter[RowText], schema: Schema) -> Iterator[str]:
-    path = file.file_path.removeprefix("file://").replace("'", "''")
+def _duckdb_faults(files: tuple[DataFile, ...], every: list[dict[str, Any]], schema: Schema) -> Iterator[str]:
+    alike: dict[str, list[str]] = {}  # a batch that changes the table writes files of several schemas
+    for file in files:
+        path = file.file_path.removeprefix("file://")
+        alike.setdefault(str(pq.read_schema(path)), []).append(_unglobbed(path))
+    read: list[dict[str, Any]] = []
     try:
         with duckdb.connect() as connection:
-            found = connection.execute(
-                f"SELECT * FROM read_parquet('{_unglobbed(path)}', hive_partitioning = false)"
-            ).to_arrow_table()
-        rows = Counter(row_text(plain.fit(row, schema.as_struct())) for row in plain.arrow_rows(found))
+            for paths in alike.values():
+                found = connection.execute("SELECT * FROM read_parquet(?, hive_partitioning = false)", [paths])
+                read += [plain.fit(row, schema.as_struct()) for row in plain.arrow_rows(found.to_arrow_table())]
     except Exception as error:
         yield f"DuckDB: {type(error).__name__}: {error}"
         return
+    rows, texts = Counter(map(row_text, read)), Counter(map(row_text, every))
     if rows != texts:
         yield f"DuckDB: {next(iter(rows - texts), None)} instead of {next(iter(texts - rows), None)}"
 

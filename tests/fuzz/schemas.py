@@ -151,15 +151,17 @@ def _transform(random: Random, kind: IcebergType) -> Transform | None:  # type: 
     return random.choice(fitting) if fitting else None
 
 
-def partitions(random: Random, schema: Schema) -> PartitionSpec:
-    """By no, one or two columns."""
+def partitions(random: Random, schema: Schema, *, few: bool = False) -> PartitionSpec:
+    """By no, one or two columns. Many records want ``few`` partitions: each is a file."""
     fields = []
     leaves = list(_leaves(schema.as_struct()))
     if random.random() < 0.6 or not leaves:
         return UNPARTITIONED_PARTITION_SPEC
     for number, column in enumerate(random.sample(leaves, min(len(leaves), random.choice((1, 1, 2))))):
         transform = _transform(random, column.field_type)
-        if transform is not None:
+        if few and not isinstance(column.field_type, BooleanType):
+            transform = BucketTransform(random.choice((1, 4, 16)))
+        if transform is not None and transform.can_transform(column.field_type):
             fields.append(PartitionField(column.field_id, 1000 + number, transform, f"part_{number}"))
     return PartitionSpec(*fields)
 

@@ -105,6 +105,9 @@ _HABITS = (
 )
 
 
+_FEW = 12
+
+
 class Writer:
     """Writes records for one struct of columns."""
 
@@ -113,19 +116,27 @@ class Writer:
         """``wrong``: the share of values that somebody should not have sent."""
         self._habit = random.choice(_HABITS) if random.random() < 0.15 else None
         """What this sender writes into text columns."""
+        self.shapes: int | None = None
+        """How many forms records have, for a topic whose records are much alike; None: each has its own."""
+        self._form, self._forms = random, random.random()
+        self.few_keys = False
+        """Whether maps have few distinct keys, because each may become a column."""
+        self._keys: dict[str, list[str]] = {}
 
     def record(self, struct: StructType, number: int) -> bytes:
         """One record, nearly always an object."""
         random = self._random
         if random.random() < self._wrong * 0.3:
             return random.choice(_DEEP) if random.random() < 0.03 else random.choice(POISON)
+        if self.shapes is not None:
+            self._form = Random(f"{self._forms}/{random.randrange(self.shapes)}")
         text = self._object(struct, f"{number}")
         if random.random() < 0.03:
             text = random.choice((" ", "\n", "\r\n", "\t")) + text + random.choice(("", " ", "\n"))
         return text.encode()
 
     def _object(self, struct: StructType, number: str | None = None) -> str:
-        random = self._random
+        random = self._form
         parts = []
         for field in struct.fields:
             if random.random() < 0.07:
@@ -144,14 +155,14 @@ class Writer:
 
     def value(self, kind: IcebergType, required: bool = False) -> str:
         """JSON text for a column; mostly what it takes."""
-        random = self._random
+        random = self._form
         if random.random() < (self._wrong * 0.1 if required else 0.1):
             return "null"
         if random.random() < self._wrong:
             return self._any(2)
         if self._habit is not None and str(kind) in ("string", "double") and random.random() < 0.8:
             return random.choice((self._habit, self._habit, random.choice(_HABITS))).replace(
-                "%", str(random.randint(0, 99))
+                "%", str(self._random.randint(0, 99))
             )
         match kind:
             case StructType():
@@ -168,28 +179,36 @@ class Writer:
         return self.primitive(kind)
 
     def key(self, kind: IcebergType) -> str:
+        if not self.few_keys:
+            return self._key(kind)
+        known = self._keys.setdefault(str(kind), [])
+        if len(known) < _FEW:
+            known.append(self._key(kind))
+        return self._random.choice(known)
+
+    def _key(self, kind: IcebergType) -> str:
         text = self.primitive(kind)
         return text if text.startswith('"') else _quoted(text)
 
     def primitive(self, kind: IcebergType) -> str:
         """Mostly good for the type."""
-        random = self._random
+        random, form = self._random, self._form
         number = random.choice(
             (random.randint(-100, 100), random.randint(-(2**31), 2**31 - 1), random.randint(-(2**63), 2**63 - 1))
         )
         match str(kind).partition("(")[0].partition("[")[0]:
             case "boolean":
-                return random.choice(("true", "false", "true", "false", '"true"', '"False"'))
+                return form.choice((random.choice(("true", "false")), random.choice(('"true"', '"False"'))))
             case "int":
                 number = random.randint(-(2**31), 2**31 - 1) if random.random() < 0.5 else random.randint(-9, 9)
-                return random.choice((f"{number}", f"{number}", f"{number}", f'"{number}"', f"{number}.0"))
+                return form.choice((f"{number}", f"{number}", f"{number}", f'"{number}"', f"{number}.0"))
             case "long":
-                return random.choice((f"{number}", f"{number}", f"{number}", f'"{number}"', f"{number}.0"))
+                return form.choice((f"{number}", f"{number}", f"{number}", f'"{number}"', f"{number}.0"))
             case "float" | "double":
                 value = random.choice(
                     (random.uniform(-1e3, 1e3), random.uniform(-1e30, 1e30), float(random.randint(-9, 9)))
                 )
-                return random.choice((repr(value), repr(value), repr(value), f'"{value!r}"', f"{number % 1000}"))
+                return form.choice((repr(value), repr(value), repr(value), f'"{value!r}"', f"{number % 1000}"))
             case "decimal":
                 return self._decimal(kind)
             case "string":
@@ -204,12 +223,10 @@ class Writer:
                 text = f"{random.getrandbits(128):032x}"
                 return _quoted("-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:])))
             case "date":
-                return random.choice((str(random.randint(-30_000, 60_000)), _quoted(self._day())))
+                return form.choice((str(random.randint(-30_000, 60_000)), _quoted(self._day())))
             case "time":
-                return random.choice((str(random.randint(0, 86_399_999)), _quoted(self._clock())))
-        return random.choice(
-            (str(random.randint(-(10**12), 4 * 10**12)), _quoted(self._stamp()), _quoted(self._stamp()))
-        )
+                return form.choice((str(random.randint(0, 86_399_999)), _quoted(self._clock())))
+        return form.choice((str(random.randint(-(10**12), 4 * 10**12)), _quoted(self._stamp()), _quoted(self._stamp())))
 
     def _decimal(self, kind: IcebergType) -> str:
         random = self._random
@@ -218,7 +235,7 @@ class Writer:
         number = str(random.randint(0, 10**digits - 1)).rjust(kind.scale + 1, "0")
         whole, fraction = (number[: -kind.scale], number[-kind.scale :]) if kind.scale else (number, "")
         text = random.choice(("", "-")) + (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
-        return text if random.random() < 0.7 else _quoted(text)
+        return text if self._form.random() < 0.7 else _quoted(text)
 
     def _day(self) -> str:
         random = self._random
@@ -239,7 +256,7 @@ class Writer:
 
     def _any(self, depth: int) -> str:
         """Any JSON value."""
-        random = self._random
+        random = self._form
         choice = random.random()
         if depth == 0 or choice < 0.75:
             scalar = random.random()
