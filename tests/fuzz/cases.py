@@ -14,6 +14,7 @@ from pyiceberg.types import ListType, MapType, StructType
 from calving.data.spec import Evolution, RouteRule, Routing
 from calving.iceberg.tables import TableRules, TableSettings
 from tests.fuzz import encoding, nodes, protobuf, schemas
+from tests.fuzz.chain import specs, transformed
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
 from tests.fuzz.oracle import Typed
 from tests.fuzz.sink import Run, Target
@@ -107,6 +108,10 @@ class Case:
             "partitioned by": ", ".join(str(f.transform).partition("[")[0] for f in self.targets[0].spec.fields)
             or "none",
             "sorted": str(bool(self.targets[0].order.fields)),
+            "transforms": ", ".join(
+                sorted({t.type.rpartition(".")[2].removesuffix("$Value") for t in self.run.transforms})
+            )
+            or "none",
             "routes": "dynamic" if routing.dynamic else "by field" if routing.field else "all",
         }
 
@@ -152,6 +157,10 @@ def make(seed: int, number: int) -> Case:
             _raw(random, writer, shape, routing, i, sure=bool(rules.defaults.id_columns)) for i in range(count)
         )
         case = Case(seed, number, targets, run, raws, tuple(decode_json(raws)), tuple(range(count)))
+    if random.random() < 0.2 and not any("," in n or ":" in n for n in shape.column_names):
+        chain = specs(random, [f.name for f in shape.fields], typed=case.converter != "json")
+        decoded = tuple(transformed(value, chain) for value in case.decoded)
+        case = replace(case, run=replace(run, transforms=chain), decoded=decoded)
     if evolution.create:
         gone = tuple(replace(t, schema=None) if random.random() < 0.8 else t for t in targets)
         case = replace(case, targets=gone)

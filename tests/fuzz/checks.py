@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from calving.data.spec import Tolerance, TransformSpec
+from calving.model.offsets import TopicPartition
 from tests.fuzz.cases import Case
 from tests.fuzz.fates import ANY, Dead, Expected, Rows, expect
 from tests.fuzz.files import faults
@@ -46,7 +47,7 @@ def check(case: Case, sink: Sink, only: str | None = None) -> list[Disagreement]
     found = sink.take(case.run, case.targets, case.raws)
     if found.error is not None:
         return [Disagreement("oracle", None, "a batch", found.error)]
-    disagreements = [*_accounts(case, found), *_against(case, expected, found)]
+    disagreements = [*_accounts(case, found), *_letters(case, found), *_against(case, expected, found)]
     if only in (None, "alone"):
         disagreements += _alone(case, sink, expected)
     if only in (None, "files"):
@@ -77,6 +78,13 @@ def _accounts(case: Case, found: Found) -> Iterator[Disagreement]:
     if found.read != len(case.raws) or not max(counts) + rest <= found.read <= sum(counts) + rest:
         yield Disagreement(
             "accounts", None, f"{len(case.raws)} records", f"read {found.read}, rows {counts} and {rest}"
+        )
+
+
+def _letters(case: Case, found: Found) -> Iterator[Disagreement]:
+    for place in found.changed:
+        yield Disagreement(
+            "dead letters", case.places[place], "the record as it was, with a reason", found.reasons[place]
         )
 
 
@@ -151,8 +159,9 @@ def _variants(case: Case, sink: Sink) -> Iterator[tuple[str, Callable[[], Found]
     yield "shuffled", lambda: _moved(sink.take(run, case.targets, [case.raws[i] for i in order]), order)
     size = random.choice((1, 2, 3, 7, 50)) if count < 200 else random.randint(20, 100)
     yield "other blocks", taken(block_records=size)
+    yield "other partitions", taken(partitions=tuple(TopicPartition(random.choice((TOPIC, "t")), n) for n in (0, 1, 7)))
     yield "exactly", taken(exactly=True)
-    yield "a transform that does nothing", taken(transforms=(NOTHING,))
+    yield "a transform that does nothing", taken(transforms=(*run.transforms, NOTHING))
 
 
 def _moved(found: Found, order: Sequence[int]) -> Found:
@@ -165,6 +174,7 @@ def _same(case: Case, check: str, base: Found, other: Found) -> Iterator[Disagre
     if other.error is not None:
         yield Disagreement(check, None, "a batch", other.error)
         return
+    yield from _letters(case, other)
     yield from _compare_dead(case, check, base.dead, other)
     if base.filtered != other.filtered:
         yield Disagreement(check, None, f"filtered {dict(base.filtered)}", f"filtered {dict(other.filtered)}")

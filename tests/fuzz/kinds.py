@@ -61,6 +61,11 @@ def paths(kind: Kind) -> list[tuple[str, ...]]:
     return [(name, *rest) for name, item in inner.items() for rest in ((), *paths(item))]
 
 
+def depth(kind: Kind) -> int:
+    """Levels of structs, lists and maps."""
+    return max((len(path) for path in paths(kind)), default=0)
+
+
 _NUMBERS = ("int", "long", "float", "double")
 
 

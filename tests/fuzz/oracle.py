@@ -121,6 +121,8 @@ class Converter:
             raise Unfit("a name is empty")
         if len(set(new)) < len(new) or there & set(new):
             raise Unfit("a column would be there twice")
+        if len(path) + kinds.depth(kind) > NESTING:
+            raise Unfit("nested too deep")
         self.needs.merge(Needs(add={path: kind}))
 
     def _kind(self, value: Any, node: Node | None) -> kinds.Kind:

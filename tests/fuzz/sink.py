@@ -58,7 +58,8 @@ TOPIC = "fuzzed"
 START = 100
 """The first offset."""
 _KEY = LedgerKey("control", "connect-fuzz", "log")
-_RECORDS: dict[str, Sequence[bytes | None]] = {}
+_RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None]]] = {}
+"""What the broker would have: the first offset of a partition, and its records."""
 
 
 class _Messages(Block):
@@ -85,9 +86,10 @@ class _Source:
 
     def read(self, sources: Sequence[Range]) -> Iterator[Block]:
         for source in sources:
+            first, raws = _RECORDS[TopicPartition(source.topic, source.partition)]
             for start in range(source.start, source.end, self._limits.block_records):
-                raws = _RECORDS[source.topic][start - START : source.end - START]
-                yield _Messages(source, start, raws[: self._limits.block_records])
+                end = min(start + self._limits.block_records, source.end)
+                yield _Messages(source, start, raws[start - first : end - first])
 
 
 class _Engine(Engine):
@@ -148,6 +150,8 @@ class Run:
     """Tasks at the same time; with several, rows are shuffled as the tables want it."""
     exactly: bool = False
     """Nothing goes a fast way."""
+    partitions: tuple[TopicPartition, ...] = (TopicPartition(TOPIC, 0),)
+    """Where the records come from, cut into as many parts."""
 
 
 @dataclass
@@ -166,6 +170,8 @@ class Found:
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
     written: Mapping[TableReference, TableFiles] = field(default_factory=dict)
     read: int = 0
+    changed: list[int] = field(default_factory=list)
+    """Dead letters that are not the records they were, or have no reason."""
 
 
 class Sink:
@@ -235,19 +241,22 @@ class Sink:
         rules = replace(run.rules, case_insensitive=run.evolution.case_insensitive)
         tables = Tables(self.catalog, "iceberg", rules)
         runner = BatchRunner(_Engine(run.slots), tables, settings)
-        _RECORDS[TOPIC] = raws
+        firsts = self._produce(run, raws)
         found = Found()
         try:
             with _patched(run.exactly):
-                outcome = runner.run({TopicPartition(TOPIC, 0): Span(START, START + len(raws))})
+                spans = {tp: Span(START, START + len(_RECORDS[tp][1])) for tp in firsts}
+                outcome = runner.run({tp: span for tp, span in spans.items() if span.start < span.end})
         except Exception as error:  # whatever it is, it is what became of the batch
             found.error, found.error_kind = f"{type(error).__name__}: {error}", type(error).__name__
             found.error_kind = "bad record" if isinstance(error, BadRecordError) else found.error_kind
             return found
         finally:
             runner.close()
-        found.dead = {letter.offset - START: letter.stage for letter in outcome.dead_letters}
-        found.reasons = {letter.offset - START: letter.reason for letter in outcome.dead_letters}
+        for letter in outcome.dead_letters:
+            place = firsts[TopicPartition(letter.topic, letter.partition)] + letter.offset - START
+            found.dead[place], found.reasons[place] = letter.stage, letter.reason
+            found.changed += [place] if letter.value != raws[place] or letter.key != b"key" or not letter.reason else []
         found.filtered = Counter(runner.totals.filtered)
         found.read = outcome.records
         found.files = {".".join(table.identifier): files.data_files for table, files in outcome.written.items()}
@@ -263,6 +272,14 @@ class Sink:
             fold = run.evolution.case_insensitive
             found.rows[name] = Counter(forms.row_text(row, fold) for row in rows)
         return found
+
+    def _produce(self, run: Run, raws: Sequence[bytes | None]) -> dict[TopicPartition, int]:
+        """Hand out the records; the place of each partition's first."""
+        size = -(-len(raws) // len(run.partitions)) or 1
+        firsts = {tp: i * size for i, tp in enumerate(run.partitions)}
+        for tp, first in firsts.items():
+            _RECORDS[tp] = START, raws[first : first + size]
+        return firsts
 
     def commit(self, found: Found) -> None:
         """What the last batch has written, as the coordinator does."""
