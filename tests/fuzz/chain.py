@@ -81,7 +81,7 @@ def _typed(value: Typed, spec: TransformSpec) -> Any:
 
 def _replaced(value: dict[str, Any], spec: TransformSpec) -> dict[str, Any]:
     renames = dict(pair.split(":") for pair in spec.options.get("renames", "").split(",") if pair)
-    kept = [n for n in value if n not in spec.options.get("exclude", "").split(",")]
+    kept = [n for n in value if n != spec.options.get("exclude")]
     found = {renames.get(n, n): value[n] for n in kept}
     if len(found) < len(kept):
         raise Refused("two fields of one name")

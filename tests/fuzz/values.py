@@ -18,7 +18,7 @@ from typing import Any
 
 from pyiceberg.types import DecimalType, FixedType, IcebergType, StringType
 
-from tests.fuzz.forms import Clock, Day, Digits, Instant, Single, float_digits, java_double, json_text
+from tests.fuzz.forms import Clock, Day, Digits, Instant, Single, java_double, json_text
 
 DAY = 86_400_000_000
 TEXT = StringType()
@@ -140,7 +140,7 @@ def _decimal(value: Any, kind: IcebergType) -> Decimal:
     if isinstance(value, float):
         if not math.isfinite(value):
             raise Unfit("finite")
-        value = float_digits(value)
+        value = repr(float(value))
     number = Decimal(value)
     if number == 0:
         return Decimal(0).scaleb(-kind.scale)
