@@ -59,7 +59,7 @@ def trickle(folder: Path, servers: str, load: Load, calving: Path) -> dict[str, 
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()
     config = folder / f"{load.topic}.json"
-    config.write_text(json.dumps(_settings(servers, load, keys)))
+    config.write_text(json.dumps(settings(servers, load.topic, keys)))
     log = Path("bench-results") / f"{load.topic}.log"
     log.parent.mkdir(exist_ok=True)
     log.write_bytes(b"")
@@ -76,13 +76,14 @@ def trickle(folder: Path, servers: str, load: Load, calving: Path) -> dict[str, 
     return found
 
 
-def _settings(servers: str, load: Load, keys: dict[str, str]) -> dict[str, object]:
+def settings(servers: str, topic: str, keys: dict[str, str]) -> dict[str, object]:
+    """Of a sink with the topic's name, one table and a commit interval of one second."""
     return {
-        "name": load.topic,
-        "topics": load.topic,
+        "name": topic,
+        "topics": topic,
         "iceberg.tables": ".".join(TABLE),
         "iceberg.tables.auto-create-enabled": True,
-        "iceberg.control.topic": f"control-{load.topic}",
+        "iceberg.control.topic": f"control-{topic}",
         "iceberg.control.commit.interval-ms": 1000,
         "kafka.bootstrap.servers": servers,
         **{f"iceberg.catalog.{k}": v for k, v in keys.items()},
@@ -131,12 +132,12 @@ def _watch(servers: str, load: Load, keys: dict[str, str]) -> dict[str, float]:
 def _idle_share(pid: int, seconds: float = 10.0) -> float:
     """Percent of a core that the whole process tree takes while nothing comes in."""
     time.sleep(3)
-    before = _session_cpu(pid)
+    before = session_cpu(pid)
     time.sleep(seconds)
-    return round((_session_cpu(pid) - before) / seconds * 100, 1)
+    return round((session_cpu(pid) - before) / seconds * 100, 1)
 
 
-def _session_cpu(session: int) -> float:
+def session_cpu(session: int) -> float:
     total = 0.0
     for entry in Path("/proc").iterdir():
         try:

@@ -11,7 +11,7 @@ import pytest
 
 from calving.data.converters.registry import CONVERTERS, converter
 from calving.errors import ConfigError, Unavailable
-from calving.runtime.app import check_record_path
+from calving.runtime.wiring import check_record_path
 from calving.settings.load import parse
 from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, avro

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.runtime.app import check_record_path
+from calving.runtime.wiring import check_record_path
 from calving.settings.load import flat, parse
 from tests.conformance import matrix
 from tests.generate_docs import PAGE, page

@@ -14,11 +14,8 @@ class LateError(Exception):
     """A call has not come back in time."""
 
 
-def within(seconds: float, name: str, call: Callable[[], T]) -> T:
-    """What ``call`` returns or raises; it runs on a thread of that ``name``, which does not hold up the process's end.
-
-    :raises LateError: it has not come back after ``seconds``. It goes on alone, and nobody hears what becomes of it.
-    """
+def beside(name: str, call: Callable[[], T]) -> Future[T]:
+    """What ``call`` returns or raises, on a thread of that ``name``, which does not hold up the process's end."""
     done: Future[T] = Future()
 
     def run() -> None:
@@ -28,6 +25,15 @@ def within(seconds: float, name: str, call: Callable[[], T]) -> T:
             done.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
+    return done
+
+
+def within(seconds: float, name: str, call: Callable[[], T]) -> T:
+    """What ``call`` returns or raises, on a thread of its own as ``beside``.
+
+    :raises LateError: it has not come back after ``seconds``. It goes on alone, and nobody hears what becomes of it.
+    """
+    done = beside(name, call)
     if not _ended(done, seconds):
         raise LateError(f"no answer within {seconds:.0f} s")
     return done.result()

@@ -14,8 +14,8 @@ from calving.iceberg.commit import LoadedTable
 from calving.iceberg.tables import parse_term
 from calving.model.events import Envelope
 from calving.protocol.ledger import VALID_THROUGH
-from calving.runtime.app import check_record_path
 from calving.runtime.guards import ledger_key, ledger_of
+from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
 

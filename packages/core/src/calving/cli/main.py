@@ -13,7 +13,6 @@ import typer
 from rich.console import Console
 
 from calving.errors import CalvingError, ConfigError
-from calving.lean import without_pandas
 from calving.settings.load import load
 from calving.version import __version__
 
@@ -35,10 +34,9 @@ def run(
     ] = False,
 ) -> None:
     """Run one worker of the sink until stopped."""
-    without_pandas()
     from calving.runtime.app import App
 
-    sink = App(load(file))
+    sink = App(load(file), alone=True)
 
     def on_signal(number: int, frame: object) -> None:
         logging.getLogger("calving").info("stopping: the running batch is finished and published first")
@@ -54,7 +52,7 @@ def replay(file: File) -> None:
     """Feed the dead letters back through the sink as it is configured now, exactly once; those that fail again stay."""
     from calving.runtime.app import App
 
-    sink = App(load(file).replay())
+    sink = App(load(file).replay(), alone=True)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     signal.signal(signal.SIGINT, lambda *_: sink.stop())
     sink.run(until_caught_up=True)

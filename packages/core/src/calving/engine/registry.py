@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calving.engine.interface import Engine
-from calving.engine.local import LocalEngine
 from calving.engine.watch import Patience
 
 
@@ -19,7 +18,10 @@ def open_engine(
 
     :raises ConfigError: Spark does not start.
     """
+    # Imported here, because only one of them is needed, and each brings all that it runs.
     if kind == "local":
+        from calving.engine.local import LocalEngine
+
         return LocalEngine()
     if "spark.remote" in properties:
         from calving.engine.connect import ConnectEngine

@@ -7,34 +7,33 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine
+from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
 from calving.engine.watch import Patience
 from calving.errors import FATAL, CalvingError
-from calving.iceberg.attempts import Attempts
-from calving.iceberg.catalog import open_catalog
-from calving.iceberg.commit import IcebergCommitter
-from calving.iceberg.tables import Tables
+from calving.lean import without_pandas
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
-from calving.runtime.guards import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
 from calving.runtime.leading import CoordinatorThread, Leadership, Resigned
 from calving.runtime.life import STEP_SECONDS, Apart, CaughtUp, Life, Membership, report
 from calving.runtime.progress import Progress
 from calving.runtime.watch import Steps, Watchdog
-from calving.runtime.wiring import batch_settings, check_record_path, table_rules
 from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
-from calving.source.kafka import Topics
+
+if TYPE_CHECKING:
+    from calving.runtime.plant import Plant
 
 log = logging.getLogger(__name__)
 
-__all__ = ["App", "Progress", "check_record_path"]
+__all__ = ["App", "Progress"]
 
 _APART_SECONDS = 2.5
 _RESIGNED_SECONDS = 5.0
@@ -44,16 +43,14 @@ _RESIGNED_SECONDS = 5.0
 class App:
     """One worker process of a sink."""
 
-    def __init__(self, sink: Sink, engine: Engine | None = None) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, engine: Engine | None = None, *, alone: bool = False) -> None:
+        """``alone``: the process is there for this sink only, and needs no library that the sink does not need."""
+        self._sink, self._alone = sink, alone
         keys = sink.keys
-        check_record_path(sink)
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
-        self._catalog = open_catalog(keys.catalog_name, sink.catalog)
-        self._tables = Tables(self._catalog, keys.catalog_name, table_rules(sink))
-        self._attempts = Attempts(keys.commit_threads, keys.table_timeout_ms / 1000)
-        self._routed: list[str] | None = None
-        self._engine = engine
+        patience = Patience(keys.resources_timeout_ms / 1000, keys.job_timeout_ms / 1000)
+        self._engine = OpeningEngine(lambda: engine or open_engine(keys.engine, keys.name, sink.spark, patience))
+        self._plant: Plant | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())
         self._membership = Membership(sink)
@@ -74,29 +71,19 @@ class App:
         keys = self._sink.keys
         steps = Steps("the worker", keys.stalled_ms / 1000)
         failures = Failures()
-        self._patiently(self._provision, failures, steps)
-        if self._stop.is_set():
-            return
-        patience = Patience(keys.resources_timeout_ms / 1000, keys.job_timeout_ms / 1000)
-        self._engine = self._engine or open_engine(keys.engine, keys.name, self._sink.spark, patience)
-        runner = BatchRunner(self._engine, self._tables, batch_settings(self._sink))
-        watchdog = Watchdog(lambda: steps.stalled() or runner.stalled(keys.stalled_ms / 1000) or self._stale())
+        watchdog = Watchdog(lambda: steps.stalled() or self._stalled_batch() or self._stale())
         try:
-            self._patiently(
-                lambda: self._live(runner, steps, on_progress, until_caught_up=until_caught_up), failures, steps, runner
-            )
+            self._patiently(self._provision, failures, steps)
+            self._patiently(lambda: self._live(steps, on_progress, until_caught_up=until_caught_up), failures, steps)
         finally:
             watchdog.stop()
             self._leadership.stop(keys.stop_timeout_ms / 1000)
             self._membership.leave()
-            stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in runner.stages.items())
-            log.info("stopped after %d records; stages, CPU seconds: %s", runner.totals.read, stages or "none")
-            runner.close()
+            if self._plant is not None:
+                self._plant.runner.close()
             self._engine.close()
 
-    def _patiently(
-        self, act: Callable[[], None], failures: Failures, steps: Steps, runner: BatchRunner | None = None
-    ) -> None:
+    def _patiently(self, act: Callable[[], None], failures: Failures, steps: Steps) -> None:
         """Until ``act`` comes to its end, or nobody wants it any more.
 
         :raises CalvingError: it does not pass by itself.
@@ -111,9 +98,9 @@ class App:
                 log.warning("starting over from what is on record: %s: %s", type(error).__name__, error)
                 self.progress.restarts += 1
                 batches = 0
-                if runner is not None:
-                    runner.drop()
-                    batches = runner.totals.batches
+                if self._plant is not None:
+                    self._plant.runner.drop()
+                    batches = self._plant.runner.totals.batches
                 if isinstance(error, Resigned) or (isinstance(error, Apart) and self._is_apart()):
                     self._membership.leave()
                 pause = failures.add(error, batches)
@@ -133,7 +120,6 @@ class App:
 
     def _live(
         self,
-        runner: BatchRunner,
         steps: Steps,
         on_progress: Callable[[Progress], None] | None,
         *,
@@ -144,6 +130,7 @@ class App:
 
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
             loop.step(STEP_SECONDS)
+            self._meanwhile(group)
             held = loop.machine.held
             leads = bool(held) and session.lead(held, group.partitions())
             if leads and not progress.leads:
@@ -151,7 +138,7 @@ class App:
             progress.leads = leads
             leadership.mind(leads)
             self._well = time.monotonic()
-            report(loop, runner, progress)
+            report(loop, self._made().runner, progress)
             steps.done()
             if on_progress is not None:
                 on_progress(progress)
@@ -159,7 +146,8 @@ class App:
                 return True
             return self._stop.is_set()
 
-        life = Life(self._sink, self._backend, self._member, self._membership, leadership, runner, self._check)
+        parts = self._sink, self._backend, self._member, self._membership
+        life = Life(*parts, self._prepare, self._meanwhile)
         life.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
@@ -173,22 +161,28 @@ class App:
         failing = f", failing: {', '.join(sorted(progress.failing))}" if progress.failing else ""
         return f"no commit cycle was full for {since:.0f} s{failing}"
 
-    def _held_tables(self) -> list[str]:
-        """Every table that may hold something of the sink; those that records are routed to freely are looked for once,
-        and known to this process from then on.
-        """
-        if self._routed is None:
-            topics = Topics(self._sink.kafka, self._sink.keys.topics, self._sink.keys.topics_regex).partitions()
-            self._routed = routed_tables(self._catalog, self._sink, {tp.topic for tp in topics})
-        return [*own_tables(self._sink), *self._routed, *self._tables.specs()]
+    def _meanwhile(self, group: Group) -> None:
+        # To start Spark takes longer than all else, and the others do not have to wait for it.
+        if group.joined:
+            self._engine.begin()
 
-    def _check(self, session: Session, log: ControlLog) -> None:
-        refuse_a_loss(self._catalog, self._sink, session, log, self._held_tables())
+    def _prepare(self, session: Session, log: ControlLog) -> BatchRunner:
+        plant = self._made()
+        plant.check(session, log)
+        return plant.runner
+
+    def _made(self) -> Plant:
+        if self._plant is None:
+            if self._alone:
+                without_pandas()
+            # Here, because it takes longer to import than all that it takes to join the group.
+            from calving.runtime.plant import Plant
+
+            self._plant = Plant(self._sink, self._engine)
+        return self._plant
+
+    def _stalled_batch(self) -> str | None:
+        return None if self._plant is None else self._plant.runner.stalled(self._sink.keys.stalled_ms / 1000)
 
     def _coordinator(self) -> CoordinatorThread:
-        return CoordinatorThread(self._sink, self._backend, self._committer, self.progress)
-
-    def _committer(self, cursor: Cursor) -> IcebergCommitter:
-        style = commit_style(self._sink, cursor.log.identity)
-        refuse_reused_offsets(self._catalog, self._sink, cursor.log, self._held_tables())
-        return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts)
+        return CoordinatorThread(self._sink, self._backend, self._made().committer, self.progress)

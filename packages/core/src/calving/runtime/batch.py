@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from calving.data.spec import (
     RECEIVED,
@@ -24,12 +25,14 @@ from calving.data.spec import (
 )
 from calving.engine.interface import Engine
 from calving.errors import AccountingError, BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
-from calving.iceberg.tables import Tables
 from calving.model.events import TableFiles, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
+
+if TYPE_CHECKING:
+    from calving.iceberg.tables import Tables  # it takes long to import
 
 log = logging.getLogger(__name__)
 

@@ -9,17 +9,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Unavailable
-from calving.iceberg.commit import IcebergCommitter
 from calving.protocol.coordinator import Pace
 from calving.runtime.coordinator import CoordinatorLoop, Cycle
 from calving.runtime.progress import Progress
 from calving.runtime.watch import where
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
+
+if TYPE_CHECKING:
+    from calving.iceberg.commit import IcebergCommitter  # it takes long to import
 
 log = logging.getLogger(__name__)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
-from calving.deadline import LateError, within
+from calving.deadline import LateError, beside, within
 from calving.errors import Unavailable
-from calving.model.offsets import SourceOffsets
+from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
-from calving.runtime.leading import CoordinatorThread, Leadership
+from calving.runtime.leading import CoordinatorThread
 from calving.runtime.progress import Progress
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
-from calving.source.interface import Group
+from calving.source.interface import Group, Listener
 from calving.source.kafka import KafkaGroup, Topics
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,18 @@ class Membership:
                 log.warning("the group could not be left in time: its broker will miss this member")
 
 
+class _Nobody(Listener):
+    """Is told later what is held then."""
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        pass
+
+    revoked = lost = assigned
+
+
+_NOBODY = _Nobody()
+
+
 class Apart(Unavailable):
     """This process cannot reach the store now."""
 
@@ -65,14 +77,14 @@ class Life:
         backend: Backend,
         member: str,
         membership: Membership,
-        leadership: Leadership,
-        runner: BatchRunner,
-        check: Callable[[Session, ControlLog], None],
+        prepare: Callable[[Session, ControlLog], BatchRunner],
+        meanwhile: Callable[[Group], None],
     ) -> None:
-        """``member`` is the process's name in the backend."""
+        """``member`` is the process's name in the backend. ``prepare`` checks that reading may go on, and tells what
+        runs the batches; ``meanwhile`` is called while it takes its time, on another thread than it.
+        """
         self._sink, self._backend, self._member = sink, backend, member
-        self._membership, self._leadership, self._runner = membership, leadership, runner
-        self._check = check
+        self._membership, self._prepare, self._meanwhile = membership, prepare, meanwhile
 
     def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
         """Until ``step`` says that it is enough."""
@@ -86,8 +98,8 @@ class Life:
                 cursor = session.follow(replay=False)
             except Unavailable as error:
                 raise Apart(str(error)) from error
-            self._check(session, cursor.log)
             group = self._membership.group()
+            runner = self._prepared(group, session, cursor.log)
             topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
             stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
             deaf_seconds = 2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000
@@ -99,24 +111,35 @@ class Life:
                 deaf_seconds=deaf_seconds,
             )
             limits = BatchLimits(keys.batch_records, keys.batch_bytes)
-            loop = WorkerLoop(group, session, cursor, self._runner, limits, policy, time.monotonic)
+            loop = WorkerLoop(group, session, cursor, runner, limits, policy, time.monotonic)
             group.tell(loop)
             while not step(loop, group, session):
                 pass
-            self._wind_down(loop, wind_down_seconds)
+            self._wind_down(loop, runner, wind_down_seconds)
         finally:
             for part in (cursor, session):
                 if part is not None:
                     part.close()
 
-    def _wind_down(self, loop: WorkerLoop, seconds: float) -> None:
+    def _prepared(self, group: Group, session: Session, log: ControlLog) -> BatchRunner:
+        """Whoever joins and then is not heard would make all others wait."""
+        preparing = beside("calving-preparing", lambda: self._prepare(session, log))
+        try:
+            while not preparing.done():
+                group.poll(STEP_SECONDS, _NOBODY)
+                self._meanwhile(group)
+        finally:
+            preparing.exception()  # nobody else uses its session meanwhile
+        return preparing.result()
+
+    def _wind_down(self, loop: WorkerLoop, runner: BatchRunner, seconds: float) -> None:
         """The batch that runs is let finish, and what is finished is published (W6)."""
         loop.machine.stop()
         deadline = time.monotonic() + seconds
         while loop.machine.busy and time.monotonic() < deadline:
             loop.step(STEP_SECONDS)
         if loop.machine.busy:
-            log.warning("the batch that runs is dropped after %.0f s: it is %s", seconds, self._runner.place)
+            log.warning("the batch that runs is dropped after %.0f s: it is %s", seconds, runner.place)
         loop.finish()
 
 

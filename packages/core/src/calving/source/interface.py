@@ -35,6 +35,8 @@ class Bounds(NamedTuple):
 class Group(ABC):
     """One member of the sink's consumer group. Used by one thread."""
 
+    joined: bool = False
+    """Whether the group has let this member in, with or without partitions."""
     broken: bool = False
     """Whether the membership is beyond repair: close it, and join again."""
 

@@ -236,6 +236,7 @@ class KafkaGroup(Group):
         positions = [KafkaPartition(p.topic, p.partition, 0) for p in partitions]
         consumer.incremental_assign(positions)
         consumer.pause(positions)
+        self.joined = True
         self._held |= set(_ours(partitions))
         if self._listener is not None and partitions:
             self._listener.assigned(_ours(partitions))

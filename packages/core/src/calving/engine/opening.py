@@ -1,0 +1,47 @@
+"""An engine that is opened beside whoever will want it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from calving.data.spec import TaskResult, TaskSpec
+from calving.deadline import beside
+from calving.engine.interface import Engine
+
+
+class OpeningEngine(Engine):
+    """Opened once, by ``begin`` or by the first who needs it, who waits."""
+
+    def __init__(self, open_it: Callable[[], Engine]) -> None:
+        self._open = open_it
+        self._opening: Future[Engine] | None = None
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """Have it opened, if that has not begun.
+
+        :raises ConfigError: it was tried, and the engine does not start.
+        """
+        opening = self._begun()
+        if opening.done():
+            opening.result()
+
+    @property
+    def slots(self) -> int:
+        return self._begun().result().slots
+
+    def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
+        return self._begun().result().run(tasks)
+
+    def close(self) -> None:
+        """One that is still being opened is left alone: it ends with the process."""
+        if self._opening is not None and self._opening.done() and self._opening.exception() is None:
+            self._opening.result().close()
+
+    def _begun(self) -> Future[Engine]:
+        with self._lock:
+            if self._opening is None:
+                self._opening = beside("calving-engine", self._open)
+            return self._opening
