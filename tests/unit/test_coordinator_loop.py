@@ -50,3 +50,14 @@ def test_a_coordinator_that_does_not_hear_itself_steps_down(monkeypatch: pytest.
     with pytest.raises(Unavailable, match="has not heard its own StartCommit"):
         for _ in range(200):
             running.step(0)
+
+
+def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = loop()
+    while not running.complete_cycles:
+        running.step(0)
+    listened: list[float] = []
+    monkeypatch.setattr(MemoryCursor, "read", lambda self, timeout: listened.append(timeout) or [])
+    monkeypatch.setattr(running, "_clock", lambda: running.machine.started + 4.9)
+    running.step(1.0)
+    assert listened == [pytest.approx(0.1)]

@@ -150,3 +150,21 @@ def test_files_of_two_specs_go_into_two_events() -> None:
 def test_an_event_without_files_stays_one_event() -> None:
     event = DataWritten(COMMIT, TABLE)
     assert list(divide(event, 900_000)) == [event]
+
+
+def test_who_does_not_ask_for_progress_gets_the_event_without_it() -> None:
+    progress = tuple(PartitionProgress(TopicPartition("t", p), p, TS) for p in range(3))
+    data = encode(Message(uuid4(), TS, "connect-x", DataComplete(COMMIT, progress)))
+    assert decode(data).event == DataComplete(COMMIT, progress)
+    assert decode(data, progress=False).event == DataComplete(COMMIT)
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda g: str(g["offset"]))
+def test_of_other_events_nothing_is_left_out(golden: dict[str, str]) -> None:
+    data = base64.b64decode(golden["value_b64"])
+    whole = decode(data)
+    assert decode(data, progress=False) == (
+        dataclasses.replace(whole, event=DataComplete(whole.event.commit_id))
+        if isinstance(whole.event, DataComplete)
+        else whole
+    )

@@ -38,10 +38,14 @@ class KafkaSession(Session):
         self._transactions: Transactions | None = None
         self._ended: set[str] = set()
         """Publishers that are gone, and have left nothing undecided."""
+        self._every: Collection[TopicPartition] = ()
+        self._first: TopicPartition | None = None
         self._closed = False
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
-        return bool(every) and min(every) in held
+        if every is not self._every:  # asked for many times a second, of maybe a thousand partitions
+            self._every, self._first = every, min(every, default=None)
+        return self._first in held
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         return {TopicPartition(p.topic, p.partition): p.offset for p in self._stored(partitions)}

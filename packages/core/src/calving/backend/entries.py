@@ -89,6 +89,7 @@ class Entries:
     """Decodes the entries of one group. What cannot be decoded is skipped, counted, and logged once per sender.
 
     ``strict``, for a coordinator: an entry that says which records it covers is one of this sink's, and never skipped.
+    For others a DataComplete does not say how far its sender is.
     """
 
     def __init__(self, group: str, log_name: str, *, strict: bool = False) -> None:
@@ -112,7 +113,8 @@ class Entries:
         """
         said = json.loads(beside) if beside else {}
         try:
-            decoded = decode(value)
+            # Every worker hears every other: how far they are only a coordinator has to know.
+            decoded = decode(value, progress=self._strict)
         except UndecodableError as reason:
             if self._strict and spans and said.get("group", self._group) == self._group:
                 raise DataLossError(

@@ -63,7 +63,8 @@ class Cursor(ABC):
         """The next entries, waiting up to ``timeout`` seconds for the first; empty if there are none.
 
         B3: entries of one publisher come in the order published; ``(partition, offset)`` grows and is never given to
-        two entries. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged.
+        two entries. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged. A
+        cursor that does not replay may leave out the assignments of a DataComplete.
 
         :raises DataLossError: for a cursor that replays, an entry of this sink cannot be decoded.
         """

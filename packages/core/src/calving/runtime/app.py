@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from calving.backend.interface import Backend, ControlLog, Session
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 __all__ = ["App", "Progress"]
 
 _APART_SECONDS = 2.5
@@ -49,7 +52,9 @@ class App:
         keys = sink.keys
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
         patience = Patience(keys.resources_timeout_ms / 1000, keys.job_timeout_ms / 1000)
-        self._engine = OpeningEngine(lambda: engine or open_engine(keys.engine, keys.name, sink.spark, patience))
+        self._engine = OpeningEngine(
+            lambda: self._staying(engine or open_engine(keys.engine, keys.name, sink.spark, patience))
+        )
         self._plant: Plant | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())
@@ -128,9 +133,16 @@ class App:
         caught_up = CaughtUp()
         leadership, progress = self._leadership, self.progress
 
+        def meanwhile(group: Group) -> None:
+            # To start Spark takes longer than all else, and the others do not have to wait for it.
+            if group.joined:
+                self._engine.begin()
+            if self._plant is None:
+                steps.done()  # to import is not to stand still
+
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
             loop.step(STEP_SECONDS)
-            self._meanwhile(group)
+            meanwhile(group)
             held = loop.machine.held
             leads = bool(held) and session.lead(held, group.partitions())
             if leads and not progress.leads:
@@ -147,7 +159,7 @@ class App:
             return self._stop.is_set()
 
         parts = self._sink, self._backend, self._member, self._membership
-        life = Life(*parts, self._prepare, self._meanwhile)
+        life = Life(*parts, self._prepare, meanwhile)
         life.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
@@ -161,11 +173,6 @@ class App:
         failing = f", failing: {', '.join(sorted(progress.failing))}" if progress.failing else ""
         return f"no commit cycle was full for {since:.0f} s{failing}"
 
-    def _meanwhile(self, group: Group) -> None:
-        # To start Spark takes longer than all else, and the others do not have to wait for it.
-        if group.joined:
-            self._engine.begin()
-
     def _prepare(self, session: Session, log: ControlLog) -> BatchRunner:
         plant = self._made()
         plant.check(session, log)
@@ -178,8 +185,13 @@ class App:
             # Here, because it takes longer to import than all that it takes to join the group.
             from calving.runtime.plant import Plant
 
-            self._plant = Plant(self._sink, self._engine)
+            self._plant = self._staying(Plant(self._sink, self._engine))
         return self._plant
+
+    def _staying(self, made: T) -> T:
+        if self._alone:
+            gc.freeze()  # what is imported for it stays: every full collection would look at all of it again
+        return made
 
     def _stalled_batch(self) -> str | None:
         return None if self._plant is None else self._plant.runner.stalled(self._sink.keys.stalled_ms / 1000)

@@ -59,6 +59,7 @@ class CoordinatorLoop:
         fresh_id: Callable[[], UUID],
     ) -> None:
         self.machine = Coordinator(pace, cursor.log.start, clock())
+        self._interval = pace.interval
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id = clock, fresh_id
         self.complete_cycles = 0
@@ -73,11 +74,13 @@ class CoordinatorLoop:
             self.machine.hurry(self._clock())
 
     def step(self, timeout: float) -> None:
-        """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds.
+        """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds, or until the next one is due.
 
         :raises Unavailable: nothing comes out of the log, not even what this coordinator has put into it.
         """
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
+        if self.idle:
+            timeout = max(0.0, min(timeout, self.machine.started + self._interval - self._clock()))
         heard = self._cursor.read(timeout)
         for envelope in heard:
             self._act(self.machine.heard(envelope))

@@ -154,9 +154,12 @@ class WorkerLoop:
     def _look(self) -> bool:
         """Whether it was time to: in between nothing is new for the machine."""
         now, machine = self._clock(), self.machine
-        if not machine.held or not (machine.owes or now - self._looked >= self._policy.bounds_seconds):
+        if not (machine.owes or now - self._looked >= self._policy.bounds_seconds):
             return False
-        bounds = self._group.bounds(machine.held, machine.positions)
+        held = machine.held
+        if not held:
+            return False
+        bounds = self._group.bounds(held, machine.positions)
         self._mind_gaps(bounds)
         stop_at = self._policy.stop_at
         ends = bounds.ends
@@ -166,7 +169,7 @@ class WorkerLoop:
         self.behind = machine.behind(ends)
         if now - self._searched >= _SEARCH_SECONDS:
             self._searched = now
-            for tp in self.hidden.look(now, bounds.ends, self._group.highs(machine.held)):
+            for tp in self.hidden.look(now, bounds.ends, self._group.highs(held)):
                 log.warning("%s: an open transaction of its producers has hidden all that is behind it", tp)
         return True
 

@@ -11,14 +11,12 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     OFFSET_END,
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
     Uuid,
 )
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import OffsetSpec
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
@@ -27,6 +25,8 @@ from calving.source.client import TIMEOUT, admin_client, client_config, patientl
 from calving.source.interface import NOTHING, Bounds, Group, Listener
 
 _METADATA_SECONDS = 5.0
+_TOGETHER = 100
+"""Partitions asked for by one request: the client compares each with each."""
 _NO_IDENTITY = str(Uuid(0, 0))
 
 
@@ -38,6 +38,7 @@ class Topics:
     ) -> None:
         """``consumer`` is asked for bounds; without it, one that is made when the first are wanted."""
         self._kafka, self._consumer = kafka, consumer
+        self._uncommitted: Consumer | None = None
         self._admin = admin_client(kafka)
         self._topics, self._regex = topics, re.compile(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
@@ -59,27 +60,21 @@ class Topics:
         :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
         """
         if self._consumer is None:
-            # The client wants a group; this one never joins it.
-            self._consumer = Consumer(
-                client_config(self._kafka, group_id="calving-bounds", isolation_level="read_committed")
-            )
+            self._consumer = self._made("read_committed")
         # The ends first: what is removed between the two requests must not look like offsets that never were.
         ends = _offsets(self._consumer, partitions, OFFSET_END)
         asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
         return Bounds(_offsets(self._consumer, asked, OFFSET_BEGINNING), ends)
 
-    @patiently
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after the last records, decided or not. :raises Unavailable: as ``bounds``."""
-        if not partitions:
-            return {}
-        with reaching("asking for the topics' offsets"):
-            futures = self._admin.list_offsets(
-                {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in partitions},
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=TIMEOUT,
-            )
-            return {TopicPartition(k.topic, k.partition): future.result().offset for k, future in futures.items()}
+        if self._uncommitted is None:
+            self._uncommitted = self._made("read_uncommitted")
+        return _offsets(self._uncommitted, partitions, OFFSET_END)
+
+    def _made(self, isolation: str) -> Consumer:
+        # The client wants a group; this one never joins it.
+        return Consumer(client_config(self._kafka, group_id="calving-bounds", isolation_level=isolation))
 
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:
@@ -130,7 +125,11 @@ def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: 
         return {}
     with reaching("asking for the topics' offsets"):
         asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
-        found = consumer.offsets_for_times(asked, TIMEOUT)
+        found = [
+            each
+            for start in range(0, len(asked), _TOGETHER)
+            for each in consumer.offsets_for_times(asked[start : start + _TOGETHER], TIMEOUT)
+        ]
         for each in found:
             if each.error is not None:
                 raise KafkaException(each.error)
@@ -221,7 +220,6 @@ class KafkaGroup(Group):
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
         return self._topics.bounds(partitions, read_up_to)
 
-    @patiently
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._topics.highs(partitions)
 

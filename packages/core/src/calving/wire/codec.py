@@ -92,14 +92,18 @@ def encode(message: Message) -> bytes:
     return out.getvalue()
 
 
-def decode(data: bytes) -> Message:
-    """:raises UndecodableError: not an event, or of a version that this one cannot read."""
+def decode(data: bytes, *, progress: bool = True) -> Message:
+    """``progress``: whether a DataComplete's assignments are wanted; else there are none in it.
+
+    :raises UndecodableError: not an event, or of a version that this one cannot read.
+    """
     if data[:2] != MAGIC:
         raise UndecodableError("the first two bytes are not those of a control event")
     try:
         (length,) = struct.unpack(">H", data[2:4])
         resolved = resolve(_modified_utf8(data[4 : 4 + length]))
-        body: Any = fastavro.schemaless_reader(io.BytesIO(data[4 + length :]), resolved.schema, None)
+        schema = resolved.schema if progress else resolved.brief
+        body: Any = fastavro.schemaless_reader(io.BytesIO(data[4 + length :]), schema, None)
         return Message(
             UUID(bytes=body["f10500"]),
             _micros(body["f10502"], "f10502", resolved) or 0,
@@ -239,7 +243,7 @@ def _complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
             PartitionProgress(
                 TopicPartition(a["f10700"], a["f10701"]), a["f10702"], _micros(a["f10703"], "f10703", resolved)
             )
-            for a in body["f10101"] or ()
+            for a in body.get("f10101") or ()
         ),
     )
 
@@ -267,7 +271,8 @@ def _complete_out(event: DataComplete) -> dict[str, object]:
         {"f10700": a.source.topic, "f10701": a.source.partition, "f10702": a.offset, "f10703": a.timestamp_us}
         for a in event.assignments
     ]
-    return {"f10100": event.commit_id.bytes, "f10101": assignments}
+    # The branch is named, or fastavro would try each assignment on it first.
+    return {"f10100": event.commit_id.bytes, "f10101": ("array", assignments)}
 
 
 _ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {
@@ -275,8 +280,8 @@ _ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {
     DataWritten: lambda e: {
         "f10300": e.commit_id.bytes,
         "f10301": _table_out(e.table),
-        "f10302": [_file_out(f) for f in e.data_files],
-        "f10304": [_file_out(f) for f in e.delete_files],
+        "f10302": ("array", [_file_out(f) for f in e.data_files]),
+        "f10304": ("array", [_file_out(f) for f in e.delete_files]),
     },
     DataComplete: _complete_out,
     CommitToTable: lambda e: {

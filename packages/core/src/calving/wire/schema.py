@@ -188,6 +188,8 @@ class Resolved:
     """A schema that fastavro takes, fields renamed to ``f<id>``, and what the renaming would lose."""
 
     schema: Json
+    brief: Json
+    """The same without a DataComplete's assignments, where they are what comes last."""
     payload: str
     """Class name of the payload, without its package."""
     partition: tuple[PartitionField, ...]
@@ -208,10 +210,19 @@ def resolve(text: str) -> Resolved:
         raise ValueError("the schema has no payload")
     return Resolved(
         fastavro.parse_schema(parsed),
+        fastavro.parse_schema(_brief(parsed)),
         payload["name"].rpartition(".")[2],
         tuple(resolver.partition),
         frozenset(resolver.millis),
     )
+
+
+def _brief(event: Json) -> Json:
+    *before, last = event["fields"]
+    *kept, final = last["type"]["fields"] if last["name"] == "f10504" else [None]
+    if final is None or final["name"] != "f10101":
+        return event
+    return {**event, "fields": [*before, {**last, "type": {**last["type"], "fields": kept}}]}
 
 
 class _Resolver:
