@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.data.conftest import encode
+from tests.e2e.harness import TABLES, Run, died
 
 
 @pytest.fixture
@@ -120,3 +122,42 @@ def test_only_what_tables_can_never_take_is_let_go_and_the_rest_is_committed(
     sink.run_here()
     assert sorted(sink.ids("db.a")) == [*range(30, 36)]
     assert sorted(sink.ids("db.c")) == [*range(2, 30, 3)]
+
+
+def test_files_are_let_go_while_the_sink_runs_and_commits_every_second(
+    servers: str, tmp_path: Path, unique: str
+) -> None:
+    """Its coordinators come back in the middle of it; several tables were made anew."""
+    run = Run(tmp_path, servers, unique)
+    try:
+        run.produce(300)
+        run.start()
+        run.wait_until_committed()
+        run.stop()
+        run.produce(300)
+        assert died(run.start("publish:after:1"))
+        catalog = open_catalog("iceberg", run.catalog_keys)
+        for table in TABLES:
+            schema = catalog.load_table(table).schema()
+            catalog.drop_table(table)
+            catalog.create_table(table, schema)
+        for _ in range(2):
+            run.start()
+        run.produce(600)
+        wait_for(lambda: "DEGRADED" in "".join(w.log.read_text() for w in run.workers))
+        record = tmp_path / "released.json"
+        told = list(release(load(run.config), TABLES, record))
+        assert json.loads(record.read_text())["rows"] == 300
+        assert len(told) == len(TABLES)
+        run.produce(200)
+        wait_for(lambda: run.committed() == 800)
+        assert sorted(run.rows()["id"].to_pylist()) == [*range(600, 1400)]
+    finally:
+        run.close()
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 from rich.table import Table as RichTable
@@ -18,6 +19,8 @@ from calving.runtime.guards import ledger_key, ledger_of
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
+
+_FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
 
 
 def validate(sink: Sink) -> Iterator[str]:
@@ -99,13 +102,20 @@ def positions(sink: Sink) -> RichTable:
     return shown
 
 
-def read_to_end(cursor: Cursor) -> Iterator[Envelope]:
-    """What the control log holds from where ``cursor`` starts, until nothing has come for three seconds."""
-    quiet = 0
-    while quiet < 3:
-        entries = cursor.read(1.0)
-        quiet = 0 if entries else quiet + 1
-        yield from entries
+def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
+    """What the control log held when ``cursor`` was opened, from where it starts, and maybe more.
+
+    Where its last places are taken by what is no entry, the end is where no more of it comes.
+    """
+    ends = {p: end for p, end in cursor.log.end.items() if cursor.log.start.get(p, 0) < end}
+    until = clock() + _FIRST_SECONDS
+    while ends and clock() < until:
+        for entry in cursor.read(0.2):
+            yield entry
+            if entry.offset < ends.get(entry.partition, 0):
+                until = clock() + _QUIET_SECONDS
+            if entry.offset + 1 >= ends.get(entry.partition, entry.offset + 2):
+                del ends[entry.partition]
 
 
 def _log_identity(sink: Sink) -> str:

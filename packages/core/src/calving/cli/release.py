@@ -10,14 +10,13 @@ from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
-from calving.backend.interface import Session
+from calving.backend.interface import Cursor, Session
 from calving.cli.inspect import read_to_end
 from calving.errors import CalvingError, Fenced
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.commit import IcebergCommitter
 from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
-from calving.model.offsets import furthest
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
@@ -25,7 +24,7 @@ from calving.protocol.marks import Marks
 from calving.runtime.guards import commit_style
 from calving.settings.load import Sink
 
-_TRIES = 5
+_TRIES = 8
 
 Stale = Mapping[TableId, tuple[Envelope, ...]]
 
@@ -33,29 +32,53 @@ Stale = Mapping[TableId, tuple[Envelope, ...]]
 def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
     """Let go of what is buffered for tables ``names`` as they were before, and write to ``record`` what that was.
 
-    What is buffered for a table as it is now, and for others, is committed first. A running coordinator steps down and
-    starts again. The files themselves stay where they are.
+    What is buffered for a table as it is now, and for others, is committed first. The sink may run: its coordinator
+    steps down, and starts again later. The files themselves stay where they are.
 
-    :raises CalvingError: nothing is buffered that a table cannot take, or another table cannot take its files.
+    :raises CalvingError: nothing is buffered that a table cannot take, another table cannot take its files, or the
+        sink's coordinator came in between again and again.
     """
+    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
     try:
-        yield from _release(sink, session, [table_id(name) for name in names], record)
+        released = _while_leading(sink, catalog, session, [table_id(name) for name in names], record)
     finally:
         session.close()
+    for table, entries in released.items():
+        files, rows = _files(entries)
+        yield f"let go of {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
 
 
-def _release(sink: Sink, session: Session, tables: Collection[TableId], record: Path) -> Iterator[str]:
-    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    buffer, marks = Buffer(), Marks()
-    cursor = session.follow(replay=True)
-    try:
-        for entry in read_to_end(cursor):
-            buffer.hear(entry)
-            for table, mark in entry.marks.items():
-                marks.note(table, mark)
-    finally:
-        cursor.close()
+def _while_leading(
+    sink: Sink, catalog: Catalog, session: Session, tables: Collection[TableId], record: Path
+) -> dict[TableId, tuple[Envelope, ...]]:
+    """Nobody else may have led from the first entry that was read until the position is saved.
+
+    To open the log fences the sink's coordinator, and it pauses. Where it comes back too early, all that takes long is
+    done by then, and it pauses longer each time.
+    """
+    for _ in range(_TRIES):
+        cursor = session.follow(replay=True)
+        try:
+            return _release(sink, catalog, cursor, tables, record)
+        except Fenced:
+            record.unlink(missing_ok=True)
+        finally:
+            cursor.close()
+    raise CalvingError(
+        f"nothing was let go: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it again"
+    )
+
+
+def _release(
+    sink: Sink, catalog: Catalog, cursor: Cursor, tables: Collection[TableId], record: Path
+) -> dict[TableId, tuple[Envelope, ...]]:
+    """:raises Fenced: a coordinator came in between; nothing was let go."""
+    buffer, marks = Buffer(cursor.log.start), Marks()
+    for entry in read_to_end(cursor):
+        buffer.hear(entry)
+        for table, mark in entry.marks.items():
+            marks.note(table, mark)
     stale = {table: _stale(catalog, table, entries) for table, entries in buffer.tables().items()}
     released = {table: stale[table] for table in tables if stale.get(table)}
     if idle := [".".join(table) for table in tables if table not in released]:
@@ -79,25 +102,8 @@ def _release(sink: Sink, session: Session, tables: Collection[TableId], record: 
     if failed:
         raise CalvingError(_refusal(failed, {*released, *(table for table in failed if stale.get(table))}))
     record.write_text(json.dumps(_written_down(released), indent=1))
-    _acknowledge(session, buffer, CommitComplete(commit_id), marks)
-    for table, entries in released.items():
-        files, rows = _files(entries)
-        yield f"let go of {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
-
-
-def _acknowledge(session: Session, buffer: Buffer, done: CommitComplete, marks: Marks) -> None:
-    """With a cursor that was opened just now: a coordinator that it has fenced comes back after a second or two."""
-    for tries in range(1, _TRIES + 1):
-        cursor = session.follow(replay=True)
-        try:
-            position = furthest(buffer.position(), cursor.log.start)
-            cursor.acknowledge(position, (done,), buffer.settled(), marks.known)
-            return
-        except Fenced:
-            if tries == _TRIES:
-                raise
-        finally:
-            cursor.close()
+    cursor.acknowledge(buffer.position(), (CommitComplete(commit_id),), buffer.settled(), marks.known)
+    return released
 
 
 def _stale(catalog: Catalog, table: TableId, entries: tuple[Envelope, ...]) -> tuple[Envelope, ...]:

@@ -30,7 +30,10 @@ _INVITE_SECONDS = 1.0
 """Whoever has just joined hears of the open cycle so soon."""
 _AGAIN_SECONDS = (0.2, 2.0)
 _REELECTION_SECONDS = 1.0
-"""A coordinator that was fenced waits, or two that believe to lead would fence each other without end."""
+_LONGER = 4.0
+"""A coordinator that was fenced waits, or two that believe to lead would fence each other without end; longer each
+time, so that one of them, or an operator's command, gets done what it came for.
+"""
 _RESIGN_AFTER, _VAIN_SECONDS = 3, 30.0
 """Coordinators in a row that did not complete a cycle, over this time, until another process gets its chance."""
 _HUNG_TABLES = 2
@@ -201,7 +204,7 @@ class Leadership:
         if isinstance(error, FATAL):
             raise error
         if isinstance(error, Fenced):
-            self._give_up(_REELECTION_SECONDS * (1 + self._jitter()))
+            self._give_up(_REELECTION_SECONDS * min(_LONGER, 2.0**self._in_vain) * (1 + self._jitter()))
         else:
             first, longest = _AGAIN_SECONDS
             self._give_up(min(longest, first * 2.0**self._in_vain))
