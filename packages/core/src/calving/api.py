@@ -62,7 +62,7 @@ class Worker:
     """
 
     def __init__(self, sink: Sink) -> None:
-        """:raises ConfigError: a converter, a transform or the catalog cannot be set up as the settings say."""
+        """Nothing is contacted yet: what is wrong is raised once it runs."""
         self._app = App(sink)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
