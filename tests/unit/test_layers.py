@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
+import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -56,6 +60,16 @@ def test_the_protocol_knows_no_library_and_no_clock(package: str) -> None:
 def test_core_imports_no_backend_package() -> None:
     for path in CORE.rglob("*.py"):
         assert not any(name.startswith("calving_") for name in imports(path)), path
+
+
+def test_the_data_plane_imports_only_what_the_distribution_asks_for() -> None:
+    project = tomllib.loads((CORE.parents[1] / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    declared = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in wanted}
+    declared.add("google")  # Protobuf, of an extra of confluent-kafka
+    for path in (CORE / "data").rglob("*.py"):
+        foreign = {name.split(".")[0] for name in imports(path)} - {"calving"} - sys.stdlib_module_names
+        assert foreign <= declared, path
 
 
 @pytest.mark.parametrize(
