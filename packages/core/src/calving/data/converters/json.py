@@ -32,6 +32,8 @@ _ROW = re.compile(r" in row ([0-9]+)$")
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
 """Refusals in one block after which the rest of it goes the exact way; a few are enough if fewer values than these lie
 between them."""
+_RARE = 3
+"""Refusals in one block up to which the next piece is as large as any: each piece has a fixed cost."""
 _PIECE, _WARY_BLOCKS = 2_000, 16
 """Values that are read at once, in so many blocks after a refusal."""
 _PATIENCE, _PATIENCE_AT_MOST = 4, 64
@@ -107,7 +109,8 @@ class JsonConverter(Converter):
                 # Arrow names the row: what stands before it is read at once, and this one on its own.
                 self._decode(block, start, start + row, row)
                 block.exact.append(start + row)
-                start, size = start + row + 1, min(max(_EXACT_AT_MOST, row * 4), most)
+                start += row + 1
+                size = most if block.refusals <= _RARE else min(max(_EXACT_AT_MOST, row * 4), most)
             elif len(values) > _EXACT_AT_MOST:
                 size = len(values) // 2
             else:
