@@ -14,10 +14,11 @@ from confluent_kafka import TopicPartition as KafkaPartition
 import calving
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.source.client import client_config
+from tests.cli.pages import modules
 from tests.conftest import Topic
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(path.name for path in DOCS.glob("*.md") if "<!-- rows" in path.read_text())
+PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if "<!-- rows" in path.read_text())
 
 
 def blocks(text: str, kind: str) -> dict[str, list[str]]:
@@ -35,6 +36,7 @@ def test_every_page_about_records_has_an_example_that_runs() -> None:
         "bad-records.md",
         "converters.md",
         "evolution.md",
+        "how-to/extend.md",
         "routing.md",
         "transforms.md",
         "types.md",
@@ -42,15 +44,20 @@ def test_every_page_about_records_has_an_example_that_runs() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_an_example_gives_what_the_manual_says(page: str, servers: str, tmp_path: Path) -> None:
+def test_an_example_gives_what_the_manual_says(
+    page: str, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (DOCS / page).read_text()
+    for block in modules(page):
+        (tmp_path / str(block.title)).write_text(block.text)
+    monkeypatch.syspath_prepend(tmp_path)
     example = next(t for t in re.findall(r"```toml\n(.*?)```", text, re.DOTALL))
     for name, records in blocks(text, "records").items():
         Topic(servers, name).send(*(record.encode() for record in records))
     settings = tomllib.loads(example) | {
         "kafka.bootstrap.servers": servers,
         "iceberg.engine": "local",
-        "iceberg.control.topic": f"control-{page}",
+        "iceberg.control.topic": f"control-{Path(page).stem}",
         "iceberg.catalog.type": "embedded",
         "iceberg.catalog.warehouse": str(tmp_path),
     }
