@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs matrix lock release-check clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -18,6 +18,7 @@ help:
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
 	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make docs      write the generated pages again"
+	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
 	@echo "make lock      pin the dependencies again"
 	@echo "make release-check  build all distributions into dist/, install and try them"
 
@@ -86,6 +87,17 @@ fuzz: $(BIN)/calving
 docs: $(BIN)/calving
 	@$(BIN)/python -m tests.generate_docs
 
+# MkDocs has an environment of its own: the sink needs none of it.
+SITE_ENV := .cache/site
+$(SITE_ENV)/bin/mkdocs: docs/requirements.txt | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(SITE_ENV)
+	@$(BIN)/uv pip install --quiet --python $(SITE_ENV)/bin/python -r docs/requirements.txt
+	@touch $@
+
+site: $(SITE_ENV)/bin/mkdocs
+	@NO_MKDOCS_2_WARNING=1 $(SITE_ENV)/bin/mkdocs build --quiet --strict
+	@echo "site/index.html"
+
 matrix: $(BIN)/calving
 	@$(BIN)/python -m tests.conformance.matrix
 
@@ -95,6 +107,8 @@ lock: $(BIN)/uv
 		--no-emit-package calving --no-emit-package calving-kafka --no-emit-package calving-redis \
 		--no-emit-package calving-zookeeper --no-emit-package pyspark --no-emit-package py4j \
 		-o requirements.lock
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \
+		--python-version 3.11 docs/requirements.in -o docs/requirements.txt
 
 # Wheels and sources of all distributions, as they would be uploaded.
 release-check: $(BIN)/calving
@@ -104,4 +118,4 @@ release-check: $(BIN)/calving
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q tests/packaging
 
 clean:
-	rm -rf .venv .tox .cache .calving-demo bench-results campaign-results fuzz-results
+	rm -rf .venv .tox .cache .calving-demo site bench-results campaign-results fuzz-results

@@ -1,23 +1,29 @@
-"""Writes the generated pages of the manual: ``python -m tests.generate_docs [--check]``."""
+"""Writes the generated pages of the manual: ``python -m tests.generate_docs``."""
 
 from __future__ import annotations
 
 import re
-import sys
 import typing
+from html import escape
 from pathlib import Path
 
+import typer.core
+import typer.main
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from calving.cli.main import app
 from calving.data.properties import BY_COLUMN, WriteProperties
+from calving.runtime.watch import EXIT_CODE
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
 from calving_zookeeper.options import ZooKeeperOptions
 
 BACKENDS = {"Kafka": KafkaOptions, "Redis": RedisOptions, "ZooKeeper": ZooKeeperOptions}
-PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "configuration.md"
+COMMANDS = DOCS / "commands.md"
 
 _HEAD = """# Configuration
 
@@ -37,6 +43,7 @@ commits, are honoured as Iceberg documents them.
 
 
 def page() -> str:
+    """The reference of keys."""
     parts = [
         _HEAD,
         "## The sink\n",
@@ -87,15 +94,69 @@ def _default(field: FieldInfo) -> str:
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 
-def main() -> int:
-    if "--check" in sys.argv:
-        if PAGE.read_text() != page():
-            print(f"{PAGE} is out of date: run make docs")
-            return 1
-        return 0
+_COMMANDS = f"""# Commands
+
+*This page is generated from the command line (`make docs`).*
+
+`FILE` is the sink's [configuration](configuration.md). A command that cannot do its work prints one sentence on standard
+error: what is wrong, where, and what to do.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | The command did its work. `calving run` was stopped cleanly, or had caught up. |
+| 1 | The command failed: an operator has to act, or a service cannot be reached. The sentence says which. |
+| 2 | The command line, the configuration, or something that the configuration points at has to be changed. |
+| {EXIT_CODE} | `calving run` ended itself because something hangs; the last line of the log says where. Start it again. |
+
+| environment variable | meaning |
+| --- | --- |
+| `CALVING_LOG_LEVEL` | The log level: `DEBUG`, `INFO` (the default), `WARNING` or `ERROR`. The log goes to standard error. |
+| `CALVING_TRACEBACK` | If set, an error ends with its traceback. |
+"""
+
+
+def commands_page() -> str:
+    """The reference of commands."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    rows = "".join(f"| [`calving {name}`](#calving-{name}) | {_help(c)} |\n" for name, c in group.commands.items())
+    parts = [_COMMANDS, "| command | what it does |\n| --- | --- |\n" + rows]
+    return "\n".join([*parts, *(_command(name, command) for name, command in group.commands.items())])
+
+
+def _help(command: typing.Any) -> str:
+    return " ".join(str(command.help or "").split())
+
+
+def _command(name: str, command: typing.Any) -> str:
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option"]
+    words = ["calving", name, *(p.name.upper() for p in arguments), *map(_synopsis, options)]
+    text = f"## calving {name}\n\n```\n{' '.join(words)}\n```\n\n{_help(command)}\n"
+    if not command.params:
+        return text
+    rows = "".join(f"| `{p.name.upper()}` | {escape(p.help)} |\n" for p in arguments)
+    rows += "".join(f"| `{_usage(p)}` | {escape(p.help)}{_option_default(p)} |\n" for p in options)
+    return text + "\n| | |\n| --- | --- |\n" + rows
+
+
+def _usage(option: typing.Any) -> str:
+    return f"{option.opts[0]}" if option.is_flag else f"{option.opts[0]} {option.name.upper()}"
+
+
+def _synopsis(option: typing.Any) -> str:
+    text = _usage(option) + (" ..." if option.multiple else "")
+    return text if option.required else f"[{text}]"
+
+
+def _option_default(option: typing.Any) -> str:
+    return "" if option.default in (None, False) else f" Default: `{option.default}`."
+
+
+def main() -> None:
     PAGE.write_text(page())
-    return 0
+    COMMANDS.write_text(commands_page())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

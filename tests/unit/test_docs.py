@@ -9,17 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from calving.errors import ConfigError
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import flat, parse
+from tests.cli.pages import DOCS, modules
 from tests.conformance import matrix
-from tests.generate_docs import PAGE, page
+from tests.generate_docs import COMMANDS, PAGE, commands_page, page
 
 ROOT = Path(__file__).parents[2]
-TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = [
-    (path.name, kind, text)
+    (path, kind, text)
     for path in TEXTS
-    for kind, text in re.findall(r"```(toml|json)\n(.*?)```", path.read_text(), re.DOTALL)
+    for kind, text in re.findall(r"```(toml|json)\b[^\n]*\n(.*?)```", path.read_text(), re.DOTALL)
 ]
 
 
@@ -27,18 +29,28 @@ def test_the_reference_of_keys_is_up_to_date() -> None:
     assert PAGE.read_text() == page()
 
 
-@pytest.mark.parametrize(("name", "kind", "text"), EXAMPLES, ids=range(len(EXAMPLES)))
+def test_the_reference_of_commands_is_up_to_date() -> None:
+    assert COMMANDS.read_text() == commands_page()
+
+
+@pytest.mark.parametrize(("path", "kind", "text"), EXAMPLES, ids=range(len(EXAMPLES)))
 def test_every_configuration_in_the_manual_is_valid(
-    name: str, kind: str, text: str, monkeypatch: pytest.MonkeyPatch
+    path: Path, kind: str, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    if path.is_relative_to(DOCS):
+        for block in modules(str(path.relative_to(DOCS))):
+            (tmp_path / str(block.title)).write_text(block.text)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("KAFKA_PASSWORD", "x")
     monkeypatch.setenv("CATALOG_TOKEN", "x")
+    monkeypatch.setenv("S3_SECRET", "x")
+    monkeypatch.setenv("REGISTRY_LOGIN", "user:x")
     raw = tomllib.loads(text) if kind == "toml" else json.loads(text)
     sink = parse(flat(raw.get("config", raw) | ({"name": raw["name"]} if "name" in raw else {})))
     check_record_path(sink)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_inside_the_repository_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text()):
         assert (path.parent / target).exists(), target
@@ -65,3 +77,27 @@ def test_every_difference_from_the_java_sink_has_a_reason() -> None:
     rows = re.findall(r"^\|.*$", section.partition("\n## ")[0], re.MULTILINE)
     assert rows
     assert not [row for row in rows if not re.fullmatch(r"\|( ?[^| ][^|]*\|){4}", row)]
+
+
+def refused_keys() -> list[str]:
+    page = (DOCS / "how-to" / "from-the-java-sink.md").read_text().partition("<!-- refused keys -->")[2]
+    first_cells = re.findall(r"^\| (`[^|]+) \|", page.partition("\nThese are refused")[0], re.MULTILINE)
+    return [key for cell in first_cells for key in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize("key", refused_keys())
+def test_a_key_that_the_manual_says_is_refused_is(key: str) -> None:
+    settings = {"name": "s", "topics": "t", "iceberg.tables": "db.t", "kafka.bootstrap.servers": "h:1"}
+    with pytest.raises(ConfigError, match=f"unknown key '{key}'"):
+        parse(settings | {key: "x"})
+
+
+def test_the_map_of_packages_has_every_package() -> None:
+    page = (DOCS / "explanation" / "architecture.md").read_text().partition("<!-- map of packages -->")[2]
+    core = ROOT / "packages" / "core" / "src" / "calving"
+    assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == {f.parent.name for f in core.glob("*/__init__.py")}
+
+
+def test_every_page_is_in_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text()
+    assert [path for path in DOCS.rglob("*.md") if f" {path.relative_to(DOCS)}\n" not in nav] == []

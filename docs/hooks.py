@@ -1,0 +1,45 @@
+"""Brings pages that live at the root of the repository into the site, and points links at them there."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+FIGURES = "README.md#figures"
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", FIGURES: "figures.md"}
+"""Files, or a section of one, at the root, and the pages that they become."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add them to the pages of the site."""
+    for source, target in PAGES.items():
+        files.append(File.generated(config, target, content=_text(source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links that lead out of docs/, as they have to in the repository, lead to the page of the site instead."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def here(match: re.Match[str]) -> str:
+        target = PAGES.get(match[1])
+        return match[0] if target is None else f"]({posixpath.relpath(target, folder or '.')})"
+
+    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md(?:#[\w-]+)?)\)", here, markdown)
+
+
+def _text(source: str) -> str:
+    path, _, section = source.partition("#")
+    text = (ROOT / path).read_text()
+    if section:
+        found = re.search(rf"^## ({section}\n.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE | re.IGNORECASE)
+        if found is None:
+            raise ValueError(f"{path} has no section '{section}'")
+        text = f"# {found[1]}"
+    return text.replace("](docs/", "](")
