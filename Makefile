@@ -95,7 +95,7 @@ $(SITE_ENV)/bin/mkdocs: docs/requirements.txt | $(BIN)/uv
 	@touch $@
 
 site: $(SITE_ENV)/bin/mkdocs
-	@NO_MKDOCS_2_WARNING=1 $(SITE_ENV)/bin/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(SITE_ENV)/bin/mkdocs build --strict
 	@echo "site/index.html"
 
 matrix: $(BIN)/calving
