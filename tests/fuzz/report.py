@@ -14,6 +14,7 @@ from tests.fuzz import cases
 class Report:
     def __init__(self, seed: int) -> None:
         self._seed, self._started = seed, time.monotonic()
+        self._name = f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}.json"
         self._cases = self._records = self._taken = 0
         self._covered: Counter[str] = Counter()
         self._peak = 0
@@ -65,6 +66,6 @@ class Report:
         return json.dumps(figures, indent=1, ensure_ascii=False)
 
     def save(self, folder: Path) -> None:
+        """The figures so far."""
         folder.mkdir(exist_ok=True)
-        path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{self._seed}.json"
-        path.write_text(json.dumps(self.figures(), indent=1, ensure_ascii=False) + "\n")
+        (folder / self._name).write_text(json.dumps(self.figures(), indent=1, ensure_ascii=False) + "\n")

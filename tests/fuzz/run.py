@@ -33,7 +33,9 @@ def main() -> int:
     if args.case is not None:
         return _one(seed, args.case, [int(r) for r in args.records.split(",")] if args.records else None)
     report = Report(seed)
-    fuzzer = Fuzzer(seed, range(args.first, args.first + args.cases), time.monotonic() + args.seconds, report)
+    fuzzer = Fuzzer(
+        seed, range(args.first, args.first + args.cases), time.monotonic() + args.seconds, report, args.results
+    )
     threads = [threading.Thread(target=fuzzer.work) for _ in range(args.workers)]
     for thread in threads:
         thread.start()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from tests.fuzz import cases
@@ -23,6 +24,8 @@ _SHRUNK = 2
 """Disagreements of one signature that are made small and printed."""
 _SHRINKING = 20.0
 """Seconds for making one case small."""
+_SAVED = 30.0
+"""Seconds after which the figures of a run that goes on are saved again."""
 
 Answer = dict[str, Any]
 
@@ -113,8 +116,9 @@ def shrink(worker: Worker, seed: int, number: int, found: dict[str, Any], places
 class Fuzzer:
     """Hands out cases until the time is over."""
 
-    def __init__(self, seed: int, numbers: Sequence[int], until: float, report: Report) -> None:
-        self._seed, self._until, self._report = seed, until, report
+    def __init__(self, seed: int, numbers: Sequence[int], until: float, report: Report, results: Path) -> None:
+        self._seed, self._until, self._report, self._results = seed, until, report, results
+        self._saved = 0.0
         self._numbers: Iterator[int] = iter(numbers)
         self._lock = threading.Lock()
         self._seen: Counter[str] = Counter()
@@ -135,6 +139,9 @@ class Fuzzer:
         new = []
         with self._lock:
             self._report.add(answer, seconds)
+            if time.monotonic() - self._saved > _SAVED:
+                self._report.save(self._results)
+                self._saved = time.monotonic()
             for found in answer["found"]:
                 self._seen[found["signature"]] += 1
                 if self._seen[found["signature"]] <= _SHRUNK:
