@@ -218,6 +218,11 @@ def test_an_array_of_nulls_is_an_array_of_nulls(sink: Sink) -> None:
     assert len(rows(found)) == 2
 
 
+def test_an_empty_array_needs_no_column_though_others_ask_for_one_that_the_table_cannot_get(sink: Sink) -> None:
+    found = check(sink, Run(ONE, EVOLVE), [table(id=LongType())], lines({"id": 1, "": []}, {"id": 2, "": [7]}))
+    assert sorted(found.dead) == [1]
+
+
 @pytest.mark.parametrize("levels", [40, 350, 5_000])
 @pytest.mark.parametrize("transforms", [(), NOTHING])
 @pytest.mark.parametrize("evolution", [Evolution(), EVOLVE])

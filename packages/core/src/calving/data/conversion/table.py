@@ -282,15 +282,7 @@ class TableConverter:
         if not self._evolution.evolve or column.null_count == len(column):
             return
         if not typed and holds(column.type, _is_json):
-            # Only the values themselves say what they are.
-            converter = ExactConverter(self._growth, self._lookup)
-            for i, value in enumerate(objects(column)):
-                try:
-                    if value is not None:
-                        converter.unknown(value, path)
-                except UnfitError as error:
-                    found.bad.setdefault(i, str(error))
-            found.needs += converter.needs
+            self._each_addition(column, path, found)
             return
         kind = of_array(column, typed)
         if kind is None:
@@ -298,8 +290,22 @@ class TableConverter:
         try:
             found.needs.append(self._growth.add(path, kind))
         except UnfitError as error:
+            if not typed:
+                self._each_addition(column, path, found)
+                return
             for i in pc.indices_nonzero(column.is_valid()).to_pylist():
                 found.bad.setdefault(i, str(error))
+
+    def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
+        """Where only the values themselves say what they are, or which of them the table cannot take."""
+        converter = ExactConverter(self._growth, self._lookup)
+        for i, value in enumerate(objects(column)):
+            try:
+                if value is not None:
+                    converter.unknown(value, path)
+            except UnfitError as error:
+                found.bad.setdefault(i, str(error))
+        found.needs += converter.needs
 
     def _inner_needs(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
         """Fields that are new inside a column, and types that a schema says are wider."""
