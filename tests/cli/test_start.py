@@ -113,3 +113,41 @@ def test_an_engine_that_is_still_being_opened_does_not_hold_up_a_stop() -> None:
     engine.begin()
     engine.close()
     never.set()
+
+
+def test_one_thread_at_a_time_imports_an_engine_or_a_catalog() -> None:
+    """Python finds a deadlock where two begin at different ends of pyiceberg's circle of modules."""
+    code = """
+import sys, threading
+from calving.engine.opening import OpeningEngine
+from calving.engine.registry import open_engine
+from calving.importing import IMPORTING
+with IMPORTING:
+    engine = OpeningEngine(lambda: open_engine("local", "x", {}))
+    engine.begin()
+    threading.Event().wait(0.5)
+    print("calving.engine.local" in sys.modules)
+print(engine.slots)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[0] == "False"
+
+
+def test_only_the_thread_that_goes_without_pandas_does() -> None:
+    code = """
+import sys, threading
+from calving.lean import _Refusing
+sys.meta_path.insert(0, _Refusing())
+found = []
+def other():
+    found.append(all(finder.find_spec("pandas", None) is None for finder in sys.meta_path[:1]))
+thread = threading.Thread(target=other)
+thread.start()
+thread.join()
+try:
+    sys.meta_path[0].find_spec("pandas", None)
+except ImportError:
+    print(found)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[True]\n"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 
 class _Refusing(MetaPathFinder):
+    """Of one thread: another may import pandas meanwhile, as Spark Connect does."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        if name == "pandas":
+        if name == "pandas" and threading.get_ident() == self._thread:
             raise ImportError("this process makes no frames")
 
 

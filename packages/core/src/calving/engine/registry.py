@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from calving.engine.interface import Engine
 from calving.engine.watch import Patience
+from calving.importing import IMPORTING
 
 
 def open_engine(
@@ -20,13 +21,13 @@ def open_engine(
     """
     # Imported here, because only one of them is needed, and each brings all that it runs.
     if kind == "local":
-        from calving.engine.local import LocalEngine
-
+        with IMPORTING:
+            from calving.engine.local import LocalEngine
         return LocalEngine()
     if "spark.remote" in properties:
-        from calving.engine.connect import ConnectEngine
-
+        with IMPORTING:
+            from calving.engine.connect import ConnectEngine
         return ConnectEngine(name, properties, patience)
-    from calving.engine.classic import ClassicEngine
-
+    with IMPORTING:
+        from calving.engine.classic import ClassicEngine
     return ClassicEngine(name, properties, patience)

@@ -17,6 +17,7 @@ from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
 from calving.engine.watch import Patience
 from calving.errors import FATAL, CalvingError
+from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
@@ -180,11 +181,11 @@ class App:
 
     def _made(self) -> Plant:
         if self._plant is None:
-            if self._alone:
-                without_pandas()
             # Here, because it takes longer to import than all that it takes to join the group.
-            from calving.runtime.plant import Plant
-
+            with IMPORTING:
+                if self._alone:
+                    without_pandas()
+                from calving.runtime.plant import Plant
             self._plant = self._staying(Plant(self._sink, self._engine))
         return self._plant
 
