@@ -25,10 +25,10 @@ from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition
-from calving.protocol.commit import CommitLoop, Settled
+from calving.protocol.commit import CommitLoop, CommitRefused, Settled, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import NOWHERE, LedgerKey, Reach
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, Reach, admit
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")
@@ -105,6 +105,21 @@ def test_the_property_holds_after_all_snapshots_with_the_ledger_are_gone(catalog
     table.append(__import__("pyarrow").table({"id": [1], "kind": ["x"]}))
     catalog.load_table("db.t").maintenance.expire_snapshots().by_id(old.snapshot_id).commit()  # type: ignore[union-attr]
     assert settle(catalog, entry(0, file("a"))).snapshot_id is None
+
+
+def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(catalog: Catalog) -> None:
+    settle(catalog, entry(0, file("a")))
+    target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None)
+    on_its_way, files = target.load(), admit([entry(1, file("b"))], {0: 2}, NOWHERE, NO_LEDGER)
+    other = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None)
+    other.supersede(KEY.recovered_at(KEY.log_id, {0: 2}))
+    with pytest.raises(CommitRefused):
+        target.attempt(on_its_way, files)
+    with pytest.raises(SupersededError, match="recovered"):
+        settle(catalog, entry(1, file("b")))
+    assert paths(catalog) == ["a"]
+    again = CommitLoop(target, KEY, 5).settle([entry(2, file("c"))], {0: 3}, Reach({}, {}, since={0: 2}))
+    assert again.snapshot_id is not None
 
 
 @pytest.mark.parametrize("when", ["lost request", "lost answer", "false conflict", "true conflict"])

@@ -172,7 +172,7 @@ class Accidents:
         world = self._world
         self.operator_in = self._older_store = None
         self.catalog_went_back, self._older_tables = False, {}
-        overlooked = world.rng.choice(sorted(world.members)) if world.chance(world.odds.zombies) else None
+        overlooked = self._overlooked() if world.chance(world.odds.zombies) else None
         for name, member in world.members.items():
             if name == overlooked:
                 member.sever()
@@ -182,6 +182,9 @@ class Accidents:
         store, topic_ids = world.store, world.broker.topic_ids()
         cursor = MemorySession(store, "operator").follow(replay=True)
         key = world.key(store.identity)
+        log = cursor.log
+        for table in world.tables.values():
+            table.supersede(Snapshot(world.next_id(), (), {}, world.now), key.recovered_at(log.identity, log.end))
         states = {".".join(name): table.state() for name, table in world.tables.items()}
         ledgers = {name: key.read(s.ancestry, s.properties).present(topic_ids) for name, s in states.items()}
         plan = world.recovery(ledgers, complete=world.chance(0.5))
@@ -191,5 +194,10 @@ class Accidents:
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
         for table in world.tables.values():
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
+            table.properties |= key.recovered_at(store.identity, log.end)
         landed = {path for t in world.tables.values() for s in t.snapshots for path in s.files}
         world.checks.files_of = {path: at for path, at in world.checks.files_of.items() if path in landed}
+
+    def _overlooked(self) -> str:
+        members = self._world.members
+        return self._world.rng.choice([n for n, m in members.items() if m.is_coordinating] or sorted(members))

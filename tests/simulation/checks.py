@@ -13,10 +13,11 @@ nothing; the coordinator waits for all partitions; a position found by reset is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from calving.model.coverage import Coverage
 from calving.model.events import (
     CommitComplete,
     CommitToTable,
@@ -171,7 +172,9 @@ class Checks:
         for tp in known - world.store.positions.keys() if not world.is_upset else ():
             raise Violation(f"W1: {tp} was answered for, but the position found by reset was not stored")
 
-    def table_commit(self, name: TableId, key: LedgerKey, snapshot_id: int, admitted: Admitted) -> None:
+    def table_commit(
+        self, name: TableId, key: LedgerKey, snapshot_id: int, admitted: Admitted, loaded: Mapping[str, str]
+    ) -> None:
         world = self._world
         table = world.tables[name]
         now = admitted.ledger.control
@@ -182,14 +185,23 @@ class Checks:
         if snapshot_id in table.discarded:
             raise Violation("C6: a snapshot was committed whose manifests had been deleted")
         files = tuple(f.file_path for f in admitted.data_files)
-        outdated = key.outdated(table.properties, admitted.ledger)
+        outdated = key.outdated(loaded, admitted.reach)
         table.append(Snapshot(snapshot_id, files, key.summary(admitted.ledger), world.now), world.files)
         table.properties.update(key.properties(admitted.ledger))
         if outdated:
-            del table.properties[key.holding]
+            self._check_read_again(name, key.left_out(table.properties))
+            table.properties.pop(key.holding, None)
             world.stats["caught up after a loss"] += 1
         world.stats["commits"] += 1
         self._check_ledger(name, admitted.ledger)
+
+    def _check_read_again(self, name: TableId, left_out: Coverage) -> None:
+        """What is left out while it is read again must be so until it has been."""
+        world = self._world
+        for tp in world.broker.content if not world.is_upset else ():
+            held, stored = left_out.get(world.known_as(tp), ()), world.store.positions.get(tp, 0)
+            if held and stored < held[-1].end and tp not in world.broker.reused:
+                raise Violation(f"C6: {name} forgets that it holds {tp} to {held[-1].end}, it is read to {stored}")
 
     def went_back(self, name: TableId) -> None:
         """A table's ledger did, and was allowed to."""

@@ -256,7 +256,8 @@ class Member:
         return self.loop
 
     def _on_revoked(self, leaving: Collection[TopicPartition]) -> None:
-        assert self.loop is not None
+        if self.loop is None:
+            return  # it has died while it handed over
         machine, positions = self.loop.machine, self._world.store.positions
         if leaving:
             self._expecting = {tp: machine.positions[tp] for tp in leaving} if machine.unpublished else {}
@@ -266,11 +267,6 @@ class Member:
                 raise Violation(
                     f"W6: {tp} was handed over at {positions.get(tp)}, finished batches had read to {expected}"
                 )
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether it coordinates, and a table does not take its files."""
-        return self._coordinator is not None and bool(self._coordinator[0].machine.failures)
 
     def reaches(self, tp: TopicPartition) -> int:
         """How far it has read, or is about to."""

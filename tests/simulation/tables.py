@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from calving.model.events import DataWritten, TableId, TableMark
-from calving.protocol.commit import AlreadyHeldError, CommitRefused, CommitUncertain
+from calving.protocol.commit import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Admitted, LedgerKey
@@ -74,6 +74,11 @@ class SimTable:
         for path in snapshot.files:
             self.rows.update(files[path])
 
+    def supersede(self, snapshot: Snapshot, properties: Mapping[str, str]) -> None:
+        """As a recovery does: what was loaded before can no longer be committed to."""
+        self.append(snapshot, {})
+        self.properties |= properties
+
     def back_to(self, count: int, files: Mapping[str, tuple[Record, ...]]) -> None:
         """The head is the snapshot that was the ``count``-th."""
         del self.snapshots[count:]
@@ -124,6 +129,8 @@ class SimTarget:
         self._tried.add(self._attempt)
         world.call("attempt")
         world.hazard()
+        if world.chance(world.odds.interventions):
+            world.accidents.recover()
         if world.chance(world.odds.contention):
             self.table.append(Snapshot(world.next_id(), (), {}, world.now), world.files)  # another writer
         if world.chance(world.odds.contention):
@@ -138,7 +145,7 @@ class SimTarget:
         now = self.table.state()
         if (now.head, now.uuid) != (state.head, state.uuid):
             raise CommitRefused("the head has moved")
-        world.checks.table_commit(self.name, self.key, self._attempt, admitted)
+        world.checks.table_commit(self.name, self.key, self._attempt, admitted, state.properties)
         self.mark = self.table.state().mark
         world.hazard()
         if fault == "lost answer":
@@ -186,6 +193,8 @@ class SimCommitter:
         try:
             done = world.commit_loop(target).settle(entries, request.read, request.reach)
         except WentBack as error:
+            return Failed(str(error), lost=True)
+        except SupersededError as error:
             return Failed(str(error), lost=True)
         except AlreadyHeldError as error:
             world.stats["held already"] += 1

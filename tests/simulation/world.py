@@ -37,7 +37,8 @@ from tests.simulation.tables import Loaded, SimTable, SimTarget
 
 @dataclass(frozen=True)
 class Odds:
-    """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step."""
+    """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step.
+    ``interventions`` are recoveries while a commit is on its way."""
 
     crashes: float = 0.02
     faults: float = 0.05
@@ -49,6 +50,7 @@ class Odds:
     coups: float = 0.03
     omissions: float = 0.0
     zombies: float = 0.0
+    interventions: float = 0.0
     retention: float = 0.0
     losses: float = 0.0
     backups: float = 0.0
@@ -66,6 +68,7 @@ THEMES: dict[str, Odds] = {
     "retention": Odds(crashes=0.01, retention=0.05),
     "lost store": Odds(losses=0.004),
     "zombies": Odds(losses=0.006, zombies=0.7, hangs=0.002),
+    "recovered too soon": Odds(crashes=0.005, faults=0.02, losses=0.008, zombies=1.0, interventions=0.06),
     "hangs": Odds(crashes=0.005, faults=0.02, hangs=0.004),
     "replica": Odds(faults=0.1, staleness=0.2),
     "expiry": Odds(expiry=0.06),
@@ -87,6 +90,7 @@ class World:
     coordinator = CoordinatorLoop
     session = SimSession
     target = SimTarget
+    table = SimTable
     policy = SourcePolicy(on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
     recovery = staticmethod(recovery)
@@ -114,7 +118,7 @@ class World:
             self.broker.late_arrival = 0.9
         self.control_topic, self.group = "control", "connect-sim"
         self._ids = 0
-        self.tables = {name: SimTable(self.next_id()) for name in self.names}
+        self.tables = {name: self.table(self.next_id()) for name in self.names}
         self.passed_by: set[Record] = set()
         """Records that some batch left out because their table held them: what it held may be cleared while it runs."""
         self.files: dict[str, tuple[Record, ...]] = {}
@@ -284,9 +288,6 @@ class World:
         for table in self.tables.values():
             table.broken = False
         self._rounds(40)
-        if self.stats["zombies"] and any(m.is_stuck for m in self.members.values()):
-            self.accidents.recover()  # what a zombie committed meanwhile is in the way: the error names the command
-            self._rounds(40)
         for _ in range(600):  # what is read again after a loss may be a long way
             if all(self.store.positions.get(tp) == len(t) for tp, t in self.broker.content.items()):
                 break

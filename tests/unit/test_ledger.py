@@ -182,11 +182,22 @@ def test_the_parts_of_one_publication_come_once() -> None:
     assert twice(admit(parts, {0: 3}, NOWHERE, Ledger({})), NOWHERE, Ledger({}), {}) == {}
 
 
-def test_a_holding_is_outdated_once_all_that_it_names_is_settled() -> None:
+def test_a_holding_is_outdated_once_all_that_it_names_is_heard_again_and_settled() -> None:
     properties = {KEY.holding: encode_coverage({TP: (Span(10, 20),)})}
-    assert not KEY.outdated(properties, Ledger({}, {TP: 30}, {TP: 19}))
-    assert KEY.outdated(properties, Ledger({}, {TP: 30}, {TP: 20}))
-    assert not KEY.outdated({}, Ledger({}, {TP: 30}, {TP: 20}))
+    assert not KEY.outdated(properties, Reach({}, {TP: (Span(5, 19),)}))
+    assert KEY.outdated(properties, Reach({}, {TP: (Span(5, 20),)}))
+    assert not KEY.outdated({}, Reach({}, {TP: (Span(5, 20),)}))
+
+
+@pytest.mark.parametrize("key, since", [(KEY, {0: 6}), (KEY, {}), (replace(KEY, log_id="before"), {0: 9})])
+def test_a_recovery_supersedes_what_was_heard_before_it(key: LedgerKey, since: dict[int, int]) -> None:
+    assert key.is_superseded(KEY.recovered_at(KEY.log_id, {0: 7}), Reach({}, {}, since=since))
+
+
+def test_a_recovery_supersedes_nothing_that_was_heard_after_it() -> None:
+    after = Reach({}, {}, since={0: 7, 1: 0})
+    assert not KEY.is_superseded(KEY.recovered_at(KEY.log_id, {0: 7, 1: 0}), after)
+    assert not KEY.is_superseded({}, Reach({}, {}))
 
 
 def complete(partition: int, offset: int, span: Span) -> Envelope:

@@ -13,7 +13,7 @@ from calving.protocol.ledger import NOWHERE, Admitted, Ledger, LedgerKey, Reach,
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from tests.simulation.mutants.registry import mutant
-from tests.simulation.tables import Loaded, SimTarget
+from tests.simulation.tables import Loaded, SimTable, SimTarget, Snapshot
 from tests.simulation.world import World
 
 
@@ -69,7 +69,7 @@ class LedgerGoesBack(_CustomLoop):
     @staticmethod
     def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
         found = admit(heard, read, reach, ledger)
-        return Admitted(found.data_files, found.delete_files, replace(found.ledger, control=read))
+        return replace(found, ledger=replace(found.ledger, control=read))
 
 
 @mutant("C6.3 the new ledger is not moved at all")
@@ -77,7 +77,7 @@ class LedgerStays(_CustomLoop):
     @staticmethod
     def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
         found = admit(heard, read, reach, ledger)
-        return Admitted(found.data_files, found.delete_files, ledger)
+        return replace(found, ledger=ledger)
 
 
 @mutant("C6.4 an attempt is rebased onto a moved head without looking again", "crowd")
@@ -157,6 +157,20 @@ class CommitsTwice(World):
                     commit_module.twice = known  # type: ignore[attr-defined]
 
         return Loop(target, target.key, 3)
+
+
+@mutant("C6 a coordinator from before a recovery commits all the same", "recovered too soon")
+class OutlivesRecovery(World):
+    class ledger_key(LedgerKey):
+        def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
+            return False
+
+
+@mutant("recovery does not refuse what is on its way", "recovered too soon")
+class OvertakenRecovery(World):
+    class table(SimTable):
+        def supersede(self, snapshot: Snapshot, properties: Mapping[str, str]) -> None:
+            self.properties |= properties
 
 
 @mutant("C6.1 the table's property is not read where the summaries have expired", "expiry")

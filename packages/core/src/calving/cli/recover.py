@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
-from calving.backend.interface import Cursor
+from calving.backend.interface import ControlLog, Cursor
 from calving.errors import CalvingError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.commit import IcebergTarget
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
 from calving.protocol.ledger import LOG_ID, Ledger
@@ -56,20 +57,28 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     cursor: Cursor | None = None
     try:
         cursor = session.follow(replay=True)  # whoever still coordinates is fenced
+        control = cursor.log
         identities = topics.identities({tp.topic for tp in every})
         stored = session.committed(every)
-        said = dict(_said(catalog, sink, cursor.log.identity, {tp.topic for tp in every}))
-        found = _ledgers(catalog, sink, said, former, identities)
+
+        def look() -> tuple[Mapping[str, Held], Mapping[str, Ledger]]:
+            said = dict(_said(catalog, sink, control.identity, {tp.topic for tp in every}))
+            return said, _ledgers(catalog, sink, said, former, identities)
+
+        said, found = look()
         if unknown := sorted(set(rolled_back) - found.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
-        plan = recovery(found, rolled_back, complete=not routes_freely(sink))
-        positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
-        others = former_names(said, every, identities)
-        _mind_other_names(sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {former})
         if not stored and not any(ledger.source for ledger in found.values()):
             raise ConfigError(
                 f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
             )
+        if not dry_run:
+            _supersede(catalog, sink, found, control)
+            said, found = look()
+        plan = recovery(found, rolled_back, complete=not routes_freely(sink))
+        positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
+        others = former_names(said, every, identities)
+        _mind_other_names(sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {former})
         yield from _lines(plan, positions, stored)
         if dry_run:
             return
@@ -80,7 +89,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         session = backend.open(str(uuid4()))
         cursor = session.follow(replay=False)
         for name in found:
-            _mark(catalog, sink, name, cursor.log.identity)
+            _mark(catalog, sink, name, replace(control, identity=cursor.log.identity))
         refuse_reused_offsets(catalog, sink, cursor.log, found)
     finally:
         if cursor is not None:
@@ -146,8 +155,18 @@ def _count(coverage: Coverage) -> int:
     return sum(span.end - span.start for spans in coverage.values() for span in spans)
 
 
+def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog) -> None:
+    """First of all: a coordinator that has been overlooked commits nothing more from here on, or the plan would not
+    know of it. Until the recovery has ended nobody else does, either.
+    """
+    for name in names:
+        key = ledger_key(sink, control.identity, name)
+        target = IcebergTarget(catalog, table_id(name), key.branch, key, {"engine-name": "calving"})
+        target.supersede(key.recovered_at(control.identity, control.end))
+
+
 def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
-    """First of all: until the positions go back it changes nothing."""
+    """Until the positions go back it changes nothing."""
     for name, coverage in plan.held.items():
         name_of = ledger_key(sink, "", name).holding
         with catalog.load_table(table_id(name)).transaction() as change:
@@ -156,16 +175,15 @@ def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping
             )
 
 
-def _mark(catalog: Catalog, sink: Sink, name: str, identity: str) -> None:
-    """Last of all: a table that belongs to another log is not written to."""
-    key = ledger_key(sink, identity, name)
+def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog) -> None:
+    """Last of all: a table that belongs to another log is not written to. It may have got a new identity by now."""
+    key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
     ledger = ledger_of(key, table)
-    changed = {}
+    changed = key.recovered_at(control.identity, control.end)
     if ledger.gone:  # whoever rolled it back has been heard
-        changed = key.properties(replace(ledger, gone={}))
-    if table.properties.get(key.of_table(LOG_ID)) not in (None, identity):
-        changed |= {key.of_table(LOG_ID): identity, key.of_table(key.offsets): "{}"}
-    if changed:
-        with table.transaction() as change:
-            change.set_properties(changed)
+        changed |= key.properties(replace(ledger, gone={}))
+    if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
+        changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
+    with table.transaction() as change:
+        change.set_properties(changed)

@@ -26,7 +26,7 @@ from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
-from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
+from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Admitted, LedgerKey, Reach, passed_over
@@ -129,7 +129,7 @@ class IcebergTarget:
         updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
         changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
-        if self._key.outdated(state.properties, admitted.ledger):
+        if self._key.outdated(state.properties, admitted.reach):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         guards = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
@@ -141,6 +141,20 @@ class IcebergTarget:
         self._see(table)
         remove_files(table.io, gone)
         return snapshot.snapshot_id
+
+    def supersede(self, properties: Mapping[str, str]) -> None:
+        """Set table properties, and move the head of the branch: attempts on what was loaded before are refused."""
+        for tries in range(1, MAX_TRIES + 1):
+            table = self.load().table
+            updates, requirements = new_snapshot(table, self._extra, self._branch).prepare()
+            changes = (*updates, SetPropertiesUpdate(updates=dict(properties)))
+            try:
+                table._do_commit(changes, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
+                return
+            except CommitFailedException as error:
+                if tries == MAX_TRIES:
+                    raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
+                self.pause(tries)
 
     def landed(self, state: LoadedTable) -> int | None:
         there = {s.snapshot_id for s in state.table.metadata.snapshots}
@@ -249,6 +263,8 @@ class IcebergCommitter:
             done, mark = self._commit_one(table, entries, request)
         except WentBackError as error:
             return Failed(str(error), lost=True)
+        except SupersededError as error:
+            return Failed(f"table {'.'.join(table)}: {error}", lost=True)
         except Exception as error:  # one table's trouble must not reach the others
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             return Failed(str(error))

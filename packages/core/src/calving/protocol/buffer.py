@@ -27,7 +27,8 @@ class Buffer:
     """What has been heard of the control log and is not committed yet. Knows nothing of time."""
 
     def __init__(self, position: ControlOffsets | None = None) -> None:
-        self.read: dict[int, int] = dict(position or {})
+        self._since = dict(position or {})
+        self.read = dict(self._since)
         """Next control offset to hear, by partition."""
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _Begun] = {}
@@ -94,7 +95,8 @@ class Buffer:
         settled = {
             tp: without(spans, merged(waiting[tp])) if tp in waiting else spans for tp, spans in self._covered.items()
         }
-        return Reach(dict(self._covered), {tp: spans for tp, spans in settled.items() if spans}, frozenset(self._anew))
+        settled = {tp: spans for tp, spans in settled.items() if spans}
+        return Reach(dict(self._covered), settled, frozenset(self._anew), self._since)
 
     def settled(self) -> Coverage:
         """What a successor is told: all that is in the tables, and which partitions have begun anew."""

@@ -29,6 +29,10 @@ class AlreadyHeldError(CalvingError):
     """The files hold records that are in the table: they must never be committed."""
 
 
+class SupersededError(CalvingError):
+    """What was heard has been let go of by a recovery, and is being read again: it must never be committed."""
+
+
 S = TypeVar("S", bound="State")
 
 
@@ -87,7 +91,7 @@ class CommitLoop(Generic[S]):
         """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` and ``reach`` at least.
 
         :raises CommitRefused, CommitUncertain: it did not settle within the tries; nothing is lost, try again later.
-        :raises AlreadyHeldError: an operator has to recover the sink.
+        :raises AlreadyHeldError, SupersededError: an operator has to recover the sink.
         """
         target = self._target
         entries = list(heard)
@@ -97,7 +101,13 @@ class CommitLoop(Generic[S]):
             admitted = admit(entries, read, reach, ledger)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
-            for tp, spans in twice(admitted, reach, ledger, self._key.left_out(state.properties)).items():
+            if self._key.is_superseded(state.properties, reach):
+                raise SupersededError(
+                    "the sink was recovered after this coordinator had begun, or the recovery did not end: stop all"
+                    " workers and run `calving recover FILE` to its end"
+                )
+            left_out = self._key.left_out(state.properties)
+            for tp, spans in twice(admitted, reach, ledger, left_out).items():
                 raise AlreadyHeldError(
                     f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
                     " the store of positions has forgotten what it had acknowledged;"

@@ -33,6 +33,7 @@ SOURCE_OFFSETS = "calving.source-offsets"
 SETTLED_OFFSETS = "calving.settled-offsets"
 MISSING_OFFSETS = "calving.missing-offsets"
 HELD_OFFSETS = "calving.held-offsets"
+RECOVERED_AT = "calving.recovered-at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,13 @@ class Reach:
     """How far a coordinator knows the source: ``covered`` by complete publications, ``settled`` in the tables.
 
     Partitions in ``anew`` have started over: what a ledger says of their offsets is about records that are gone.
+    All this was heard ``since`` these control offsets, and nothing of it before.
     """
 
     covered: Coverage
     settled: Coverage
     anew: frozenset[TopicPartition] = frozenset()
+    since: ControlOffsets = field(default_factory=dict)
 
 
 NOWHERE = Reach({}, {})
@@ -167,10 +170,27 @@ class LedgerKey:
         """What ``holding`` says."""
         return decode_coverage(properties.get(self.holding, "{}"))
 
-    def outdated(self, properties: Mapping[str, str], ledger: Ledger) -> bool:
-        """Whether ``holding`` has served: whatever it names has been read again."""
+    def outdated(self, properties: Mapping[str, str], reach: Reach) -> bool:
+        """Whether ``holding`` has served: whatever it names has been read again, and is settled.
+
+        The ledgers cannot tell: they knew these records before they were read again.
+        """
         held = self.left_out(properties)
-        return bool(held) and all(spans[-1].end <= ledger.settled.get(tp, 0) for tp, spans in held.items())
+        return self.holding in properties and not any(
+            without(spans, reach.settled.get(tp, ())) for tp, spans in held.items()
+        )
+
+    def recovered_at(self, log_id: str, end: ControlOffsets) -> dict[str, str]:
+        """The table property that says up to where a control log was when the sink was recovered."""
+        said = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
+        return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
+
+    def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
+        """Whether anything of ``reach`` may have been heard before the sink was recovered: it has been let go of."""
+        said = json.loads(properties.get(self.of_table(RECOVERED_AT), "null"))
+        return said is not None and (
+            said["log"] != self.log_id or any(reach.since.get(int(p), 0) < at for p, at in said["control"].items())
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +204,8 @@ class Admitted:
     """What each publication that these files come from covers."""
     gone: Coverage = field(default_factory=dict)
     """What the table held before it was rolled back."""
+    reach: Reach = NOWHERE
+    """What the coordinator knows of the source."""
 
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
@@ -217,6 +239,7 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
         _moved(ledger, read, reach, passed),
         tuple(publications.values()),
         ledger.gone,
+        reach,
     )
 
 
