@@ -100,6 +100,8 @@ class SimSession(MemorySession):
                 raise Fenced(f"{tp} is stored at {positions.get(tp)}, not at {advance.start}")
 
     def write(self, publication: Publication, claim: Claim) -> None:
+        if not self._world.fences_by_claim:
+            self.check()
         if self._world.fences_by_claim and not self._store.is_current(claim):
             raise Fenced(claim.member_id)
         self._store.append(self._member, publication.events, publication.spans)

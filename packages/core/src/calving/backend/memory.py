@@ -118,7 +118,7 @@ class MemoryCursor(Cursor):
 
 class MemorySession(Session):
     def __init__(self, store: MemoryStore, member: str) -> None:
-        self._store, self._member = store, member
+        self._store, self._member, self._identity = store, member, store.identity
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
         return bool(every) and min(every) in held
@@ -134,6 +134,7 @@ class MemorySession(Session):
     def publish(self, publication: Publication, claim: Claim) -> None:
         store = self._store
         with store.lock:
+            self.check()
             if not store.is_current(claim):
                 raise Fenced(f"member '{claim.member_id}' is no longer in the group")
             for tp, advance in publication.advances.items():
@@ -143,6 +144,11 @@ class MemorySession(Session):
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)
+
+    def check(self) -> None:
+        """:raises Fenced: the store was rewound or emptied since this session began."""
+        if self._store.identity != self._identity:
+            raise Fenced("the control log is not the one that this session belongs to")
 
     def follow(self, *, replay: bool) -> Cursor:
         return MemoryCursor(self._store, self._member, replay)
