@@ -367,3 +367,26 @@ def test_the_longer_form_of_version_0_1_0_is_read() -> None:
         "calving.settled-offsets": '{"s":{"0":0}}',
     }
     assert KEY.read([said], {}) == Ledger({0: 3}, {TP: 50}, {TP: 0})
+
+
+def test_the_saved_position_is_never_in_the_middle_of_a_publication_that_is_known_by_its_records() -> None:
+    """A topic without an identity that was made anew has other records at the same offsets."""
+    other = TableReference("c", ("db",), "u")
+    buffer = Buffer()
+    buffer.hear(complete(0, 1, Span(10, 20)))
+    for entry in (written(0, 2, "a"), written(0, 3, "b", table=other)):
+        buffer.hear(replace(entry, spans={TP: (Span(10, 20),)}))
+    buffer.hear(complete(0, 4, Span(10, 20)))
+    buffer.settle(("db", "t"), buffer.whole())
+    assert buffer.position() == {0: 2}
+
+
+def test_a_part_that_is_missing_is_noticed_unless_its_publication_is_in_the_tables() -> None:
+    end = replace(complete(0, 4, Span(10, 20)), parts=2)
+    known = Buffer()
+    known.hear(complete(0, 1, Span(10, 20)))
+    with pytest.raises(DataLossError, match="has 2 parts, and 0 were read"):
+        known.hear(end)
+    settled = Buffer()
+    settled.hear(Envelope(0, 1, CommitComplete(COMMIT), {TP: (Span(10, 20),)}))
+    settled.hear(end)

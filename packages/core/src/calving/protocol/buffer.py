@@ -36,6 +36,8 @@ class Buffer:
         self._begins: dict[tuple[int, int], int] = {}
         """Where the publication of each buffered entry begins, by the entry's place."""
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
+        self._told: dict[TopicPartition, tuple[Span, ...]] = {}
+        """What of it is in the tables, as other coordinators said: it was whole when they heard it."""
         self._anew: set[TopicPartition] = set()
 
     def hear(self, envelope: Envelope) -> None:
@@ -55,8 +57,7 @@ class Buffer:
                         publication_of(envelope), _Begun(envelope.partition, envelope.offset)
                     )
                     begun.parts += 1
-                    if not self._is_covered(envelope.spans):
-                        self._begins[envelope.partition, envelope.offset] = begun.offset
+                    self._begins[envelope.partition, envelope.offset] = begun.offset
             case DataComplete():
                 begun = self._begun.pop(publication_of(envelope), _Begun(envelope.partition, envelope.offset))
                 self._check(envelope, begun.parts)
@@ -67,6 +68,7 @@ class Buffer:
                 told = {tp for tp, spans in envelope.spans.items() if spans[0] == _ANEW}
                 self._restart(told - self._anew)
                 self._cover(envelope.spans)
+                _add(self._told, envelope.spans)
 
     def whole(self) -> dict[int, int]:
         """The read position, before any publication of which only a part has been heard."""
@@ -138,7 +140,7 @@ class Buffer:
         return position
 
     def _check(self, end: Envelope, parts: int) -> None:
-        if end.parts is not None and end.parts != parts and not self._is_covered(end.spans):
+        if end.parts is not None and end.parts != parts and not self._is_told(end.spans):
             raise DataLossError(
                 f"control log, partition {end.partition}: the publication that ends at offset {end.offset} has"
                 f" {end.parts} parts, and {parts} were read: files would be missing from the tables; stop all workers"
@@ -149,13 +151,18 @@ class Buffer:
         for tp in partitions:
             self._anew.add(tp)
             self._covered.pop(tp, None)
+            self._told.pop(tp, None)
 
-    def _is_covered(self, spans: Coverage) -> bool:
+    def _is_told(self, spans: Coverage) -> bool:
         """Also true of publications that say nothing of what they cover, as those of the Java sink."""
-        return not any(without((plain(own[-1]),), self._covered.get(tp, ())) for tp, own in spans.items())
+        return not any(without((plain(own[-1]),), self._told.get(tp, ())) for tp, own in spans.items())
 
     def _cover(self, coverage: Coverage) -> None:
-        for tp, spans in coverage.items():
-            before = self._covered.get(tp, ())
-            if spans != before:
-                self._covered[tp] = merged((*before, *map(plain, spans)))
+        _add(self._covered, coverage)
+
+
+def _add(known: dict[TopicPartition, tuple[Span, ...]], coverage: Coverage) -> None:
+    for tp, spans in coverage.items():
+        before = known.get(tp, ())
+        if spans != before:
+            known[tp] = merged((*before, *map(plain, spans)))
