@@ -11,9 +11,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-FIGURES = "README.md#figures"
-PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", FIGURES: "figures.md"}
-"""Files, or a section of one, at the root, and the pages that they become."""
+PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""Files at the root, and the pages that they become."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -31,15 +30,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = PAGES.get(match[1])
         return match[0] if target is None else f"]({posixpath.relpath(target, folder or '.')})"
 
-    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md(?:#[\w-]+)?)\)", here, markdown)
+    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md)\)", here, markdown)
 
 
 def _text(source: str) -> str:
-    path, _, section = source.partition("#")
-    text = (ROOT / path).read_text()
-    if section:
-        found = re.search(rf"^## ({section}\n.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE | re.IGNORECASE)
-        if found is None:
-            raise ValueError(f"{path} has no section '{section}'")
-        text = f"# {found[1]}"
-    return text.replace("](docs/", "](")
+    return (ROOT / source).read_text().replace("](docs/", "](")
