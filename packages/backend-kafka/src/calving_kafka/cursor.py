@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend.entries import Entries
+from calving.backend.entries import BEFORE, Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
@@ -34,9 +34,11 @@ _TAIL = "calving tail="
 class KafkaCursor(Cursor):
     """Assigns every partition by itself: no group, no rebalance, nothing that another coordinator could take away."""
 
-    def __init__(self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool) -> None:
+    def __init__(
+        self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool, watch: bool = False
+    ) -> None:
         self._sink, self._options, self._sender = sink, options, str(uuid4())
-        self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'", strict=replay)
+        self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'", strict=replay, progress=watch)
         group = f"{sink.group}-coord"
         self._consumer = Consumer(
             client_config(
@@ -64,13 +66,13 @@ class KafkaCursor(Cursor):
         partitions = self._partitions()
         self._partition = partition_of(self._sender, len(partitions))
         bounds = self._bounds(partitions)
-        saved = self._saved(partitions) if replay else {}
-        start = {p: self._start(p, saved.get(p), bounds[p]) if replay else bounds[p].end for p in partitions}
+        saved = self._saved(partitions) if replay or watch else {}
+        start = {p: self._start(p, saved.get(p), bounds[p]) if replay or watch else bounds[p].end for p in partitions}
         if replay and not saved:
             # Now, that no other sink on the topic takes for free what has not been read here.
             self._writer().write((), GroupOffsets(self._offsets(start), self._consumer.consumer_group_metadata()))
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
-        self._assign(start)
+        self._assign({p: max(bounds[p].start, at - BEFORE) for p, at in start.items()} if watch else start)
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         self._mind_new_partitions()

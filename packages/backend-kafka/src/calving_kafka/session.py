@@ -131,6 +131,9 @@ class KafkaSession(Session):
             self._transactions = self._producer(self._member_id)
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)
 
+    def watch(self) -> Cursor:
+        return KafkaCursor(self._sink, self._options, self._topic_id, replay=False, watch=True)
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
-from calving.backend.entries import Entries, beside_text, partition_key, payloads, replay_start, spans_text
+from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
@@ -37,14 +37,16 @@ class RedisCursor(Cursor):
         durability: Durability,
         *,
         replay: bool,
+        watch: bool = False,
     ) -> None:
         self._sink, self._options, self._keys = sink, options, keys
         self._reader, self._durability, self._sender = reader, durability, str(uuid4())
         self._writer = connect(options) if replay else None
-        self.entries = Entries(sink.group, where(options), strict=replay)
+        self.entries = Entries(sink.group, where(options), strict=replay, progress=watch)
         self._found: queue.Queue[list[Envelope] | CalvingError] = queue.Queue(maxsize=4)
         self._closed = threading.Event()
         self._waiting: int | None = None
+        self._epoch = 0
         if self._writer is not None:
             with writing(options):
                 identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state])
@@ -52,10 +54,16 @@ class RedisCursor(Cursor):
             start = replay_start(int(saved) if saved else None, end, options, where(options))
         else:
             with reaching(options):
-                identity, last = reader.hmget(keys.state, ["id", "last"])
+                identity, last, saved = reader.hmget(keys.state, ["id", "last", "saved"])
             self._identity = (identity or b"").decode()
             start = end = int(last or 0) + 1
+            if watch:
+                start = replay_start(int(saved) if saved else None, end, options, where(options))
         self.log = ControlLog(self._identity, {0: start}, {0: end})
+        if watch:
+            with reaching(options):
+                before = reader.xrevrange(keys.log, max=f"({start}-0", count=BEFORE)
+            start = int(before[-1][0].partition(b"-")[0]) if before else start
         self._thread = threading.Thread(target=self._run, args=(start,), name="calving-redis", daemon=True)
         self._thread.start()
 

@@ -93,6 +93,10 @@ class RedisSession(Session):
         reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)
         return RedisCursor(self._sink, self._options, self._keys, reader, self._durability, replay=replay)
 
+    def watch(self) -> Cursor:
+        reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)
+        return RedisCursor(self._sink, self._options, self._keys, reader, self._durability, replay=False, watch=True)
+
     def close(self) -> None:
         if self._closed:
             return

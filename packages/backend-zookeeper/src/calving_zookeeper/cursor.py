@@ -13,7 +13,7 @@ from uuid import uuid4
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NoNodeError
 
-from calving.backend.entries import Entries, beside_text, partition_key, payloads, replay_start, spans_text
+from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
@@ -30,12 +30,19 @@ _ORPHAN_SECONDS = 3_600.0
 
 class ZooKeeperCursor(Cursor):
     def __init__(
-        self, sink: SinkIdentity, options: ZooKeeperOptions, root: str, client: KazooClient, *, replay: bool
+        self,
+        sink: SinkIdentity,
+        options: ZooKeeperOptions,
+        root: str,
+        client: KazooClient,
+        *,
+        replay: bool,
+        watch: bool = False,
     ) -> None:
         self._sink, self._options, self._root, self._client = sink, options, root, client
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
         self._sender, self._epoch = str(uuid4()), None
-        self.entries = Entries(sink.group, f"ZooKeeper {root}", strict=replay)
+        self.entries = Entries(sink.group, f"ZooKeeper {root}", strict=replay, progress=watch)
         self._changed = threading.Event()
         self._expired = threading.Event()
         self._stale = threading.Event()
@@ -54,9 +61,9 @@ class ZooKeeperCursor(Cursor):
                 self._store.sweep(_ORPHAN_SECONDS)
         else:
             state, _ = self._store.state()
-            start = state.next
+            start = replay_start(state.saved, state.next, options, f"ZooKeeper {root}") if watch else state.next
         self._identity = state.id
-        self._next = start
+        self._next = max(1, start - BEFORE) if watch else start
         self.log = ControlLog(state.id, {0: start}, {0: state.next})
 
     def read(self, timeout: float) -> Sequence[Envelope]:

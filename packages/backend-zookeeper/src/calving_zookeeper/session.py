@@ -97,9 +97,15 @@ class ZooKeeperSession(Session):
         self._store.write(advance, self._member_id, spans_text(publication.spans), events, beside)
 
     def follow(self, *, replay: bool) -> Cursor:
+        return self._cursor(replay=replay)
+
+    def watch(self) -> Cursor:
+        return self._cursor(replay=False, watch=True)
+
+    def _cursor(self, *, replay: bool, watch: bool = False) -> Cursor:
         client = connect(self._options)
         try:
-            return ZooKeeperCursor(self._sink, self._options, self._root, client, replay=replay)
+            return ZooKeeperCursor(self._sink, self._options, self._root, client, replay=replay, watch=watch)
         except BaseException:
             disconnect(client)
             raise

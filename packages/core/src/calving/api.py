@@ -115,7 +115,13 @@ class Worker:
     def progress(self) -> Progress:
         """What the worker has done so far: a copy, which does not change any more."""
         now = self._app.progress
-        return replace(now, failing=dict(now.failing), degraded=dict(now.degraded), stages=dict(now.stages))
+        return replace(
+            now,
+            failing=dict(now.failing),
+            missing=dict(now.missing),
+            degraded=dict(now.degraded),
+            stages=dict(now.stages),
+        )
 
     def __enter__(self) -> Self:
         self.start()

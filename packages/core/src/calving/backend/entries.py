@@ -20,6 +20,9 @@ from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
 log = logging.getLogger(__name__)
 
+BEFORE = 500
+"""So many entries before the saved position whoever watches gets to hear: those of the last cycle are among them."""
+
 
 class LogOptions(BaseModel):
     """Keys that every backend has."""
@@ -89,11 +92,11 @@ class Entries:
     """Decodes the entries of one group. What cannot be decoded is skipped, counted, and logged once per sender.
 
     ``strict``, for a coordinator: an entry that says which records it covers is one of this sink's, and never skipped.
-    For others a DataComplete does not say how far its sender is.
+    ``progress``: whether a DataComplete says how far its sender is.
     """
 
-    def __init__(self, group: str, log_name: str, *, strict: bool = False) -> None:
-        self._group, self._log_name, self._strict = group, log_name, strict
+    def __init__(self, group: str, log_name: str, *, strict: bool = False, progress: bool = False) -> None:
+        self._group, self._log_name, self._strict, self._progress = group, log_name, strict, progress or strict
         self.undecodable: Counter[str] = Counter()
         self.others: set[str] = set()
         """Other groups that have entries in the log."""
@@ -114,7 +117,7 @@ class Entries:
         said = json.loads(beside) if beside else {}
         try:
             # Every worker hears every other: how far they are only a coordinator has to know.
-            decoded = decode(value, progress=self._strict)
+            decoded = decode(value, progress=self._progress)
         except UndecodableError as reason:
             if self._strict and spans and said.get("group", self._group) == self._group:
                 raise DataLossError(

@@ -169,6 +169,15 @@ class Session(ABC):
         """
 
     @abstractmethod
+    def watch(self) -> Cursor:
+        """Read the control log as a coordinator would that is elected now, and be none: nobody is fenced, and the
+        cursor cannot write. ``log.start`` is the saved position (the earliest entry if none is saved); some hundred
+        entries before it come first, as far as they are still there.
+
+        :raises DataLossError: the saved position has been truncated away, and the settings do not say to go on.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of the leadership and free what is held. Safe to call twice."""
 

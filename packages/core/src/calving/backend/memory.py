@@ -13,9 +13,10 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
+from calving.backend.entries import BEFORE
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
-from calving.errors import Fenced
+from calving.errors import Fenced, ProtocolError
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import DataComplete, DataWritten, Envelope, Event, Publication, TableId, TableMark
@@ -62,14 +63,16 @@ class MemoryStore:
 
 
 class MemoryCursor(Cursor):
-    def __init__(self, store: MemoryStore, member: str, replay: bool) -> None:
+    def __init__(self, store: MemoryStore, member: str, replay: bool, watch: bool = False) -> None:
         self._store, self._member = store, member
         with store.lock:
             if replay:
                 store.coordinator_epoch += 1
             self._epoch = store.coordinator_epoch if replay else None
-            self._at = {p: store.saved.get(p, 0) for p in store.ends()} if replay else store.ends()
+            self._at = {p: store.saved.get(p, 0) for p in store.ends()} if replay or watch else store.ends()
             self.log = ControlLog(store.identity, dict(self._at), store.ends())
+            if watch:
+                self._at = {p: max(0, at - BEFORE) for p, at in self._at.items()}
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
@@ -109,6 +112,8 @@ class MemoryCursor(Cursor):
             store.topic_ids.clear()
 
     def _check(self) -> None:
+        if self._epoch is None:
+            raise ProtocolError("only a cursor that replays can write")
         if self._store.fences_coordinators and self._epoch != self._store.coordinator_epoch:
             raise Fenced("another coordinator has opened the control log")
 
@@ -152,6 +157,9 @@ class MemorySession(Session):
 
     def follow(self, *, replay: bool) -> Cursor:
         return MemoryCursor(self._store, self._member, replay)
+
+    def watch(self) -> Cursor:
+        return MemoryCursor(self._store, self._member, replay=False, watch=True)
 
     def close(self) -> None:
         pass

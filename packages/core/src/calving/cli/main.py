@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 File = Annotated[Path, typer.Argument(help="The sink's configuration: TOML, Kafka Connect JSON or .properties.")]
 out = Console()
+_NOT_WELL = 3
 
 
 @app.command()
@@ -70,11 +71,14 @@ def validate(file: File) -> None:
 
 @app.command()
 def status(file: File) -> None:
-    """Show positions, lag and tables of the sink, whether it runs or not."""
-    from calving.cli.inspect import status as tables
+    """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 where all is not well."""
+    from calving.cli.status import status as look
 
-    for table in tables(load(file)):
-        out.print(table)
+    found = look(load(file))
+    for part in found.shown:
+        out.print(part)
+    if not found.well:
+        raise typer.Exit(_NOT_WELL)
 
 
 @app.command()
@@ -148,9 +152,10 @@ def main() -> None:
         logging.getLogger(noisy).setLevel(logging.ERROR)
     logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)  # what matters comes back as an error
     try:
-        app(standalone_mode=False)
-    except (typer.Exit, typer.Abort) as end:
-        sys.exit(getattr(end, "exit_code", 1))
+        code = app(standalone_mode=False)  # which hands on the code of typer.Exit as its result
+        sys.exit(code if isinstance(code, int) else 0)
+    except typer.Abort:
+        sys.exit(1)
     except CalvingError as error:
         _fail(error, 2 if isinstance(error, ConfigError) else 1)
     except Exception as error:

@@ -11,7 +11,6 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
-from calving.cli.inspect import read_to_end
 from calving.errors import CalvingError, Fenced
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import find_table, open_catalog, table_id
@@ -22,6 +21,7 @@ from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
 from calving.protocol.marks import Marks
 from calving.runtime.guards import commit_style
+from calving.runtime.heard import read_to_end
 from calving.settings.load import Sink
 
 _TRIES = 8

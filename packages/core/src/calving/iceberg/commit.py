@@ -246,6 +246,8 @@ class IcebergCommitter:
         self._attempts = attempts
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
+        self.missing: dict[TableId, str] = {}
+        """What two commits in a row have passed over, by table: it is not on its way."""
         self.files = self.records = 0
         """Committed since the start."""
 
@@ -274,12 +276,16 @@ class IcebergCommitter:
         return Committed(TableReference(self._catalog_name, table[:-1], table[-1]), done.snapshot_id, mark)
 
     def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
-        """What two commits in a row have passed over is not on its way: say so, once."""
+        """What two commits in a row have passed over: said once, and kept for as long as it is so."""
         if done.snapshot_id is None:
             return
         before, now = self._holes.get(table, {}), passed_over(done.admitted.ledger, reach)
         self._holes[table] = now
-        if now and now == before and (table, text_of(now)) not in self._told:
+        if not now or now != before:
+            self.missing.pop(table, None)
+            return
+        self.missing[table] = text_of(now)
+        if (table, text_of(now)) not in self._told:
             self._told.add((table, text_of(now)))
             log.error(
                 "table %s does not hold %s, though it holds what came later: the control log has lost them, or the"

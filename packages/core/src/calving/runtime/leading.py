@@ -122,6 +122,7 @@ class CoordinatorThread:
         progress = self._progress
         progress.files, progress.committed_records = committer.files, committer.records
         progress.failing = {".".join(t): n for t, n in loop.machine.failures.items()}
+        progress.missing = {".".join(t): offsets for t, offsets in list(committer.missing.items())}
         if loop.last is None or loop.complete_cycles == self.complete_cycles:
             return
         self.complete_cycles = loop.complete_cycles
@@ -146,8 +147,8 @@ def cycle_text(cycle: Cycle, progress: Progress) -> str:
         silent = sorted(map(str, cycle.unanswered))
         more = f" and {len(silent) - 10} more" if len(silent) > 10 else ""
         text += f", PARTIAL: no answer for {', '.join(silent[:10])}{more}"
-    if progress.failing:
-        text += f", DEGRADED: {', '.join(sorted(progress.failing))}"
+    if degraded := sorted({*progress.failing, *progress.missing}):
+        text += f", DEGRADED: {', '.join(degraded)}"
     return text
 
 

@@ -22,6 +22,8 @@ class Progress:
     held: int = 0
     failing: dict[str, int] = field(default_factory=dict)
     """Of the leader: tables that could not be committed, and how often in a row."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Of the leader: tables that lack offsets which two commits have passed over, and these."""
     degraded: dict[str, int] = field(default_factory=dict)
     """Of every worker: tables whose files wait, and for how many commit cycles."""
     stages: dict[str, float] = field(default_factory=dict)

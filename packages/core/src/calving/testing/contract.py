@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from calving.backend.interface import Backend, Cursor, Session
-from calving.errors import Fenced, OutcomeUnknown, Unavailable
+from calving.errors import Fenced, OutcomeUnknown, ProtocolError, Unavailable
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -354,6 +354,23 @@ class BackendContract:
             old.acknowledge({}, [StartCommit(uuid4())])
         new.acknowledge({}, [StartCommit(uuid4())])
         assert len(store.raw()) == 1
+
+    @rule("B7.5", "Whoever watches hears what a coordinator would, fences nobody, and cannot write.")
+    def test_a_watcher_fences_nobody(self, store: Store) -> None:
+        coordinator = store.cursor(replay=True)
+        store.publish(0, None, 10)
+        (*_, complete) = store.wait_for(coordinator, DataComplete)
+        coordinator.acknowledge({complete.partition: complete.offset + 1}, [])
+        store.publish(0, 10, 20)
+        later = store.wait_for(coordinator, DataComplete)
+        watcher = store.session().watch()
+        assert watcher.log.start[complete.partition] == complete.offset + 1
+        heard = store.wait_for(watcher, DataComplete, 2)
+        assert heard[-1] == later[-1]
+        with pytest.raises(ProtocolError):
+            watcher.acknowledge({}, [StartCommit(uuid4())])
+        watcher.close()
+        coordinator.acknowledge({}, [StartCommit(uuid4())])
 
     # B8
 

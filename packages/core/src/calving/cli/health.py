@@ -1,0 +1,84 @@
+"""How a sink is, as its control log and its tables tell, whether it runs or not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.iceberg.ancestry import ancestors
+from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.commit import LoadedTable
+from calving.model.coverage import Coverage
+from calving.model.events import DataWritten, Envelope
+from calving.model.offsets import TopicPartition
+from calving.protocol.ledger import VALID_THROUGH, LedgerKey
+from calving.protocol.waiting import DEGRADED
+from calving.runtime.guards import ledger_key, own_tables, routed_tables
+from calving.runtime.heard import Heard
+from calving.settings.load import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class TableHealth:
+    """``state``: ok; waiting, for the next commit; DEGRADED: several cycles committed nothing, or offsets are missing;
+    missing, where there is no such table.
+    """
+
+    name: str
+    state: str
+    records: str = ""
+    last_commit: str = ""
+    cycles: int = 0
+    """Commit cycles that have ended without the files that wait."""
+    files: int = 0
+    missing: Coverage = field(default_factory=dict)
+    valid_through: str = ""
+
+
+def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
+    """Of every table that the settings name, that holds anything of the sink, or that something waits for."""
+    names = dict.fromkeys([*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)])
+    return [_health(sink, name, find_table(catalog, table_id(name)), heard) for name in names]
+
+
+def _health(sink: Sink, name: str, table: Table | None, heard: Heard) -> TableHealth:
+    if table is None:
+        waiting = heard.waiting(table_id(name), {})
+        cycles = heard.cycles(waiting)
+        return TableHealth(name, "DEGRADED" if cycles >= DEGRADED else "missing", cycles=cycles, files=_files(waiting))
+    key = ledger_key(sink, heard.log_id, name)
+    loaded = LoadedTable(table, key.branch)
+    waiting = heard.waiting(table_id(name), key.read(loaded.ancestry, loaded.properties).control)
+    cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
+    head = next(iter(loaded.ancestry), {})
+    return TableHealth(
+        name,
+        "DEGRADED" if cycles >= DEGRADED or missing else "waiting" if waiting else "ok",
+        head.get("total-records", "0"),
+        _last_commit(table, key),
+        cycles,
+        _files(waiting),
+        missing,
+        next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
+    )
+
+
+def _files(entries: Iterable[Envelope]) -> int:
+    return sum(len(e.event.data_files) + len(e.event.delete_files) for e in entries if isinstance(e.event, DataWritten))
+
+
+def _last_commit(table: Table, key: LedgerKey) -> str:
+    for snapshot in ancestors(table.metadata, key.branch):
+        if snapshot.summary is not None and key.offsets in snapshot.summary.additional_properties:
+            moment = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
+            return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "-"
+
+
+def is_well(tables: Iterable[TableHealth], answered: Mapping[TopicPartition, bool | None]) -> bool:
+    """Whether no table is DEGRADED, and the last cycle had all answers."""
+    return all(table.state != "DEGRADED" for table in tables) and False not in answered.values()

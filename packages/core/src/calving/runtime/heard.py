@@ -1,0 +1,117 @@
+"""What the control log says to whoever listens from outside: what waits in it, and who has answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import dropwhile, islice
+from uuid import UUID
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.backend.interface import Cursor, Session
+from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.commit import LoadedTable
+from calving.model.coverage import Coverage, common
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, StartCommit, TableId
+from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.protocol.buffer import Buffer
+from calving.protocol.ledger import LedgerKey, passed_over
+from calving.runtime.guards import ledger_key, ledger_of
+from calving.settings.load import Sink
+
+_FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
+
+
+def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
+    """What the control log held when ``cursor`` was opened, from where it starts, and maybe more.
+
+    Where its last places are taken by what is no entry, the end is where no more of it comes.
+    """
+    ends = {p: end for p, end in cursor.log.end.items() if cursor.log.start.get(p, 0) < end}
+    until = clock() + _FIRST_SECONDS
+    while ends and clock() < until:
+        for entry in cursor.read(0.2):
+            yield entry
+            if entry.offset < ends.get(entry.partition, 0):
+                until = clock() + _QUIET_SECONDS
+            if entry.offset + 1 >= ends.get(entry.partition, entry.offset + 2):
+                del ends[entry.partition]
+
+
+class Heard:
+    """What the control log says, from ``start``, the saved position, on; of the last cycles also what is before it."""
+
+    def __init__(self, log_id: str, start: ControlOffsets) -> None:
+        self.log_id, self._start = log_id, start
+        self._buffer = Buffer(start)
+        self._cycles = 0
+        self._written: dict[tuple[int, int], int] = {}
+        """After how many cycles each entry came."""
+        self._answered: dict[UUID, set[TopicPartition]] = {}
+        self._closed: UUID | None = None
+
+    def hear(self, envelope: Envelope) -> None:
+        match envelope.event:
+            case StartCommit(commit_id):
+                self._answered.setdefault(commit_id, set())
+            case DataComplete(commit_id, assignments) if commit_id in self._answered:
+                self._answered[commit_id] |= {a.source for a in assignments}
+            case DataWritten():
+                self._written[envelope.partition, envelope.offset] = self._cycles
+            case CommitComplete(commit_id):
+                self._closed = commit_id
+                self._cycles += 1
+        if envelope.offset >= self._start.get(envelope.partition, 0):
+            self._buffer.hear(envelope)
+
+    @property
+    def tables(self) -> list[str]:
+        """Those that something was written for."""
+        return [".".join(table) for table in self._buffer.tables()]
+
+    def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
+        """What a table that holds everything below ``control`` has not got yet."""
+        return tuple(e for e in self._buffer.tables().get(table, ()) if e.offset >= control.get(e.partition, 0))
+
+    def cycles(self, waiting: Iterable[Envelope]) -> int:
+        """Commit cycles that have ended since the first of these came."""
+        return max((self._cycles - self._written[e.partition, e.offset] for e in waiting), default=0)
+
+    def answered(self, tp: TopicPartition) -> bool | None:
+        """Whether the last cycle that has ended had an answer for a partition; None where the log does not say."""
+        found = self._answered.get(self._closed) if self._closed is not None else None
+        return None if found is None else tp in found
+
+    def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
+        """What the last two commits of a table have both passed over: nobody brings it any more."""
+        loaded = LoadedTable(table, key.branch)
+        now = passed_over(key.read(loaded.ancestry, loaded.properties), self._buffer.reach())
+        # From the last commit of the sink on, and without it.
+        earlier = islice(dropwhile(lambda summary: key.offsets not in summary, loaded.ancestry), 1, None)
+        before = key.read(earlier, {}).missing
+        both = {tp: common(spans, before.get(tp, ())) for tp, spans in now.items()}
+        return {tp: spans for tp, spans in both.items() if spans}
+
+
+def hear(session: Session) -> Heard:
+    """All that the control log says now."""
+    cursor = session.watch()
+    try:
+        heard = Heard(cursor.log.identity, cursor.log.start)
+        for entry in read_to_end(cursor):
+            heard.hear(entry)
+    finally:
+        cursor.close()
+    return heard
+
+
+def nothing_waits(sink: Sink, catalog: Catalog, heard: Heard) -> bool:
+    """Whether every table has all that was published for it."""
+    for name in heard.tables:
+        table = find_table(catalog, table_id(name))
+        control = {} if table is None else ledger_of(ledger_key(sink, heard.log_id, name), table).control
+        if heard.waiting(table_id(name), control):
+            return False
+    return True

@@ -1,0 +1,117 @@
+"""``calving status`` tells from outside what is wrong with a sink, and changes nothing in it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from calving.cli.health import TableHealth, health, is_well
+from calving.iceberg.catalog import open_catalog
+from calving.model.events import CommitComplete, DataComplete, Envelope, PartitionProgress, StartCommit
+from calving.model.offsets import TopicPartition
+from calving.runtime.heard import Heard, hear
+from calving.services.process import Process
+from calving.settings.load import load
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+
+
+@pytest.fixture
+def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = Cli(tmp_path, topic(), unique)
+    made.keys |= {"iceberg.control.commit.timeout-ms": 3000}
+    made.send(0, 100)
+    made.run_here()
+    return made
+
+
+@contextlib.contextmanager
+def running(cli: Cli) -> Iterator[Process]:
+    worker = Process(cli.command("run"), cli.folder / "worker.log", {"CALVING_LOG_LEVEL": "INFO"})
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def table_of(cli: Cli) -> TableHealth:
+    sink = load(cli.config)
+    session = sink.backend(sink.identity, sink.backend_settings).open("looking")
+    try:
+        (found,) = health(sink, open_catalog("iceberg", cli.catalog_keys), hear(session), [cli.topic.name])
+    finally:
+        session.close()
+    return found
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
+
+
+def test_a_sink_that_is_well_has_committed_all_that_it_published(cli: Cli) -> None:
+    found = table_of(cli)
+    assert (found.state, found.records, found.files, found.missing) == ("ok", "100", 0, {})
+    assert "answered" in cli.run("status")
+
+
+def test_what_was_published_and_not_committed_is_seen_to_wait(cli: Cli) -> None:
+    cli.send(100, 110)
+    cli.publish_without_commit()
+    found = table_of(cli)
+    assert (found.state, found.records, found.files) == ("waiting", "100", 1)
+    cli.run("status")
+
+
+def test_a_table_that_takes_nothing_is_degraded_and_its_running_sink_is_left_alone(cli: Cli) -> None:
+    cli.send(100, 110)
+    cli.publish_without_commit()
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    schema = catalog.load_table("db.t").schema()
+    catalog.drop_table("db.t")
+    catalog.create_table("db.t", schema)
+    with running(cli) as worker:
+        wait_for(lambda: table_of(cli).state == "DEGRADED")
+        found = table_of(cli)
+        assert found.cycles >= 3 and found.files == 1 and found.last_commit == "-"
+        assert "DEGRADED" in cli.run("status", code=3)
+        assert "steps down" not in worker.log.read_text()
+
+
+def test_offsets_that_two_commits_have_passed_over_are_an_alarm(cli: Cli) -> None:
+    cli.send(100, 110)
+    cli.publish_without_commit()
+    control = f"control-{cli.name}"
+    everything = [KafkaPartition(control, 0, -1)]
+    cli.topic.admin.delete_records(everything)[everything[0]].result()
+    cli.keys["iceberg.control.on-truncation"] = "continue"
+    for first in (110, 120, 130):
+        cli.send(first, first + 10)
+        cli.run_here()
+    found = table_of(cli)
+    assert found.state == "DEGRADED"
+    (spans,) = found.missing.values()
+    assert [(span.start, span.end) for span in spans] == [(100, 110)]
+    text = cli.run("status", code=3)
+    assert "100" in text and "DEGRADED" in text
+
+
+def test_a_partition_that_the_last_cycle_had_no_answer_for_is_told() -> None:
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    heard = Heard("log", {0: 0})
+    assert heard.answered(one) is None
+    commit = uuid4()
+    events = StartCommit(commit), DataComplete(commit, (PartitionProgress(one),)), CommitComplete(commit)
+    for offset, event in enumerate(events):
+        heard.hear(Envelope(0, offset, event))
+    answered = {tp: heard.answered(tp) for tp in (one, two)}
+    assert answered == {one: True, two: False}
+    assert not is_well([], answered)
