@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.e2e.harness import Run, Store, died, pause, settings_of
 
@@ -85,3 +88,19 @@ def test_the_positions_are_mirrored_to_the_consumer_group(run: Run) -> None:
     mirrored = sum(max(0, p.offset) for p in consumer.committed(partitions, 10))
     consumer.close()
     assert mirrored == 900
+
+
+def test_a_run_until_caught_up_waits_until_what_a_dead_leader_has_left_is_committed(
+    store: Store, servers: str, tmp_path: Path, unique: str
+) -> None:
+    """Its lease lives on, so nobody else leads for a while, and nothing is left to read."""
+    lease = {"iceberg.control.redis.lease-ms": "15000"}
+    if isinstance(store, ZooKeeperServer):
+        lease = {"iceberg.control.zookeeper.session-timeout-ms": "15000"}
+    run = Run(tmp_path, servers, unique, settings=settings_of(store) | lease)
+    run.produce(300)
+    assert died(run.start("publish:after:1"))
+    assert run.committed() == 0
+    command = "from calving.cli.main import main; main()"
+    subprocess.run([sys.executable, "-c", command, "run", "--until-caught-up", str(run.config)], check=True, timeout=90)
+    run.assert_exactly_once()

@@ -131,7 +131,7 @@ class App:
         *,
         until_caught_up: bool,
     ) -> None:
-        caught_up = CaughtUp()
+        caught_up = CaughtUp(lambda: self._made().nothing_waits(self._backend))
         leadership, progress = self._leadership, self.progress
 
         def meanwhile(group: Group) -> None:

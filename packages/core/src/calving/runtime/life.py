@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import Future
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
@@ -146,7 +147,10 @@ class Life:
 class CaughtUp:
     """Whether everything that was in the topics when the first look was taken is committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, nothing_waits: Callable[[], bool]) -> None:
+        """``nothing_waits``: whether all that was published is committed; called on a thread of its own."""
+        self._nothing_waits = nothing_waits
+        self._looking: Future[bool] | None = None
         self._ends: dict[object, int] | None = None
         self._since: int | None = None
         self._next = 0.0
@@ -166,10 +170,19 @@ class CaughtUp:
         if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):  # type: ignore[call-overload]
             return False
         if coordinator is None:
-            return True  # another worker leads and commits
+            return self._others_have_committed()
         if self._since is None:
             self._since = coordinator.complete_cycles
         return coordinator.complete_cycles > self._since and not coordinator.buffered
+
+    def _others_have_committed(self) -> bool:
+        """Another worker leads; or it did, and has died, and its lease still lives."""
+        if self._looking is None:
+            self._looking = beside("calving-looking", self._nothing_waits)
+        if not self._looking.done():
+            return False
+        looked, self._looking = self._looking, None
+        return looked.result()
 
 
 def report(loop: WorkerLoop, runner: BatchRunner, progress: Progress) -> None:

@@ -5,7 +5,9 @@ To import it takes most of a start, so it is made while the group still settles 
 
 from __future__ import annotations
 
-from calving.backend.interface import ControlLog, Cursor, Session
+from uuid import uuid4
+
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.engine.interface import Engine
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog
@@ -13,6 +15,7 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import Tables
 from calving.runtime.batch import BatchRunner
 from calving.runtime.guards import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
+from calving.runtime.heard import hear, nothing_waits
 from calving.runtime.wiring import batch_settings, check_record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
@@ -44,6 +47,14 @@ class Plant:
         style = commit_style(self._sink, cursor.log.identity)
         refuse_reused_offsets(self._catalog, self._sink, cursor.log, self._held_tables())
         return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts)
+
+    def nothing_waits(self, backend: Backend) -> bool:
+        """Whether all that was published so far is committed, whoever has done it."""
+        session = backend.open(str(uuid4()))
+        try:
+            return nothing_waits(self._sink, self._catalog, hear(session))
+        finally:
+            session.close()
 
     def _held_tables(self) -> list[str]:
         """Every table that may hold something of the sink; those that records are routed to freely are looked for once,
