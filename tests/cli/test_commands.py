@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,12 @@ def test_until_caught_up_commits_everything_and_ends(cli: Cli) -> None:
     cli.topic.send(*encode({"id": 100}), partition=1)
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 101
+
+
+def test_a_run_tells_at_its_end_what_each_stage_has_taken(cli: Cli) -> None:
+    assert re.search(
+        r"stopped after 100 records; stages, CPU seconds: .*decode [0-9]", cli.run("run", "--until-caught-up")
+    )
 
 
 def test_bad_records_become_dead_letters_and_replay_takes_them_once(cli: Cli) -> None:

@@ -87,7 +87,12 @@ class App:
             self._membership.leave()
             if self._plant is not None:
                 self._plant.runner.close()
+                self._tell_what_was_done(self._plant.runner)
             self._engine.close()
+
+    def _tell_what_was_done(self, runner: BatchRunner) -> None:
+        stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in runner.stages.items())
+        log.info("stopped after %d records; stages, CPU seconds: %s", runner.totals.read, stages or "none")
 
     def _patiently(self, act: Callable[[], None], failures: Failures, steps: Steps) -> None:
         """Until ``act`` comes to its end, or nobody wants it any more.
