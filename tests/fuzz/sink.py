@@ -57,6 +57,8 @@ from tests.registry import serving
 TOPIC = "fuzzed"
 START = 100
 """The first offset."""
+HEADERS: list[tuple[str, bytes | None]] = []
+"""Of every record."""
 _KEY = LedgerKey("control", "connect-fuzz", "log")
 _RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None]]] = {}
 """What the broker would have: the first offset of a partition, and its records."""
@@ -73,7 +75,7 @@ class _Messages(Block):
     keys = property(lambda self: [b"key"] * len(self._raws))  # type: ignore[assignment]
     offsets = property(lambda self: list(range(self._start, self._start + len(self._raws))))  # type: ignore[assignment]
     timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._raws))  # type: ignore[assignment]
-    headers = property(lambda self: [[] for _ in self._raws])  # type: ignore[assignment]
+    headers = property(lambda self: [list(HEADERS) for _ in self._raws])  # type: ignore[assignment]
     size = property(lambda self: sum(len(raw or b"") for raw in self._raws))
     latest_ms = property(lambda self: 1_767_225_600_000)
 

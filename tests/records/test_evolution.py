@@ -22,9 +22,10 @@ from pyiceberg.types import (
 )
 
 from calving.data.conversion.fields import name_mapping
+from calving.data.conversion.kinds import of_type
 from calving.data.conversion.table import Converted, TableConverter
 from calving.data.records import Values
-from calving.data.spec import Evolution
+from calving.data.spec import Evolution, Need
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, Tables
 
@@ -301,16 +302,17 @@ def test_columns_that_a_schema_requires_are_required_unless_forced_optional(
     tables = Tables(grown.catalog, "iceberg", TableRules(force_optional=force))
     tables.refresh(["db.new"])
     kind = pa.struct([pa.field("a", pa.int64(), nullable=False)])
-    from calving.data.conversion.kinds import of_type
-    from calving.data.spec import Need
-
     tables.apply([Need("db.new", "create", type=of_type(kind))])
     assert grown.catalog.load_table("db.new").schema().find_field("a").required is required
 
 
-def test_records_without_any_field_create_no_table(grown: Grown) -> None:
-    from calving.data.spec import Need
+def test_fields_of_an_added_struct_are_optional_where_that_is_forced(grown: Grown) -> None:
+    tables = Tables(grown.catalog, "iceberg", TableRules(force_optional=True))
+    tables.apply([Need("db.t", "add", ("new",), {"struct": {"a": "long"}, "required": ["a"]})])
+    assert not grown.schema.find_field("new.a").required
 
+
+def test_records_without_any_field_create_no_table(grown: Grown) -> None:
     grown.tables.refresh(["db.none"])
     grown.tables.apply([Need("db.none", "create")])
     assert grown.tables.missing == grown.tables.barren == {"db.none"}

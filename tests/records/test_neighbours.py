@@ -22,8 +22,10 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.data.spec import Evolution, RouteRule, Routing, TransformSpec
+from calving.data.spec import Evolution, RouteRule, Routing, Tolerance, TransformSpec
 from calving.iceberg.tables import TableRules, TableSettings
+from calving.model.offsets import TopicPartition
+from tests.fuzz import sink as fuzzed
 from tests.fuzz.sink import Found, Run, Sink, Target
 
 ONE, BOTH = Routing((RouteRule("db.t"),)), Routing((RouteRule("db.t"), RouteRule("db.u")))
@@ -175,6 +177,33 @@ def test_both_names_of_a_mapped_column_bring_values(sink: Sink) -> None:
     assert [row for row in found if "None" in row] == []
 
 
+def test_a_name_that_the_mapping_of_its_column_does_not_have_is_bad_where_it_asks_for_a_column(sink: Sink) -> None:
+    mapping = NameMapping([MappedField(**{"field-id": 1, "names": ["old_id"]})]).model_dump_json()
+    target = replace(table(id=LongType()), properties={"schema.name-mapping.default": mapping})
+    found = sink.take(Run(ONE, EVOLVE), [target], lines({"old_id": 1}, {"id": 2}))
+    assert found.error is None and sorted(found.dead) == [1]
+    assert rows(found) == ["id: 1"]
+
+
+def test_an_array_is_no_map_even_an_empty_one(sink: Sink) -> None:
+    target = table(id=LongType(), m=MapType(9, StringType(), 10, LongType(), False))
+    assert sorted(check(sink, Run(ONE), [target], lines({"id": 1, "m": {}}, {"id": 2, "m": []})).dead) == [1]
+
+
+def test_transforms_see_where_a_replayed_record_came_from(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    origin = {"topic": b"orders", "partition": b"3", "offset": b"77777"}
+    monkeypatch.setattr(fuzzed, "HEADERS", [(f"__connect.errors.{name}", value) for name, value in origin.items()])
+    fields = {"topic.field": "t", "partition.field": "p", "offset.field": "o"}
+    run = Run(
+        ONE,
+        transforms=(TransformSpec("x", "InsertField", fields),),
+        tolerance=Tolerance("topic", replayed=True),
+        partitions=(TopicPartition("dead", 0),),
+    )
+    found = sink.take(run, [table(t=StringType(), p=IntegerType(), o=LongType())], lines({"o": 0}))
+    assert rows(found) == ["o: 77777; p: 3; t: 'orders'"]
+
+
 def test_a_first_batch_with_values_that_are_no_objects_creates_the_table_of_the_others(sink: Sink) -> None:
     found = sink.take(Run(ONE, Evolution(create=True)), [], lines({"id": 1}, 5, [1]))
     assert found.error is None and sorted(found.dead) == [1, 2]
@@ -267,6 +296,13 @@ def test_a_record_without_the_id_column_creates_no_table(sink: Sink) -> None:
     run = Run(ONE, CREATE, rules=TableRules(defaults=TableSettings((), ("id",))))
     found = sink.take(run, [], lines({"id": 1, "v": 1}, {"v": 2}))
     assert found.error is None and list(found.dead) == [1]
+
+
+def test_a_record_without_any_field_is_the_first_bad_one_where_a_table_with_an_id_column_is_missing(sink: Sink) -> None:
+    rules = TableRules(defaults=TableSettings(id_columns=("id",)))
+    run = Run(ONE, CREATE, rules=rules, tolerance=Tolerance("error"))
+    found = sink.take(run, [], lines({"id": 1}, {}, {"id": 1.5}))
+    assert found.error_kind == "bad record" and "offset 101: table db.t: the record has no value" in str(found.error)
 
 
 def test_a_fraction_in_the_id_column_is_bad_and_the_others_create_the_table(sink: Sink) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -97,3 +98,17 @@ def test_an_envelope_s_null_struct_may_have_required_fields(tmp_path: Path, many
     raw = [json.dumps({"schema": schema, "payload": {"v": v}}).encode() for v in (None, {"x": 1})] * many
     found = written(tmp_path, INNER, ConverterSpec("json", {"schemas.enable": "true"}), raw)
     assert sorted(found, key=str) == sorted([None, {"x": 1}] * many, key=str)
+
+
+@pytest.mark.parametrize("beside", ["7", "+7"])
+def test_a_number_in_a_struct_becomes_the_text_of_its_own_digits(tmp_path: Path, beside: str) -> None:
+    """Arrow does not take ``+7`` for a number: the whole struct is then converted value by value."""
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    fields = {"d": decimal, "f": "float", "n": "string"}
+    inner = {"type": "record", "name": "I", "fields": [{"name": n, "type": kind} for n, kind in fields.items()]}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": inner}]}
+    kinds = {"d": StringType(), "f": StringType(), "n": IntegerType()}
+    column = StructType(*(NestedField(i, n, kind, required=False) for i, (n, kind) in enumerate(kinds.items(), 2)))
+    raw = avro(1, schema, {"v": {"d": Decimal("123456789012345678.90"), "f": 0.1, "n": beside}})[5:]
+    found = written(tmp_path, column, ConverterSpec("avro", {"schema": json.dumps(schema)}), [raw])
+    assert found == [{"d": "123456789012345678.90", "f": "0.1", "n": 7}]

@@ -315,16 +315,17 @@ class Delivery:
     def _uncreatable(self, table: str, kind: Kind | None) -> str | None:
         """Why a record of this kind cannot be in the table that is to be created; None: it can."""
         fold = self._spec.evolution.case_insensitive
-        if kind is None:
-            empty = "it does not exist, and the record has no field with a value to create it from"
-            return empty if table in self._spec.barren else None
-        kinds = {name.lower() if fold else name: inner for name, inner in kind["struct"].items()}
+        fields = {} if kind is None else kind["struct"]
+        kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
         for column in self._spec.id_columns.get(table, ()):
             found = kinds.get(column.lower() if fold else column)
             if found is None:
                 return f"the record has no value for the id-column '{column}'"
             if not isinstance(found, str) or found in ("float", "double"):
                 return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
+        if kind is None:
+            empty = "it does not exist, and the record has no field with a value to create it from"
+            return empty if table in self._spec.barren else None
         try:
             check_new(kind, self._spec.limits, fold)
         except ValueError as error:
