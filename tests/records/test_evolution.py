@@ -12,6 +12,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
     FloatType,
+    GeographyType,
+    GeometryType,
+    IcebergType,
     IntegerType,
     ListType,
     LongType,
@@ -19,6 +22,7 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    UnknownType,
 )
 
 from calving.data.conversion.fields import name_mapping
@@ -285,6 +289,17 @@ def test_ignoring_case_a_new_column_holds_one_field_for_all_whose_names_become_o
     found = converter.convert(schemaless({"new": {"a": "x", "A": 1}}))
     assert found.bad == []
     assert [(need.path, need.type) for need in found.needs] == [(("new",), {"struct": {"A": "string"}})]
+
+
+@pytest.mark.parametrize("kind", [UnknownType(), GeometryType(), GeographyType()], ids=str)
+def test_a_value_for_a_column_of_a_type_that_cannot_be_written_is_bad(kind: IcebergType) -> None:
+    schema = Schema(_F(1, "id", LongType(), required=False), _F(2, "x", kind, required=False))
+    converter = TableConverter("db.t", schema, Evolution(), {})
+    values = [{"id": 1}, {"id": 2, "x": "POINT (1 2)"}, {"id": 3, "x": None}]
+    for values_ in (Values(values, typed=False), Values(pa.array(values), typed=True)):
+        found = converter.convert(values_)
+        assert [bad.index for bad in found.bad] == [1]
+        assert "cannot be written" in found.bad[0].reason
 
 
 def test_rows_come_in_the_tables_order() -> None:

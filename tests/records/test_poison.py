@@ -7,6 +7,7 @@ there.
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,12 +19,12 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from calving.data.conversion.table import TableConverter
 from calving.data.converters.avro import AvroConverter
-from calving.data.converters.interface import Converter
+from calving.data.converters.interface import Converter, Wish
 from calving.data.converters.json import JsonConverter
 from calving.data.converters.plain import BytesConverter, StringConverter
 from calving.data.converters.protobuf import ProtobufConverter
 from calving.data.converters.registry import converter
-from calving.data.spec import Evolution
+from calving.data.spec import Evolution, Limits
 from tests.records.test_envelope import envelope
 from tests.records.test_protobuf import class_of, file_of
 from tests.registry import SchemaRegistry, avro, framed, serialized
@@ -182,3 +183,23 @@ def test_numbers_that_json_has_not_are_taken_from_formats_that_have_them(registr
 def test_text_that_is_not_utf8_is_bad_as_text_and_good_as_bytes(made: type[Converter], bad: bool) -> None:
     decoded = made({}, is_key=False).decode([b"x", b"\xff", b"x" * 3_000_000], None)
     assert [b.index for b in decoded.bad] == ([1] if bad else [])
+
+
+def test_keys_that_are_always_new_are_not_remembered() -> None:
+    decoder = JsonConverter({}, is_key=False, limits=Limits(learned_names=200))
+    decoder.small = 0
+    wish = Wish()
+
+    def decode(blocks: range) -> None:
+        for block in blocks:
+            values = [b'{"m":{"known":1}}'] * 10 + [b'{"m":{"new %d":1}}' % block]
+            assert not decoder.decode(values, wish).bad
+
+    decode(range(500))
+    tracemalloc.start()
+    try:
+        decode(range(500, 1_500))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 20_000  # a key that is remembered takes more than 100 bytes, and these are a thousand

@@ -61,6 +61,8 @@ def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
             return _list(column, kind, lookups)
         case MapType():
             return _map(column, kind, lookups)
+    if type(kind) not in _CASTS:
+        raise RefusedError(f"columns of type {kind} cannot be written")
     return _CASTS[type(kind)](column, kind)
 
 
