@@ -39,14 +39,12 @@ class Table:
     columns: tuple[Column, ...]
 
     def changed(self, needs: Needs) -> Table:
-        """The table once it has what records need. In a name mapping a column that changes gets its own name as well, as
-        Iceberg does it.
-        """
+        """The table once it has what records need. In a name mapping only new columns get names."""
         columns = self.columns
         for path in needs.optional:
-            columns = _at(columns, path, lambda c: replace(c, required=False, names=_named(c)))
+            columns = _at(columns, path, lambda c: replace(c, required=False))
         for path, wider in needs.widen.items():
-            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_primitive(w), names=_named(c)))
+            columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_primitive(w)))
         for path, kind in needs.add.items():
             columns = _add(columns, path, column_of(path[-1], kind))
         return Table(columns)
@@ -58,10 +56,6 @@ class Table:
     def signature(self, fold: bool = False) -> dict[str, Any]:
         """Names, types and what is required, to be compared."""
         return signature(self.columns, fold)
-
-
-def _named(column: Column) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*column.names, column.name)))
 
 
 def _paths(columns: Sequence[Column], prefix: str, short: str) -> Iterator[str]:

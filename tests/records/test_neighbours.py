@@ -185,6 +185,18 @@ def test_a_name_that_the_mapping_of_its_column_does_not_have_is_bad_where_it_ask
     assert rows(found) == ["id: 1"]
 
 
+def test_a_column_that_changes_is_found_by_the_names_that_it_had(sink: Sink) -> None:
+    mapping = NameMapping([MappedField(**{"field-id": 1, "names": ["old_id"]})]).model_dump_json()
+    schema = Schema(NestedField(1, "id", LongType(), required=True))
+    target = Target("db.t", schema, properties={"schema.name-mapping.default": mapping})
+    found = sink.take(Run(ONE, EVOLVE), [target], lines({"old_id": 1}, {"id": 2, "old_id": 2}, {"id": 3}, {"new": 4}))
+    assert sorted(found.dead) == [1, 2]
+    assert rows(found) == ["id: 1; new: None", "id: None; new: 4"]
+    again = sink.take(Run(ONE, EVOLVE), None, lines({"new": 5, "old_id": 5}, {"id": 6}))
+    assert sorted(again.dead) == [1]
+    assert rows(again) == ["id: 5; new: 5"]
+
+
 def test_an_array_is_no_map_even_an_empty_one(sink: Sink) -> None:
     target = table(id=LongType(), m=MapType(9, StringType(), 10, LongType(), False))
     assert sorted(check(sink, Run(ONE), [target], lines({"id": 1, "m": {}}, {"id": 2, "m": []})).dead) == [1]

@@ -22,6 +22,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table
+from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -288,9 +289,7 @@ class Tables:
                 return
             try:
                 changes = self._possible(table, pending)
-                with table.update_schema(allow_incompatible_changes=False) as update:
-                    for need in changes:
-                        _change(update, need)
+                _change(table, changes)
                 log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
                 return
             except CommitFailedException:
@@ -353,14 +352,23 @@ def _is_open(need: Need, schema: Schema) -> bool:
     return False
 
 
-def _change(update: Any, need: Need) -> None:
-    match need.kind:
-        case "add":
-            update.add_column(need.path, _iceberg_type(need.type, itertools.count(1)), required=False)
-        case "widen":
-            update.update_column(need.path, field_type=_primitive(need.type))
-        case "optional":
-            update.make_column_optional(need.path)
+def _change(table: Table, needs: Sequence[Need]) -> None:
+    """All of it in one commit."""
+    added = [need for need in needs if need.kind == "add"]
+    changed = [need for need in needs if need.kind != "add"]
+    with table.transaction() as transaction:
+        if changed:
+            # Without the name mapping, to which it would add the columns' own names: by those nothing was found so far.
+            with UpdateSchema(transaction) as update:
+                for need in changed:
+                    if need.kind == "widen":
+                        update.update_column(need.path, field_type=_primitive(need.type))
+                    else:
+                        update.make_column_optional(need.path)
+        if added:
+            with transaction.update_schema() as update:
+                for need in added:
+                    update.add_column(need.path, _iceberg_type(need.type, itertools.count(1)), required=False)
 
 
 def _spelt(kind: Kind, names: Iterable[str]) -> Kind:
