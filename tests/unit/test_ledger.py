@@ -244,11 +244,12 @@ def test_a_topic_whose_offsets_go_back_is_covered_from_its_beginning() -> None:
 
 
 def test_the_buffer_saves_the_lowest_entry_that_is_still_buffered() -> None:
+    """And what comes right before it: that may be another part, which was passed over."""
     buffer = Buffer()
     for entry in (written(0, 3, "a"), written(0, 5, "b", table=TableReference("c", ("db",), "u")), written(1, 8, "c")):
         buffer.hear(entry)
     buffer.settle(("db", "t"), buffer.read)
-    assert buffer.position() == {0: 5, 1: 9}
+    assert buffer.position() == {0: 4, 1: 9}
 
 
 def test_the_buffer_saves_the_read_position_once_nothing_is_buffered() -> None:
@@ -330,6 +331,13 @@ def test_a_publication_of_which_a_part_was_not_heard_never_counts() -> None:
     buffer.hear(part(1, "a"))
     with pytest.raises(DataLossError, match="has 2 parts, and 1 were read"):
         buffer.hear(ended(3, parts=2))
+
+
+def test_a_commit_never_ends_behind_a_part_that_was_passed_over() -> None:
+    """Else the table leaves that part out for ever, whoever hears it later."""
+    buffer = Buffer({0: 1})
+    buffer.hear(part(2, "b"))
+    assert (buffer.whole(), buffer.position()) == ({0: 1}, {0: 1})
 
 
 def test_a_successor_never_starts_in_the_middle_of_a_publication() -> None:

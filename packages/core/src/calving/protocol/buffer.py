@@ -16,7 +16,7 @@ _ANEW = Span(1, 0)
 
 @dataclass(slots=True)
 class _Begun:
-    """A publication that begins at ``offset``, of which ``parts`` were heard."""
+    """A publication that begins at ``offset``, or behind it, of which ``parts`` were heard."""
 
     partition: int
     offset: int
@@ -47,15 +47,15 @@ class Buffer:
         """
         if envelope.offset < self.read.get(envelope.partition, 0):
             return
+        # A part that was passed over may come before the first one that was heard.
+        begin = self.read.get(envelope.partition, envelope.offset)
         self.read[envelope.partition] = envelope.offset + 1
         match envelope.event:
             case DataWritten(table=table):
                 self._heard.setdefault(table.identifier, []).append(envelope)
                 if envelope.spans:
                     # Parts are counted whether or not they seem to be known: a restart in between may change that.
-                    begun = self._begun.setdefault(
-                        publication_of(envelope), _Begun(envelope.partition, envelope.offset)
-                    )
+                    begun = self._begun.setdefault(publication_of(envelope), _Begun(envelope.partition, begin))
                     begun.parts += 1
                     self._begins[envelope.partition, envelope.offset] = begun.offset
             case DataComplete():
