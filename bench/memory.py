@@ -22,8 +22,9 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from rich.console import Console
 from rich.table import Table
 
-from calving.data.spec import Limits, TableSpec
-from calving.data.writing import TableWriter
+from calving.model.record_path import Limits
+from calving.model.tables import TableSpec
+from calving.writing.table import TableWriter
 
 _BLOCK = 8_000
 _SCHEMA = Schema(

@@ -19,22 +19,22 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Times
 from rich.console import Console
 from rich.table import Table
 
-from calving.data.delivery import Delivery
-from calving.data.pipeline import Pipeline
-from calving.data.reader import Block
-from calving.data.spec import (
+from calving.model.ranges import Range
+from calving.model.record_path import (
     ConverterSpec,
     Evolution,
-    Range,
     RouteRule,
     Routing,
-    TableSpec,
-    TaskSpec,
     Tolerance,
     TopicConverters,
     TransformSpec,
 )
-from calving.data.stages import Stages
+from calving.model.tables import TableSpec
+from calving.tasks.delivery import Delivery
+from calving.tasks.pipeline import Pipeline
+from calving.tasks.reader import Block
+from calving.tasks.spec import TaskSpec
+from calving.tasks.stages import Stages
 from tests.registry import SchemaRegistry, framed, serialized, serving
 
 _BLOCK = 8_000

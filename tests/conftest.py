@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import settings
 
-from calving.data.converters.json import JsonConverter
+from calving.converters.json import JsonConverter
 from calving.errors import NotInstalledError
 from calving.services.kafka import KafkaServer, kafka
 from calving.services.rest_catalog import RestCatalog

@@ -15,7 +15,7 @@ from typing import Any
 
 import fastavro
 
-from calving.data.converters import schemas
+from calving.converters import schemas
 
 
 class SchemaRegistry:

@@ -10,17 +10,6 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from calving.data.spec import (
-    Evolution,
-    Limits,
-    Range,
-    RouteRule,
-    Routing,
-    TaskResult,
-    Tolerance,
-    TopicConverters,
-    TransformSpec,
-)
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
@@ -28,11 +17,14 @@ from calving.iceberg.commit import IcebergTarget
 from calving.iceberg.tables import TableRules, Tables, TableSettings
 from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import Span, TopicPartition
+from calving.model.ranges import Range
+from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance, TopicConverters, TransformSpec
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
 from calving.source.kafka import Topics
+from calving.tasks.result import TaskResult
 from tests.conftest import Topic
 
 KEY = LedgerKey("control", "connect-test", "log")

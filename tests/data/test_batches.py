@@ -13,10 +13,10 @@ from uuid import uuid4
 import pytest
 from pyiceberg.types import DoubleType, ListType, LongType, StringType, StructType
 
-from calving.data.spec import Evolution, Limits, RouteRule, Routing
 from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, TableSettings
+from calving.model.record_path import Evolution, Limits, RouteRule, Routing
 from tests.conftest import Topic
 from tests.data.conftest import Plane, encode
 
@@ -237,7 +237,7 @@ _MEASURE = """
 import resource, sys
 from pathlib import Path
 from uuid import uuid4
-from calving.data.spec import Limits, Routing
+from calving.model.record_path import Limits, Routing
 from tests.conftest import Topic
 from tests.data.conftest import Plane
 

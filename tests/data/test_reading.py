@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.data.reader import Block, RangeReader
-from calving.data.spec import Limits, Range
 from calving.errors import DataLossError, Unavailable
 from calving.model.offsets import TopicPartition
+from calving.model.ranges import Range
+from calving.model.record_path import Limits
 from calving.source.kafka import Topics
+from calving.tasks.reader import Block, RangeReader
 from tests.conftest import Topic
 
 

@@ -7,8 +7,16 @@ from collections.abc import Callable
 
 import pytest
 
-from calving.data.spec import ConverterSpec, Evolution, RouteRule, Routing, Tolerance, TopicConverters, TransformSpec
 from calving.errors import BadRecordError
+from calving.model.record_path import (
+    ConverterSpec,
+    Evolution,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
 from calving.runtime.batch import ErrorLimits
 from tests.conftest import Topic
 from tests.data.conftest import Plane, encode

@@ -11,8 +11,8 @@ from typing import Any
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import ListType, MapType, StructType
 
-from calving.data.spec import Evolution, RouteRule, Routing
 from calving.iceberg.tables import TableRules, TableSettings
+from calving.model.record_path import Evolution, RouteRule, Routing
 from tests.fuzz import encoding, nodes, protobuf, schemas
 from tests.fuzz.chain import specs, transformed
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json

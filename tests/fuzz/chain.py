@@ -8,7 +8,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from calving.data.spec import PredicateSpec, TransformSpec
+from calving.model.record_path import PredicateSpec, TransformSpec
 from tests.fuzz.fates import TOMBSTONE, Dead, Filtered
 from tests.fuzz.nodes import Node
 from tests.fuzz.oracle import Typed

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from calving.data.spec import Tolerance, TransformSpec
 from calving.model.offsets import TopicPartition
+from calving.model.record_path import Tolerance, TransformSpec
 from tests.fuzz.cases import Case
 from tests.fuzz.fates import ANY, Dead, Expected, Rows, expect
 from tests.fuzz.files import faults

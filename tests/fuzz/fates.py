@@ -15,7 +15,7 @@ from typing import Any
 
 from pyiceberg.types import DecimalType
 
-from calving.data.spec import Routing
+from calving.model.record_path import Routing
 from tests.fuzz import forms, kinds, spec, values
 from tests.fuzz.oracle import Converter, Needs, NotJson, Typed, parse
 from tests.fuzz.tables import Column, Table, created

@@ -21,22 +21,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
-from calving.data.conversion.table import TableConverter
-from calving.data.converters.json import JsonConverter
-from calving.data.reader import Block
-from calving.data.spec import (
-    ConverterSpec,
-    Evolution,
-    Limits,
-    Range,
-    Routing,
-    TaskResult,
-    TaskSpec,
-    Tolerance,
-    TopicConverters,
-    TransformSpec,
-)
-from calving.data.task import run_json
+from calving.casting.table import TableConverter
+from calving.converters.json import JsonConverter
 from calving.engine import shipping
 from calving.engine.interface import Engine
 from calving.errors import BadRecordError
@@ -46,9 +32,23 @@ from calving.iceberg.tables import TableRules, Tables
 from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
+from calving.model.ranges import Range
+from calving.model.record_path import (
+    ConverterSpec,
+    Evolution,
+    Limits,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
+from calving.tasks.reader import Block
+from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskSpec
+from calving.tasks.task import run_json
 from tests.fuzz import forms, plain
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.tables import Table, table_of
@@ -298,12 +298,12 @@ class Sink:
 @contextmanager
 def _patched(exactly: bool) -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("calving.data.task.RangeReader", _Source))
+        stack.enter_context(mock.patch("calving.tasks.task.RangeReader", _Source))
         stack.enter_context(mock.patch("calving.runtime.batch._WORTH_A_TASK", 2))
         if exactly:
             never = property(lambda _: False, lambda _, __: None)
             stack.enter_context(mock.patch.object(JsonConverter, "fast", never, create=True))
             stack.enter_context(
-                mock.patch("calving.data.delivery.TableConverter", partial(TableConverter, exactly=True))
+                mock.patch("calving.tasks.delivery.TableConverter", partial(TableConverter, exactly=True))
             )
         yield

@@ -11,7 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import IcebergType, LongType, MapType, NestedField, StringType, StructType
 
-from calving.data.spec import Evolution, RouteRule, Routing
+from calving.model.record_path import Evolution, RouteRule, Routing
 from tests.fuzz.sink import Run, Sink, Target
 
 BOTH = Routing((RouteRule("db.t"), RouteRule("db.u")))

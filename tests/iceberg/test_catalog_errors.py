@@ -9,10 +9,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from calving.data.spec import Need
 from calving.errors import Unavailable
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, Tables
+from calving.model.tables import Need
 
 CREATE = Need("db.t", "create", (), {"struct": {"id": "long"}})
 

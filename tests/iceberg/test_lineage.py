@@ -13,19 +13,20 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzNanoType
 
-from calving.data.conversion.fields import table_schema
-from calving.data.conversion.table import TableConverter
-from calving.data.records import Values
-from calving.data.spec import Evolution, Limits, Need
-from calving.data.writing import TableWriter
+from calving.casting.table import TableConverter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergTarget
 from calving.iceberg.lineage import read_manifest_list
 from calving.iceberg.tables import TableRules, Tables
 from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.record_path import Evolution, Limits
+from calving.model.tables import Need
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
+from calving.records.fields import table_schema
+from calving.records.values import Values
+from calving.writing.table import TableWriter
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 SCHEMA = Schema(

@@ -13,16 +13,16 @@ from uuid import UUID
 import pyarrow as pa
 from pyiceberg.schema import Schema
 
-from calving.data.arrays import JSON
-from calving.data.conversion.table import TableConverter
-from calving.data.conversion.texts import java_double
-from calving.data.converters.registry import converter
-from calving.data.jsontext import load_json
-from calving.data.records import HEADERS, Records, Values, objects
-from calving.data.shapes import by_shape
-from calving.data.spec import Evolution, TransformSpec
-from calving.data.transforms.chain import Chain
+from calving.casting.table import TableConverter
+from calving.casting.texts import java_double
+from calving.converters.registry import converter
 from calving.errors import ConfigError
+from calving.model.record_path import Evolution, TransformSpec
+from calving.records.arrays import JSON
+from calving.records.jsontext import load_json
+from calving.records.shapes import by_shape
+from calving.records.values import HEADERS, Records, Values, objects
+from calving.transforms.chain import Chain
 from tests.java.reference import Answer, Message
 
 

@@ -32,9 +32,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.spec import RouteRule, Routing
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, partition_spec
+from calving.model.record_path import RouteRule, Routing
 from tests.conftest import Topic
 from tests.data.conftest import Plane, encode
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from calving.data.converters.interface import Converter
-from calving.data.records import objects
-from calving.data.shapes import by_shape
+from calving.converters.interface import Converter
+from calving.records.shapes import by_shape
+from calving.records.values import objects
 
 
 @dataclass

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from calving.data.converters.avro import AvroConverter
+from calving.converters.avro import AvroConverter
 from calving.errors import ConfigError, Unavailable
 from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, avro, framed

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calving.data.converters.registry import CONVERTERS, converter
+from calving.converters.registry import CONVERTERS, converter
 from calving.errors import ConfigError, Unavailable
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import parse

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from calving.data.converters.plain import BytesConverter, StringConverter
-from calving.data.converters.registry import converter
-from calving.data.spec import Limits
+from calving.converters.plain import BytesConverter, StringConverter
+from calving.converters.registry import converter
 from calving.errors import ConfigError
+from calving.model.record_path import Limits
 from tests.records.decoding import decode
 
 DATA = "org.apache.kafka.connect.data."

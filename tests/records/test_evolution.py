@@ -25,13 +25,14 @@ from pyiceberg.types import (
     UnknownType,
 )
 
-from calving.data.conversion.fields import name_mapping
-from calving.data.conversion.kinds import of_type
-from calving.data.conversion.table import Converted, TableConverter
-from calving.data.records import Values
-from calving.data.spec import Evolution, Need
+from calving.casting.table import Converted, TableConverter
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, Tables
+from calving.model.record_path import Evolution
+from calving.model.tables import Need
+from calving.records.fields import name_mapping
+from calving.records.kinds import of_type
+from calving.records.values import Values
 
 _F = NestedField
 X = StructType(_F(101, "x", LongType(), required=False))

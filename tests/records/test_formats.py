@@ -39,12 +39,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.conversion.fields import arrow_schema
-from calving.data.properties import WriteProperties
-from calving.data.spec import Limits, TableSpec
-from calving.data.writing import TableWriter
 from calving.errors import BadRecordError, ConfigError
 from calving.model.files import DataFile
+from calving.model.record_path import Limits
+from calving.model.tables import TableSpec
+from calving.records.fields import arrow_schema
+from calving.writing.properties import WriteProperties
+from calving.writing.table import TableWriter
 
 FORMATS = ("parquet", "orc", "avro")
 _F = NestedField

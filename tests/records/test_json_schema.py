@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from calving.data.converters.registry import converter
+from calving.converters.registry import converter
 from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, framed
 

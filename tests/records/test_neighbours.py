@@ -22,9 +22,9 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.data.spec import Evolution, RouteRule, Routing, Tolerance, TransformSpec
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.offsets import TopicPartition
+from calving.model.record_path import Evolution, RouteRule, Routing, Tolerance, TransformSpec
 from tests.fuzz import sink as fuzzed
 from tests.fuzz.sink import Found, Run, Sink, Target
 

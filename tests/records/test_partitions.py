@@ -49,11 +49,11 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.partitioning import partitioner
-from calving.data.shuffle import Outbox, Parcel, unpack
-from calving.data.spec import Limits
-from calving.data.writing import TableWriter
 from calving.errors import BadRecordError, ConfigError
+from calving.model.record_path import Limits
+from calving.tasks.shuffle import Outbox, Parcel, unpack
+from calving.writing.partitioning import partitioner
+from calving.writing.table import TableWriter
 from tests.records.written import commit, partitions, rows, table, write
 
 MOST = 2**31 - 1

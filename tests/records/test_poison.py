@@ -17,14 +17,15 @@ from google.protobuf import descriptor_pb2
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from calving.data.conversion.table import TableConverter
-from calving.data.converters.avro import AvroConverter
-from calving.data.converters.interface import Converter, Wish
-from calving.data.converters.json import JsonConverter
-from calving.data.converters.plain import BytesConverter, StringConverter
-from calving.data.converters.protobuf import ProtobufConverter
-from calving.data.converters.registry import converter
-from calving.data.spec import Evolution, Limits
+from calving.casting.table import TableConverter
+from calving.converters.avro import AvroConverter
+from calving.converters.interface import Converter
+from calving.converters.json import JsonConverter
+from calving.converters.plain import BytesConverter, StringConverter
+from calving.converters.protobuf import ProtobufConverter
+from calving.converters.registry import converter
+from calving.model.record_path import Evolution, Limits
+from calving.records.projection import Wish
 from tests.records.test_envelope import envelope
 from tests.records.test_protobuf import class_of, file_of
 from tests.registry import SchemaRegistry, avro, framed, serialized

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2, wrappers_pb2
 
-from calving.data.converters.protobuf import ProtobufConverter
-from calving.data.converters.protobuf_files import known_file
+from calving.converters.protobuf import ProtobufConverter
+from calving.converters.protobuf_files import known_file
 from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, framed, serialized
 

@@ -15,10 +15,12 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from calving.data.ranges import Cutter, Place, cuts
-from calving.data.shuffle import Outbox, Parcel, Sample, unpack
-from calving.data.sorting import sorting
-from calving.data.spec import Evolution, Limits, Routing, TableSpec, TaskSpec
+from calving.model.record_path import Evolution, Limits, Routing
+from calving.model.tables import TableSpec
+from calving.tasks.ranges import Cutter, Place, cuts
+from calving.tasks.shuffle import Outbox, Parcel, Sample, unpack
+from calving.tasks.spec import TaskSpec
+from calving.writing.sorting import sorting
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()), NestedField(2, "name", StringType()), NestedField(3, "price", DoubleType())

@@ -12,8 +12,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from calving.data.formats.metrics import Metrics
-from calving.data.spec import RouteRule, Routing, Tolerance
+from calving.model.record_path import RouteRule, Routing, Tolerance
+from calving.writing.formats.metrics import Metrics
 from tests.fuzz.sink import Run, Sink, Target
 
 RECORDS = [json.dumps({"id": i}).encode() for i in range(1_000)]
@@ -60,6 +60,6 @@ def test_a_batch_that_breaks_whichever_record_is_left_out_stops_the_sink(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaks(monkeypatch, lambda ids: len(ids) > 900)
-    monkeypatch.setattr("calving.data.layout.Layout.trial", lambda self, rows: None)
+    monkeypatch.setattr("calving.writing.layout.Layout.trial", lambda self, rows: None)
     found = sink.take(Run(ONE), TABLE, RECORDS)
     assert "whichever record is left out: KeyError" in (found.error or "")

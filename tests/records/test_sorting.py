@@ -31,9 +31,9 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.spec import Limits
-from calving.data.writing import TableWriter
 from calving.errors import BadRecordError
+from calving.model.record_path import Limits
+from calving.writing.table import TableWriter
 from tests.records.written import rows, table, write
 
 LOW, MIDDLE, HIGH = UUID(int=1).bytes, UUID(int=2**127 - 1).bytes, UUID(int=2**127).bytes

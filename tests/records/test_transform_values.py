@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calving.data.records import HEADERS, Records, objects
-from calving.data.spec import TransformSpec
-from calving.data.transforms.chain import Chain
 from calving.errors import ConfigError
+from calving.model.record_path import TransformSpec
+from calving.records.values import HEADERS, Records, objects
+from calving.transforms.chain import Chain
 
 
 def one(

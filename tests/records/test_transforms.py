@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calving.data.arrays import arrow
-from calving.data.records import HEADERS, Records, objects
-from calving.data.spec import PredicateSpec, TransformSpec
-from calving.data.transforms.chain import Chain
-from calving.data.transforms.dates import JavaDateFormat
 from calving.errors import ConfigError
+from calving.model.record_path import PredicateSpec, TransformSpec
+from calving.records.arrays import arrow
+from calving.records.values import HEADERS, Records, objects
+from calving.transforms.chain import Chain
+from calving.transforms.dates import JavaDateFormat
 from tests.records.decoding import columns
 
 NOON = 1704196800000  # 2024-01-02T12:00:00Z

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from calving.data.converters.avro import AvroConverter
-from calving.data.converters.interface import Converter
-from calving.data.converters.registry import converter
+from calving.converters.avro import AvroConverter
+from calving.converters.interface import Converter
+from calving.converters.registry import converter
 from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, avro, framed
 

@@ -15,19 +15,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, MapType, NestedField, StringType, StructType, UUIDType
 
 from bench.records import Messages
-from calving.data.delivery import Delivery
-from calving.data.pipeline import Pipeline
-from calving.data.spec import (
-    ConverterSpec,
-    Evolution,
-    RouteRule,
-    Routing,
-    TableSpec,
-    TaskSpec,
-    Tolerance,
-    TopicConverters,
-)
-from calving.data.stages import Stages
+from calving.model.record_path import ConverterSpec, Evolution, RouteRule, Routing, Tolerance, TopicConverters
+from calving.model.tables import TableSpec
+from calving.tasks.delivery import Delivery
+from calving.tasks.pipeline import Pipeline
+from calving.tasks.spec import TaskSpec
+from calving.tasks.stages import Stages
 from tests.registry import avro
 
 SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")

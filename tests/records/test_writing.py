@@ -31,13 +31,13 @@ from pyiceberg.types import (
 )
 
 from bench import memory
-from calving.data.conversion.fields import arrow_schema
-from calving.data.shuffle import Outbox
-from calving.data.spec import Limits
-from calving.data.waiting import Waiting
-from calving.data.writing import TableWriter
 from calving.errors import BadRecordError, ConfigError
 from calving.model.files import DataFile
+from calving.model.record_path import Limits
+from calving.records.fields import arrow_schema
+from calving.tasks.shuffle import Outbox
+from calving.writing.table import TableWriter
+from calving.writing.waiting import Waiting
 from tests.records.written import rows, table, write
 
 FORMATS = ("parquet", "orc", "avro")

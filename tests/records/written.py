@@ -13,18 +13,20 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 
-from calving.data.conversion.fields import arrow_schema
-from calving.data.spec import Limits, TableSpec, TaskResult
-from calving.data.writing import TableWriter
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergTarget
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
+from calving.model.record_path import Limits
+from calving.model.tables import TableSpec
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey, Reach
+from calving.records.fields import arrow_schema
+from calving.tasks.result import TaskResult
 from calving.wire.codec import Message, decode, encode
+from calving.writing.table import TableWriter
 
 
 def table(

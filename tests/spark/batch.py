@@ -15,13 +15,13 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from calving.data.spec import Range
 from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
 from calving.engine.watch import Patience
 from calving.errors import CalvingError
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.files import DataFile
+from calving.model.ranges import Range
 from calving.runtime import batch
 from tests.conftest import Topic
 from tests.data.conftest import Plane

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.daemon import manager
 
-from calving.data import task
+from calving.tasks import task
 
 MARKER = Path(os.environ.get("FLAKY_MARKER", "/nonexistent"))
 _run_json = task.run_json

@@ -34,14 +34,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.data.conversion.kinds import merge, of_value
-from calving.data.conversion.table import TableConverter
-from calving.data.conversion.texts import java_double
-from calving.data.conversion.values import primitive
-from calving.data.converters.interface import Wish
-from calving.data.converters.json import JsonConverter
-from calving.data.records import texts
-from calving.data.spec import Evolution, Need
+from calving.casting.table import TableConverter
+from calving.casting.texts import java_double
+from calving.casting.values import primitive
+from calving.converters.json import JsonConverter
+from calving.model.record_path import Evolution
+from calving.model.tables import Need
+from calving.records.kinds import merge, of_value
+from calving.records.projection import Wish
+from calving.records.values import texts
 
 DAY_US = 86_400_000_000
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calving.data.spec import Range
 from calving.model.offsets import Span, TopicPartition
+from calving.model.ranges import Range
 from calving.runtime.batch import cut
 
 

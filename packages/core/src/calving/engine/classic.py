@@ -14,13 +14,13 @@ from zlib import crc32
 
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
-from calving.data.ranges import Place
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.engine.watch import Patience
 from calving.errors import ConfigError
+from calving.tasks.ranges import Place
 from calving.version import __version__
 
 _DEFAULTS = {

@@ -11,12 +11,12 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from calving.data.ranges import Cuts
 from calving.engine import shipping
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.engine.watch import Patience
 from calving.errors import ConfigError
+from calving.tasks.ranges import Cuts
 from calving.version import __version__
 
 _PLACE = ("tbl", "place")

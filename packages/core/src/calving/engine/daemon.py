@@ -20,7 +20,7 @@ if __name__ == "__main__":
     import pyspark.worker  # noqa: F401 - Spark 4.3 would leave it to every worker
     from pyspark.daemon import manager
 
-    import calving.data.task  # noqa: F401
+    import calving.tasks.task  # noqa: F401
 
     # What is here stays: workers share it for as long as nobody writes to it, as a collector does.
     gc.freeze()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from calving.data.spec import TaskResult, TaskSpec
+from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskSpec
 
 
 class Engine(ABC):

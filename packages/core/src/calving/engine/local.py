@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calving.data import task
-from calving.data.spec import TaskResult, TaskSpec
 from calving.engine.interface import Engine
+from calving.tasks import task
+from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskSpec
 
 
 class LocalEngine(Engine):

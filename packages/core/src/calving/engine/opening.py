@@ -6,9 +6,10 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from calving.data.spec import TaskResult, TaskSpec
 from calving.deadline import beside
 from calving.engine.interface import Engine
+from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskSpec
 
 
 class OpeningEngine(Engine):

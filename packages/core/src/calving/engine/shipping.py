@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from calving.data import task
-from calving.data.ranges import Cuts, Cutter, cuts
-from calving.data.shuffle import Parcel, Sample
-from calving.data.spec import TaskSpec
+from calving.tasks import task
+from calving.tasks.ranges import Cuts, Cutter, cuts
+from calving.tasks.shuffle import Parcel, Sample
+from calving.tasks.spec import TaskSpec
 from calving.version import __version__
 
 Sent = tuple[str, str, bytes]

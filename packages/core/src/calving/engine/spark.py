@@ -6,11 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 
-from calving.data.spec import TaskResult, TaskSpec
 from calving.engine.failures import verdict
 from calving.engine.interface import Engine
 from calving.engine.watch import Patience, Watch
 from calving.errors import CalvingError, ConfigError, Unavailable
+from calving.tasks.result import TaskResult
+from calving.tasks.spec import TaskSpec
 
 
 class SparkEngine(Engine):

@@ -32,8 +32,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, Tabl
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 
-from calving.data.partitioning import partition_path, to_record
 from calving.model import files
+from calving.writing.partitioning import partition_path, to_record
 
 _DATA_FILE = 2
 _EQUALITY_IDS = 135

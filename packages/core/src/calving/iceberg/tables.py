@@ -35,11 +35,8 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from calving.data.conversion.growth import paths_of
-from calving.data.conversion.kinds import Kind, all_optional
-from calving.data.conversion.needs import Needs
-from calving.data.properties import WriteProperties
-from calving.data.spec import Limits, Need, TableSpec
+from calving.casting.growth import paths_of
+from calving.casting.needs import Needs
 from calving.errors import CalvingError, ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
@@ -47,6 +44,10 @@ from calving.iceberg.lineage import VERSION
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
+from calving.model.record_path import Limits
+from calving.model.tables import Need, TableSpec
+from calving.records.kinds import Kind, all_optional
+from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
 

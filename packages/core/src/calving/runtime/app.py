@@ -31,7 +31,7 @@ from calving.source import dead_letters
 from calving.source.interface import Group
 
 if TYPE_CHECKING:
-    from calving.runtime.plant import Plant
+    from calving.runtime.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class App:
         self._engine = OpeningEngine(
             lambda: self._staying(engine or open_engine(keys.engine, keys.name, sink.spark, patience))
         )
-        self._plant: Plant | None = None
+        self._parts: Parts | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())
         self._membership = Membership(sink)
@@ -85,9 +85,9 @@ class App:
             watchdog.stop()
             self._leadership.stop(keys.stop_timeout_ms / 1000)
             self._membership.leave()
-            if self._plant is not None:
-                self._plant.runner.close()
-                self._tell_what_was_done(self._plant.runner)
+            if self._parts is not None:
+                self._parts.runner.close()
+                self._tell_what_was_done(self._parts.runner)
             self._engine.close()
 
     def _tell_what_was_done(self, runner: BatchRunner) -> None:
@@ -109,9 +109,9 @@ class App:
                 log.warning("starting over from what is on record: %s: %s", type(error).__name__, error)
                 self.progress.restarts += 1
                 batches = 0
-                if self._plant is not None:
-                    self._plant.runner.drop()
-                    batches = self._plant.runner.totals.batches
+                if self._parts is not None:
+                    self._parts.runner.drop()
+                    batches = self._parts.runner.totals.batches
                 if isinstance(error, Resigned) or (isinstance(error, Apart) and self._is_apart()):
                     self._membership.leave()
                 pause = failures.add(error, batches)
@@ -143,7 +143,7 @@ class App:
             # To start Spark takes longer than all else, and the others do not have to wait for it.
             if group.joined:
                 self._engine.begin()
-            if self._plant is None:
+            if self._parts is None:
                 steps.done()  # to import is not to stand still
 
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
@@ -180,19 +180,19 @@ class App:
         return f"no commit cycle was full for {since:.0f} s{failing}"
 
     def _prepare(self, session: Session, log: ControlLog) -> BatchRunner:
-        plant = self._made()
-        plant.check(session, log)
-        return plant.runner
+        parts = self._made()
+        parts.check(session, log)
+        return parts.runner
 
-    def _made(self) -> Plant:
-        if self._plant is None:
+    def _made(self) -> Parts:
+        if self._parts is None:
             # Here, because it takes longer to import than all that it takes to join the group.
             with IMPORTING:
                 if self._alone:
                     without_pandas()
-                from calving.runtime.plant import Plant
-            self._plant = self._staying(Plant(self._sink, self._engine))
-        return self._plant
+                from calving.runtime.parts import Parts
+            self._parts = self._staying(Parts(self._sink, self._engine))
+        return self._parts
 
     def _staying(self, made: T) -> T:
         if self._alone:
@@ -200,7 +200,7 @@ class App:
         return made
 
     def _stalled_batch(self) -> str | None:
-        return None if self._plant is None else self._plant.runner.stalled(self._sink.keys.stalled_ms / 1000)
+        return None if self._parts is None else self._parts.runner.stalled(self._sink.keys.stalled_ms / 1000)
 
     def _coordinator(self) -> CoordinatorThread:
         return CoordinatorThread(self._sink, self._backend, self._made().committer, self.progress)

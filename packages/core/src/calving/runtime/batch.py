@@ -10,26 +10,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from calving.data.spec import (
-    RECEIVED,
-    Evolution,
-    Limits,
-    Need,
-    Range,
-    Routing,
-    TaskResult,
-    TaskSpec,
-    Tolerance,
-    TopicConverters,
-    TransformSpec,
-)
 from calving.engine.interface import Engine
 from calving.errors import AccountingError, BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
 from calving.model.events import TableFiles, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition
+from calving.model.ranges import Range
+from calving.model.record_path import Evolution, Limits, Routing, Tolerance, TopicConverters, TransformSpec
+from calving.model.tables import Need
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
+from calving.tasks.result import RECEIVED, TaskResult
+from calving.tasks.spec import TaskSpec
 
 if TYPE_CHECKING:
     from calving.iceberg.tables import Tables  # it takes long to import

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Literal
 
-from calving.data.converters.registry import converter
-from calving.data.spec import Evolution, Limits, RouteRule, Routing, Tolerance
-from calving.data.transforms.chain import Chain
+from calving.converters.registry import converter
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import named
+from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance
 from calving.runtime.batch import BatchSettings, ErrorLimits
 from calving.runtime.guards import ledger_key
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
+from calving.transforms.chain import Chain
 
 
 def check_record_path(sink: Sink) -> None:

@@ -17,8 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from calving.backend import hooks
 from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
-from calving.data.spec import ConverterSpec, TopicConverters, TransformSpec
 from calving.errors import ConfigError
+from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.secrets import shown
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.properties import read_properties

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from calving.data.spec import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
 from calving.errors import ConfigError
+from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConverters, TransformSpec
 
 
 def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, str]) -> dict[str, TopicConverters]:

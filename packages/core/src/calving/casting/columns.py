@@ -1,0 +1,267 @@
+"""Whole columns into Iceberg types, by Arrow. What it refuses goes value by value through ``exact``.
+
+A cast here may refuse too much, never take too much: every value that it takes it takes as ``exact`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from calving.casting.temporal import date_text, time_text, timestamp_text, timestamptz_text
+from calving.casting.texts import plain_text
+from calving.records.arrays import children_of, entries, items_of, lists, maps, offsets_of, struct
+from calving.records.fields import Lookup
+
+_DAY_MS = 86_400_000
+
+
+class RefusedError(Exception):
+    """Arrow does not take this column exactly."""
+
+
+Lookups = Callable[[StructType], Lookup]
+
+
+def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
+    """``column`` as ``kind``: nulls stay nulls, what does not fit is refused.
+
+    :raises RefusedError, ValueError, pa.ArrowException: some value has to go the exact way.
+    """
+    if pa.types.is_null(column.type) or column.null_count == len(column):
+        raise RefusedError("only nulls")
+    match kind:
+        case StructType():
+            return _struct(column, kind, lookups)
+        case ListType():
+            return _list(column, kind, lookups)
+        case MapType():
+            return _map(column, kind, lookups)
+    if type(kind) not in _CASTS:
+        raise RefusedError(f"columns of type {kind} cannot be written")
+    return _CASTS[type(kind)](column, kind)
+
+
+def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
+    if not pa.types.is_struct(column.type):
+        raise RefusedError("not a struct")
+    lookup = lookups(kind)
+    children: dict[int, pa.Array] = {}
+    for field, child in zip(column.type, children_of(column), strict=True):
+        target = lookup.find(field.name)
+        if target is None:
+            continue
+        if target.field_id in children:
+            raise RefusedError("two fields for one column")
+        children[target.field_id] = _child(child, target.field_type, lookups)
+    present = len(column) - column.null_count
+    for target in kind.fields:
+        child = children.get(target.field_id)
+        if target.required and (child is None or len(child) - child.null_count < present):
+            raise RefusedError("nulls in a required column")
+    found = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]
+    return struct(
+        found,
+        pa.struct([(f.name, child.type) for f, child in zip(kind.fields, found, strict=True)]),
+        column.is_null() if column.null_count else None,
+        len(column),
+    )
+
+
+def _child(child: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
+    if child.null_count == len(child):
+        return pa.nulls(len(child))
+    return cast(child, kind, lookups)
+
+
+def _list(column: pa.Array, kind: ListType, lookups: Lookups) -> pa.Array:
+    if not pa.types.is_list(column.type):
+        raise RefusedError("not a list")
+    items = _child(items_of(column), kind.element_type, lookups)
+    if kind.element_required and items.null_count:
+        raise RefusedError("nulls in a required element")
+    return lists(offsets_of(column), items, pa.list_(items.type), column.is_null() if column.null_count else None)
+
+
+def _map(column: pa.Array, kind: MapType, lookups: Lookups) -> pa.Array:
+    if not pa.types.is_map(column.type):
+        raise RefusedError("not a map")
+    keys, items = entries(column)
+    keys, items = _child(keys, kind.key_type, lookups), _child(items, kind.value_type, lookups)
+    if keys.null_count or (kind.value_required and items.null_count):
+        raise RefusedError("nulls in a required key or value")
+    nulls = column.is_null() if column.null_count else None
+    return maps(offsets_of(column), keys, items, pa.map_(keys.type, items.type), nulls)
+
+
+Cast = Callable[[pa.Array, IcebergType], pa.Array]
+_CASTS: dict[type[IcebergType], Cast] = {}
+
+
+def _to(*kinds: type[IcebergType]) -> Callable[[Cast], Cast]:
+    def register(function: Cast) -> Cast:
+        _CASTS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+@_to(BooleanType)
+def _boolean(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, pa.types.is_boolean)
+    return column
+
+
+@_to(IntegerType, LongType)
+def _integer(column: pa.Array, kind: IcebergType) -> pa.Array:
+    wanted = pa.int32() if isinstance(kind, IntegerType) else pa.int64()
+    if pa.types.is_string(column.type):
+        # Arrow would take hexadecimal text as well.
+        if not pc.all(pc.match_substring_regex(column, "^-?[0-9]{1,19}$")).as_py():
+            raise RefusedError("not integers")
+    else:
+        _only(column, pa.types.is_integer, pa.types.is_floating)
+    return column.cast(wanted)
+
+
+@_to(FloatType)
+def _float(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, pa.types.is_integer, pa.types.is_floating)
+    if pa.types.is_float32(column.type):
+        return column
+    double = column.cast(pa.float64(), safe=False)
+    single = double.cast(pa.float32(), safe=False)
+    if pc.any(pc.and_(pc.is_inf(single), pc.invert(pc.is_inf(double)))).as_py():
+        raise RefusedError("a number does not fit a float")
+    return single
+
+
+@_to(DoubleType)
+def _double(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, pa.types.is_integer, pa.types.is_floating)
+    return column.cast(pa.float64(), safe=False)
+
+
+@_to(DecimalType)
+def _decimal(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, pa.types.is_integer, pa.types.is_decimal)
+    wanted = pa.decimal128(kind.precision, kind.scale)  # type: ignore[attr-defined]
+    # In 256 bits nothing overflows on the way: 38 digits, and up to 38 more for the scale.
+    wide = pa.decimal256(76, wanted.scale)
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.decimal256(20, 0)).cast(wide).cast(wanted)
+    if column.type.scale > wanted.scale:
+        column = pc.round(column.cast(pa.decimal256(76, column.type.scale)), wanted.scale, "half_towards_infinity")
+    return column.cast(wide).cast(wanted)
+
+
+@_to(StringType)
+def _string(column: pa.Array, kind: IcebergType) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return column
+    if pa.types.is_boolean(column.type):
+        return pc.if_else(column, "true", "false")
+    _only(column, pa.types.is_integer, pa.types.is_decimal)
+    if pa.types.is_decimal(column.type):
+        return pa.array([None if v is None else plain_text(v) for v in column.to_pylist()], pa.string())
+    return column.cast(pa.string())
+
+
+@_to(UUIDType)
+def _uuid(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, lambda t: t == pa.uuid() or t == pa.binary(16))
+    return column.cast(pa.uuid())
+
+
+@_to(BinaryType)
+def _binary(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, pa.types.is_binary, pa.types.is_fixed_size_binary)
+    return column.cast(pa.binary())
+
+
+@_to(FixedType)
+def _fixed(column: pa.Array, kind: IcebergType) -> pa.Array:
+    _only(column, pa.types.is_binary, pa.types.is_fixed_size_binary)
+    return column.cast(pa.binary(len(kind)))  # type: ignore[arg-type]
+
+
+@_to(DateType)
+def _date(column: pa.Array, kind: IcebergType) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return date_text(column)
+    _only(column, pa.types.is_integer, pa.types.is_date32)
+    return column if pa.types.is_date32(column.type) else column.cast(pa.int32()).cast(pa.date32())
+
+
+@_to(TimeType)
+def _time(column: pa.Array, kind: IcebergType) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return time_text(column)
+    _only(column, pa.types.is_integer, pa.types.is_time)
+    if pa.types.is_time(column.type):
+        return column.cast(pa.time64("us"), safe=False)
+    if pc.any(pc.or_(pc.less(column, 0), pc.greater_equal(column, _DAY_MS))).as_py():
+        raise RefusedError("not a time of day")
+    return column.cast(pa.int32()).cast(pa.time32("ms")).cast(pa.time64("us"))
+
+
+@_to(TimestampType, TimestamptzType, TimestampNanoType, TimestamptzNanoType)
+def _timestamp(column: pa.Array, kind: IcebergType) -> pa.Array:
+    zone = "UTC" if isinstance(kind, TimestamptzType | TimestamptzNanoType) else None
+    unit = "ns" if isinstance(kind, TimestampNanoType | TimestamptzNanoType) else "us"
+    if pa.types.is_string(column.type):
+        return timestamp_text(column, unit) if zone is None else timestamptz_text(column, unit)
+    _only(column, pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32)
+    if pa.types.is_date32(column.type):
+        return column.cast(pa.timestamp("s")).cast(pa.timestamp(unit)).cast(pa.timestamp(unit, zone))
+    if pa.types.is_integer(column.type):
+        return column.cast(pa.int64()).cast(pa.timestamp("ms", zone)).cast(pa.timestamp(unit, zone))
+    if column.type.unit == "ns" and unit == "us":
+        # Rounds down, also before 1970; a plain cast goes towards zero.
+        nanos = column.cast(pa.int64())
+        micros = pc.divide(pc.subtract(nanos, _remainder(nanos, 1000)), 1000)
+        return micros.cast(pa.timestamp(unit, zone))
+    return (
+        column.cast(pa.timestamp(column.type.unit, "UTC"))
+        .cast(pa.timestamp(unit, "UTC"))
+        .cast(pa.timestamp(unit, zone))
+    )
+
+
+def _remainder(numbers: pa.Array, by: int) -> pa.Array:
+    rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, by), by))
+    return pc.if_else(pc.less(rest, 0), pc.add(rest, by), rest)
+
+
+def _only(column: pa.Array, *accepted: Callable[[pa.DataType], bool]) -> None:
+    if not any(accepts(column.type) for accepts in accepted):
+        raise RefusedError(f"no vectorised cast from {column.type}")
+
+
+def missing_rows(column: pa.Array) -> Sequence[int]:
+    """Places of the nulls."""
+    return pc.indices_nonzero(column.is_null()).to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,146 @@
+"""One value into one Iceberg type: the Java sink's ``RecordConverter``, with repairs.
+
+The repairs: what does not fit is an error, never a wrap-around or a truncation. The fast way in ``columns`` must give
+the same result for every value that it takes; text of temporal columns goes through the same Arrow casts in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from calving.casting.growth import Growth, Path, UnfitError
+from calving.casting.numbers import short
+from calving.casting.values import primitive
+from calving.errors import first_line
+from calving.model.tables import Need
+from calving.records.arrays import Pairs
+from calving.records.fields import Lookup
+from calving.records.kinds import of_value
+
+
+class ExactConverter:
+    """Converts values to the columns of one table, and collects what the table needs for those that do not fit.
+
+    ``typed`` values come with a schema, which says what new fields are: nothing is concluded from the values.
+    """
+
+    def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup], *, typed: bool = False) -> None:
+        self._growth, self._lookup, self._typed = growth, lookup, typed
+        self.needs: list[Need] = []
+
+    def value(self, value: Any, column: NestedField, path: Path) -> Any:
+        """One value of one column.
+
+        :raises UnfitError: it does not fit, and no need can change that; it has left no needs.
+        """
+        before = len(self.needs)
+        try:
+            found = self._to(value, column.field_type, path)
+            if value is None and column.required:
+                self.needs.append(self._growth.optional(column, path))
+        except Exception as error:
+            del self.needs[before:]
+            if isinstance(error, UnfitError):
+                raise
+            # Whatever a value does to a library is the value's fault: the next attempt would fail in the same way.
+            raise UnfitError(path, f"{type(error).__name__}: {first_line(error)}") from error
+        return found
+
+    def _to_struct(self, value: Any, struct: StructType, path: Path) -> dict[str, Any]:
+        if isinstance(value, Pairs) and all(isinstance(key, str) for key, _ in value):
+            value = dict(value)
+        if not isinstance(value, Mapping):
+            raise UnfitError(path, f"{short(value)} is not an object")
+        lookup = self._lookup(struct)
+        row: dict[str, Any] = dict.fromkeys((f.name for f in struct.fields), None)
+        given: dict[str, tuple[NestedField, Any]] = {}
+        for name, item in value.items():
+            column = lookup.find(name)
+            if column is not None:
+                given[column.name] = (column, item)  # of several the last one counts
+            else:
+                self.unknown(item, (*path, name))
+        for name, (column, item) in given.items():
+            row[name] = self._to(item, column.field_type, (*path, name))
+        for column in struct.fields:
+            if column.required and given.get(column.name, (column, None))[1] is None:
+                self.needs.append(self._growth.optional(column, (*path, column.name)))
+        return row
+
+    def unknown(self, value: Any, path: Path) -> None:
+        """A field that has no column. :raises UnfitError: it needs one, and cannot get it."""
+        if self._typed or not self._growth.evolves:
+            return
+        kind = of_value(value)
+        if kind is not None:
+            self.needs.append(self._growth.add(path, kind))
+
+    def _to(self, value: Any, kind: IcebergType, path: Path) -> Any:
+        if value is None:
+            return None
+        match kind:
+            case StructType():
+                return self._to_struct(value, kind, path)
+            case ListType():
+                if not isinstance(value, list) or isinstance(value, Pairs):
+                    raise UnfitError(path, f"{short(value)} is not an array")
+                return [self._element(item, kind, (*path, "element")) for item in value]
+            case MapType():
+                return self._to_map(value, kind, path)
+        try:
+            return primitive(value, kind)
+        except OverflowError as error:
+            wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
+            if wider is not None and self._growth.evolves and _fits_wider(value, wider):
+                self.needs.append(self._growth.widen(path, wider))
+                return None
+            raise UnfitError(path, str(error)) from error
+        except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
+            raise UnfitError(path, f"{short(value)} is not a {kind}: {first_line(error)}") from error
+
+    def _element(self, value: Any, kind: ListType, path: Path) -> Any:
+        found = self._to(value, kind.element_type, path)
+        if value is None and kind.element_required:
+            self.needs.append(self._growth.optional(kind.element_field, path))
+        return found
+
+    def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
+        if not isinstance(value, Mapping | Pairs):
+            raise UnfitError(path, f"{short(value)} is not an object")
+        found: list[tuple[Any, Any]] = []
+        keys: set[str] = set()
+        missing = False
+        for k, v in value.items() if isinstance(value, Mapping) else value:
+            missing = missing or v is None
+            key = self._to(k, kind.key_type, (*path, "key"))
+            if key is None:
+                raise UnfitError((*path, "key"), "a map has no null keys")
+            if repr(key) in keys:
+                raise UnfitError((*path, "key"), f"the key {short(key)} comes twice")
+            keys.add(repr(key))
+            found.append((key, self._to(v, kind.value_type, (*path, "value"))))
+        if kind.value_required and missing:
+            self.needs.append(self._growth.optional(kind.value_field, (*path, "value")))
+        return found
+
+
+def _fits_wider(value: Any, wider: str) -> bool:
+    try:
+        primitive(value, LongType() if wider == "long" else DoubleType())
+    except (ValueError, OverflowError):
+        return False
+    return True

@@ -1,0 +1,127 @@
+"""What a table may become for a record that does not fit it, and what it may not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.types import NestedField, StructType
+
+from calving.model.record_path import Evolution, Limits
+from calving.model.tables import Need
+from calving.records.kinds import Kind, folded
+
+Path = tuple[str, ...]
+
+
+class UnfitError(ValueError):
+    """The value cannot become the column's type. ``path`` leads to the column."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
+
+
+class Growth:
+    """Changes that one table's schema can take. What it cannot take is the record's fault, not the table's."""
+
+    def __init__(self, table: str, schema: Schema, evolution: Evolution, limits: Limits) -> None:
+        self._table, self._limits = table, limits
+        self.evolves = evolution.evolve
+        self._fold = evolution.case_insensitive
+        self._names = {self._key(name) for name in index_by_name(schema)}
+        self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
+
+    def add(self, path: Path, kind: Kind) -> Need:
+        """A column for a field that has none. :raises UnfitError: the table cannot have it."""
+        kind = folded(kind) if self._fold else kind
+        check_names([path[-1], *names_of(kind)], path)
+        if len(path) + depth(kind) > self._limits.nesting:
+            most = self._limits.nesting
+            raise UnfitError(path, f"it would be nested deeper than iceberg.limits.nesting = {most} levels")
+        count = 1 + len(names_of(kind))
+        if count > self._limits.new_columns:
+            most = self._limits.new_columns
+            raise UnfitError(path, f"it would add {count} columns, more than iceberg.limits.new-columns = {most}")
+        full = [self._key(".".join(path)), *(self._key(".".join((*path, *inner))) for inner in paths_of(kind))]
+        clash = next((name for n, name in enumerate(full) if name in self._names or name in full[:n]), None)
+        if clash is not None:
+            raise UnfitError(path, f"its column cannot be added: the table would have '{clash}' twice")
+        return Need(self._table, "add", path, kind)
+
+    def optional(self, column: NestedField, path: Path) -> Need:
+        """The column without NOT NULL. :raises UnfitError: it must keep it."""
+        if not self.evolves or column.field_id in self._identifying:
+            raise UnfitError(path, "the column is required, but the record has no value for it")
+        return Need(self._table, "optional", path)
+
+    def widen(self, path: Path, kind: str) -> Need:
+        return Need(self._table, "widen", path, kind)
+
+    def _key(self, name: str) -> str:
+        return name.lower() if self._fold else name
+
+
+def _with_parents(struct: StructType, wanted: set[int]) -> set[int]:
+    """These fields, and the structs that they are in."""
+    found: set[int] = set()
+    for field in struct.fields:
+        inner = _with_parents(field.field_type, wanted) if isinstance(field.field_type, StructType) else set()
+        found |= inner
+        if inner or field.field_id in wanted:
+            found.add(field.field_id)
+    return found
+
+
+def check_names(names: Sequence[str], path: Path) -> None:
+    """:raises UnfitError: a column cannot have one of these names."""
+    if not all(names):
+        raise UnfitError(path, "a column needs a name")
+
+
+def check_new(kind: Kind, limits: Limits, fold: bool) -> None:
+    """Whether a table can be created from a record of this kind. :raises UnfitError: it cannot."""
+    inner = list(paths_of(kind))
+    for path in inner:
+        check_names(path[-1:], path)
+    if depth(kind) - 1 > limits.nesting:
+        raise UnfitError((), f"it is nested deeper than iceberg.limits.nesting = {limits.nesting} levels")
+    if len(inner) > limits.columns:
+        raise UnfitError((), f"its {len(inner)} columns are more than iceberg.limits.columns = {limits.columns}")
+    full = [".".join(path) for path in inner]
+    if fold:
+        full = [".".join(path) for path in paths_of(folded(kind))]
+    full.sort()
+    twice = next((b for a, b in pairwise(full) if a == b), None)
+    if twice is not None:
+        raise UnfitError((), f"the table would have '{twice}' twice")
+
+
+def depth(kind: Kind) -> int:
+    """Levels of structs, lists and maps in a kind."""
+    return 0 if isinstance(kind, str) else 1 + max(map(depth, _inner(kind).values()), default=0)
+
+
+def names_of(kind: Kind) -> list[str]:
+    """The names of all fields inside a kind."""
+    return [path[-1] for path in paths_of(kind)]
+
+
+def paths_of(kind: Kind) -> Iterator[Path]:
+    """Paths to all columns inside a kind, as Iceberg names them."""
+    if not isinstance(kind, str):
+        for name, inner in _inner(kind).items():
+            yield (name,)
+            for path in paths_of(inner):
+                yield (name, *path)
+
+
+def _inner(kind: Mapping[str, object]) -> Mapping[str, Kind]:
+    match kind:
+        case {"struct": fields}:
+            return fields  # type: ignore[return-value]
+        case {"list": element}:
+            return {"element": element}
+        case {"map": [key, value]}:
+            return {"key": key, "value": value}
+    return {}

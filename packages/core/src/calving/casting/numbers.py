@@ -1,0 +1,115 @@
+"""Single values as numbers and booleans: what does not fit is an error, never a wrap-around or a truncation.
+
+ValueError for what is of no such kind, OverflowError for what is beyond it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from decimal import ROUND_HALF_UP, Decimal, localcontext
+from typing import Any
+
+from pyiceberg.types import DecimalType
+
+from calving.records.arrays import Digits
+
+_INT = re.compile(r"[+-]?[0-9]+")
+_F32_MAX = 3.4028235677973366e38
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number; a boolean is none."""
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def text_of(value: Any) -> str:
+    """:raises ValueError: it is no text."""
+    if not isinstance(value, str):
+        raise ValueError("text is wanted")
+    return value
+
+
+def boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    lowered = text_of(value).lower()
+    if lowered not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return lowered == "true"
+
+
+def integer(value: Any, bits: int) -> int:
+    if isinstance(value, str):
+        if not _INT.fullmatch(value):
+            raise ValueError("not an integer")
+        value = int(value) if len(value) < 40 else 1 << 200
+    return number(value, bits)
+
+
+def number(value: Any, bits: int) -> int:
+    """A whole number, however it is written, but for text."""
+    if not is_number(value):
+        raise ValueError("not a number")
+    if not isinstance(value, int):
+        if not math.isfinite(value) or not _is_whole(value):
+            raise ValueError("not a whole number")
+        value = int(value) if abs(value) < 1 << 200 else 1 << 200
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise OverflowError(f"{short(value)} does not fit {bits} bits")
+    return int(value)
+
+
+def _is_whole(value: float | Decimal) -> bool:
+    return value.is_integer() if isinstance(value, float) else value == value.to_integral_value()
+
+
+def floating(value: Any, *, single: bool) -> float:
+    if isinstance(value, str):
+        value = _number_text(value)
+        if value.lstrip("+-") in ("NaN", "Infinity"):
+            return float(value)
+        value = value.rstrip("dDfF")
+        if not value[-1:].isdigit() and value[-1:] != ".":
+            raise ValueError("not a number")
+    elif not is_number(value):
+        raise ValueError("not a number")
+    number = float(value)
+    if math.isinf(number) and isinstance(value, Decimal | str):
+        raise OverflowError(f"{short(value)} does not fit a double")
+    if single and math.isfinite(number) and abs(number) >= _F32_MAX:
+        raise OverflowError(f"{number} does not fit a float")
+    return number
+
+
+def _number_text(text: str) -> str:
+    """The text of a number, without blanks around it. :raises ValueError: it holds what only Python reads."""
+    if "_" in text or not text.isascii():
+        raise ValueError("not a number")
+    return text.strip()
+
+
+def decimal(value: Any, kind: DecimalType) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise ValueError("not a number")
+    if isinstance(value, str) and _number_text(value) != value:
+        raise ValueError("not a number")
+    if isinstance(value, float):
+        value = repr(value)  # the shortest text that reads back, as Java's BigDecimal.valueOf
+    with localcontext(prec=120):
+        number = Decimal(value)
+        if not number.is_finite():
+            raise ValueError("not a finite number")
+        if number and number.adjusted() >= kind.precision:
+            raise OverflowError(f"{short(value)} does not fit {kind}")
+        rounded = number.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP)
+        if len(rounded.as_tuple().digits) > kind.precision and rounded != 0:
+            raise OverflowError(f"{short(value)} does not fit {kind}")
+    return rounded
+
+
+def short(value: Any) -> str:
+    """A value as an error shows it."""
+    text = repr(value) if isinstance(value, str | Digits) else json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

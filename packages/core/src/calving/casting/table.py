@@ -1,0 +1,382 @@
+"""Decoded values to the rows of one table: what fits, what does not, and what the table needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain, repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from calving.casting.columns import RefusedError, cast, missing_rows
+from calving.casting.exact import ExactConverter
+from calving.casting.growth import Growth, Path, UnfitError
+from calving.model.record_path import Evolution, Limits
+from calving.model.tables import Need
+from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
+from calving.records.fields import Lookup, arrow_schema
+from calving.records.kinds import of_array, of_type
+from calving.records.projection import Target
+from calving.records.values import Bad, Values, objects
+
+STAGE = "conversion"
+NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
+
+
+@dataclass(slots=True)
+class Converted:
+    """Rows in the table's Arrow schema, with their places among the values; the values that do not fit; needs.
+
+    With needs there are no rows: the values have to be converted again once the table has what they need.
+    """
+
+    rows: pa.RecordBatch | None
+    places: Sequence[int] | None
+    """None: every value became a row, in order."""
+    bad: list[Bad] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
+
+
+class TableConverter:
+    """Converts values for one table as of one schema."""
+
+    def __init__(
+        self,
+        table: str,
+        schema: Schema,
+        evolution: Evolution,
+        names: Mapping[int, tuple[str, ...]],
+        limits: Limits | None = None,
+        *,
+        exactly: bool = False,
+    ) -> None:
+        self._table, self._evolution, self._names, self._exactly = table, evolution, names, exactly
+        self._limits = limits or Limits()
+        self._growth = Growth(table, schema, evolution, self._limits)
+        self._struct = schema.as_struct()
+        self._arrow = arrow_schema(schema)
+        self._lookups: dict[int, Lookup] = {}
+
+    @property
+    def maps_names(self) -> bool:
+        """Whether the table has a name mapping."""
+        return bool(self._names)
+
+    @property
+    def target(self) -> Target:
+        """What the table takes, for converters that read no more than it."""
+        return Target(self._struct, self._lookup)
+
+    def convert(self, values: Values) -> Converted:
+        """All values, the bad ones told from the good ones."""
+        if isinstance(values.data, list):
+            return self._objects(values.data)
+        if not pa.types.is_struct(values.data.type):
+            return Converted(None, [], [self._bad(i, NOT_AN_OBJECT) for i in range(len(values))])
+        return self._columns(values.data, values.typed)
+
+    def _lookup(self, struct: StructType) -> Lookup:
+        found = self._lookups.get(id(struct))
+        if found is None:
+            found = self._lookups[id(struct)] = Lookup(struct, self._evolution.case_insensitive, self._names)
+        return found
+
+    def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
+        sources: dict[int, pa.Array] = {}
+        found = _Found(typed=typed)
+        lookup = self._lookup(self._struct)
+        for source, child in zip(data.type, children_of(data), strict=True):
+            target = lookup.find(source.name)
+            if target is None:
+                self._additions(child, (source.name,), typed, found)
+            else:
+                # Of several fields for one column the last one counts, as with records that are read one by one.
+                sources[target.field_id] = child
+                self._inner_needs(child, target.field_type, (target.name,), typed, found)
+        columns = []
+        for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
+            source = sources.get(target.field_id)
+            if source is None:
+                source = pa.nulls(len(data))
+            columns.append(self._column(source, target, wanted.type, found))
+        if found.bad and found.needs:
+            # A bad record is not written, so a table needs nothing for it.
+            good = pa.array([i for i in range(len(data)) if i not in found.bad], pa.int32())
+            found.needs = self._columns(data.take(good), typed).needs if len(good) else []
+        return self._result(columns, len(data), found)
+
+    def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+        if source.null_count == len(source):
+            column = pa.nulls(len(source), wanted)
+        else:
+            if self._exactly:
+                return self._column_exactly(source, target, wanted, found)
+            try:
+                column = conform(cast(source, target.field_type, self._lookup), wanted)
+            except _REFUSALS:
+                return self._column_exactly(source, target, wanted, found)
+        if target.required and column.null_count:
+            self._missing(target, missing_rows(column), found)
+        return column
+
+    def _missing(self, target: NestedField, rows: Sequence[int], found: _Found) -> None:
+        try:
+            found.needs.append(self._growth.optional(target, (target.name,)))
+        except UnfitError as error:
+            for i in rows:
+                found.bad.setdefault(i, str(error))
+
+    def _column_exactly(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+        if holds(source.type, pa.types.is_temporal):
+            return self._temporal(source, target, wanted, found)
+        return self._values_exactly(objects(source), target, wanted, found)
+
+    def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
+        """Python's dates end where Arrow's do not: what Arrow casts alone, it casts."""
+        parts: list[pa.Array] = []
+        pending = [(0, len(source))]
+        while pending:
+            start, count = pending.pop()
+            piece = source.slice(start, count)
+            try:
+                if piece.null_count == count:
+                    raise RefusedError("only nulls")
+                parts.append(conform(cast(piece, target.field_type, self._lookup), wanted))
+            except _REFUSALS:
+                if count > 1:
+                    half = count // 2
+                    pending += [(start + half, count - half), (start, half)]
+                    continue
+                parts.append(self._temporal_value(piece, start, target, wanted, found))
+        column = pa.concat_arrays(parts)
+        if target.required and column.null_count:
+            missing = [i for i in missing_rows(column) if not source[i].is_valid]
+            self._missing(target, missing, found) if missing else None
+        return column
+
+    def _temporal_value(
+        self, piece: pa.Array, place: int, target: NestedField, wanted: pa.DataType, found: _Found
+    ) -> pa.Array:
+        if piece.null_count:
+            return pa.nulls(1, wanted)
+        alone = _Found(typed=found.typed)
+        try:
+            column = self._values_exactly(objects(piece), target, wanted, alone)
+        except (ValueError, OverflowError) as error:
+            alone.bad[0], column = str(UnfitError((target.name,), str(error))), pa.nulls(1, wanted)
+        found.needs += alone.needs
+        if alone.bad:
+            found.bad.setdefault(place, alone.bad[0])
+        return column
+
+    def _values_exactly(
+        self, values: Sequence[Any], target: NestedField, wanted: pa.DataType, found: _Found
+    ) -> pa.Array:
+        converter = ExactConverter(self._growth, self._lookup, typed=found.typed)
+        rows: list[Any] = [None] * len(values)
+        path = (target.name,)
+        for i, value in enumerate(values):
+            if i not in found.bad:
+                try:
+                    rows[i] = converter.value(value, target, path)
+                except UnfitError as error:
+                    found.bad[i] = str(error)
+        found.needs += converter.needs
+        return arrow(rows, wanted)
+
+    def _objects(self, values: Sequence[object]) -> Converted:
+        """Column by column as well: most of them hold values of one kind, and those Arrow can take."""
+        found = _Found()
+        items, new = self._columns_of(values, found)
+        columns = []
+        for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
+            column = items[target.field_id]
+            source = None if self._exactly else _simple_column(column, target.field_type)
+            if source is None:
+                columns.append(self._values_exactly(column, target, wanted.type, found))
+            else:
+                columns.append(self._column(source, target, wanted.type, found))
+        if self._evolution.evolve:
+            self._new(new, found)
+        if found.bad and found.needs:
+            # A bad record is not written, so a table needs nothing for it.
+            good = [value for i, value in enumerate(values) if i not in found.bad]
+            found.needs = self._objects(good).needs if good else []
+        return self._result(columns, len(values), found)
+
+    def _columns_of(
+        self, values: Sequence[object], found: _Found
+    ) -> tuple[dict[int, Sequence[Any]], list[tuple[int, str, object]]]:
+        """The values of each column, by its id, and what has no column."""
+        lookup = self._lookup(self._struct)
+        if {*map(type, values)} == {dict}:
+            records: Sequence[dict[str, Any]] = values  # type: ignore[assignment]
+            names = {*chain.from_iterable(records)}
+            targets = {name: target for name in names if (target := lookup.find(name)) is not None}
+            known = {target.field_id: name for name, target in targets.items()}
+            if len(known) == len(targets) and (len(targets) == len(names) or not self._evolution.evolve):
+                nothing = [None] * len(values)
+                given = {i: [*map(dict.get, records, repeat(name))] for i, name in known.items()}
+                return {f.field_id: given.get(f.field_id, nothing) for f in self._struct.fields}, []
+        items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in self._struct.fields}
+        columns_of: dict[str, list[object] | None] = {}
+        new: list[tuple[int, str, object]] = []
+        for i, value in enumerate(values):
+            if not isinstance(value, dict):
+                found.bad[i] = NOT_AN_OBJECT
+                continue
+            for name, item in value.items():
+                try:
+                    column = columns_of[name]
+                except KeyError:
+                    target = lookup.find(name)
+                    column = None if target is None else items[target.field_id]
+                    if len(columns_of) < self._limits.learned_names:
+                        columns_of[name] = column
+                if column is not None:
+                    column[i] = item
+                elif item is not None:
+                    new.append((i, name, item))
+        return items, new  # type: ignore[return-value]
+
+    def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
+        """Fields of records that have no column."""
+        converter = ExactConverter(self._growth, self._lookup)
+        for i, name, item in items:
+            if i not in found.bad:
+                try:
+                    converter.unknown(item, (name,))
+                except UnfitError as error:
+                    found.bad[i] = str(error)
+        found.needs += converter.needs
+
+    def _result(self, columns: list[pa.Array], size: int, found: _Found) -> Converted:
+        bad = [self._bad(i, reason) for i, reason in sorted(found.bad.items())]
+        if found.needs:
+            return Converted(None, [], bad, found.needs)
+        if not bad:
+            return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), None)
+        places = [i for i in range(size) if i not in found.bad]
+        chosen = pa.array(places, pa.int32())
+        rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in columns], schema=self._arrow)
+        return Converted(rows, places, bad)
+
+    def _bad(self, index: int, reason: str) -> Bad:
+        return Bad(index, STAGE, "UnfitError", f"table {self._table}: {reason}")
+
+    def _additions(self, column: pa.Array, path: Path, typed: bool, found: _Found) -> None:
+        """A column is added only if some record has a value for it."""
+        if not self._evolution.evolve or column.null_count == len(column):
+            return
+        if not typed and holds(column.type, _is_json):
+            self._each_addition(column, path, found)
+            return
+        kind = of_array(column, typed)
+        if kind is None:
+            return
+        try:
+            found.needs.append(self._growth.add(path, kind))
+        except UnfitError as error:
+            if not typed:
+                self._each_addition(column, path, found)
+                return
+            for i in pc.indices_nonzero(column.is_valid()).to_pylist():
+                found.bad.setdefault(i, str(error))
+
+    def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
+        """Where only the values themselves say what they are, or which of them the table cannot take."""
+        converter = ExactConverter(self._growth, self._lookup)
+        for i, value in enumerate(objects(column)):
+            try:
+                if value is not None:
+                    converter.unknown(value, path)
+            except UnfitError as error:
+                found.bad.setdefault(i, str(error))
+        found.needs += converter.needs
+
+    def _inner_needs(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
+        """Fields that are new inside a column, and types that a schema says are wider."""
+        if not self._evolution.evolve or column.null_count == len(column):
+            return
+        match kind:
+            case StructType() if pa.types.is_struct(column.type):
+                for source, child in zip(column.type, children_of(column), strict=True):
+                    target = self._lookup(kind).find(source.name)
+                    if target is None:
+                        self._additions(child, (*path, source.name), typed, found)
+                    else:
+                        self._inner_needs(child, target.field_type, (*path, target.name), typed, found)
+            case ListType() if pa.types.is_list(column.type):
+                inner = _Found()
+                self._inner_needs(items_of(column), kind.element_type, (*path, "element"), typed, inner)
+                found.take(inner, lambda: pc.list_parent_indices(column))
+            case MapType() if pa.types.is_map(column.type):
+                inner = _Found()
+                self._inner_needs(entries(column)[1], kind.value_type, (*path, "value"), typed, inner)
+                found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
+            case IntegerType() if typed and of_type(column.type) == "long":
+                found.needs.append(self._growth.widen(path, "long"))
+            case FloatType() if typed and of_type(column.type) == "double":
+                found.needs.append(self._growth.widen(path, "double"))
+
+
+@dataclass(slots=True)
+class _Found:
+    """What conversion has found so far: bad values by place, with the reason, and needs of the others.
+
+    ``typed``: the values come with a schema.
+    """
+
+    bad: dict[int, str] = field(default_factory=dict)
+    needs: list[Need] = field(default_factory=list)
+    typed: bool = False
+
+    def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
+        """Also what was found of the elements of lists; ``parents``: the row of each element."""
+        self.needs += inner.needs
+        if inner.bad:
+            rows = parents().to_pylist()
+            for i, reason in inner.bad.items():
+                self.bad.setdefault(rows[i], reason)
+
+
+_REFUSALS = (RefusedError, ValueError, ArithmeticError, pa.ArrowException)
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    return bool(kind == JSON)
+
+
+def _simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
+    """Values of one simple kind as a column that ``cast`` takes as it would take each of them; else None."""
+    kinds = {*map(type, values)}
+    kinds.discard(type(None))
+    if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):
+        try:
+            return pa.array([None if v is None else float(v) for v in values], pa.float64())
+        except OverflowError:
+            return None
+    simple = _SIMPLE.get(next(iter(kinds))) if len(kinds) == 1 else None
+    if simple is None:
+        return None
+    try:
+        return pa.array(values, simple)
+    except (OverflowError, ValueError):
+        return None
+
+
+_SIMPLE = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}

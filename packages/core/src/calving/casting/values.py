@@ -1,0 +1,92 @@
+"""Single values as what ``pyarrow.array`` takes for a column of a primitive Iceberg type."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from calving.casting.numbers import boolean, decimal, floating, integer, text_of
+from calving.casting.temporal import day, instant, nanos, time_of_day, timestamp_text, timestamptz_text
+from calving.casting.texts import string
+
+
+def primitive(value: Any, kind: IcebergType) -> Any:
+    """A value as what ``pyarrow.array`` takes for ``kind``; temporal ones as integers.
+
+    Numbers of temporal columns are days (date) or milliseconds, as in the Java sink.
+
+    :raises ValueError: not of that kind. :raises OverflowError: of that kind, but too large for it.
+    """
+    convert = _CONVERT.get(type(kind))
+    if convert is None:
+        raise ValueError(f"columns of type {kind} cannot be written")
+    return convert(value, kind)
+
+
+def _uuid_bytes(value: Any) -> bytes:
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, bytes) and len(value) == 16:
+        return value
+    return uuid.UUID(text_of(value)).bytes
+
+
+def _binary(value: Any) -> bytes:
+    """Bytes as they are; text is base64."""
+    if isinstance(value, bytes):
+        return value
+    text = text_of(value)
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"not base64: {error}") from error
+
+
+def _fixed(value: Any, length: int) -> bytes:
+    raw = _binary(value)
+    if len(raw) != length:
+        raise ValueError(f"{len(raw)} bytes instead of {length}")
+    return raw
+
+
+_CONVERT: Mapping[type[IcebergType], Callable[[Any, Any], Any]] = {
+    BooleanType: lambda value, _: boolean(value),
+    IntegerType: lambda value, _: integer(value, 32),
+    LongType: lambda value, _: integer(value, 64),
+    FloatType: lambda value, _: floating(value, single=True),
+    DoubleType: lambda value, _: floating(value, single=False),
+    DecimalType: decimal,
+    StringType: lambda value, _: string(value),
+    UUIDType: lambda value, _: _uuid_bytes(value),
+    BinaryType: lambda value, _: _binary(value),
+    FixedType: lambda value, kind: _fixed(value, len(kind)),
+    DateType: lambda value, _: day(value),
+    TimeType: lambda value, _: time_of_day(value),
+    TimestamptzType: lambda value, _: instant(value, timestamptz_text),
+    TimestampType: lambda value, _: instant(value, timestamp_text),
+    TimestamptzNanoType: lambda value, _: nanos(value, timestamptz_text),
+    TimestampNanoType: lambda value, _: nanos(value, timestamp_text),
+}

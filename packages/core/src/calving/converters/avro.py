@@ -1,0 +1,88 @@
+"""Avro: with a schema registry (Confluent's wire format), or with one fixed schema and nothing in front."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import fastavro
+from fastavro.schema import SchemaParseException
+
+from calving.converters.avro_schema import Columns, Named, Naming, Schema, branch_unions, branched, plain, record
+from calving.converters.building import collect
+from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.options import flag, full
+from calving.converters.schemas import Reader, Registry, by_schema, framed
+from calving.errors import ConfigError
+from calving.records.projection import Wish
+
+
+class AvroConverter(Converter):
+    """Every schema id is a shape of its own: values of several schemas in one batch go their ways side by side."""
+
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        self._stage = stage(is_key)
+        self._naming = Naming(
+            flag(options, "enhanced.avro.schema.support", False, is_key=is_key),
+            flag(options, "generalized.sum.type.support", False, is_key=is_key),
+        )
+        self._readers: dict[int, Reader] = {}
+        self._fixed: Reader | None = None
+        self._registry: Registry | None = None
+        if "schema" in options:
+            try:
+                self._fixed = _reader(json.loads(options["schema"]), {}, self._naming)
+            except (ValueError, SchemaParseException, KeyError, TypeError) as error:
+                raise ConfigError(f"{full('schema', is_key)} is not an Avro schema for a table: {error}") from error
+        else:
+            self._registry = Registry(options, is_key=is_key)
+
+    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+        if self._fixed is None:
+            return by_schema(values, self._stage, framed, self._reader, "Avro schema {}".format)
+        decoded = Decoded()
+        collect(decoded, self._fixed.type, values, range(len(values)), self._stage, self._fixed.load)
+        return decoded
+
+    def _reader(self, number: int) -> Reader:
+        found = self._readers.get(number)
+        if found is None and self._registry is not None:
+            schema = self._registry.schema(number)
+            named: Named = {}
+            self._name(schema.references or (), named, self._registry, set())
+            found = self._readers[number] = _reader(json.loads(schema.schema_str), named, self._naming)
+        assert found is not None  # noqa: S101 - without a registry there is a fixed schema
+        return found
+
+    def _name(self, references: Sequence[Any], named: Named, registry: Registry, done: set[tuple[str, int]]) -> None:
+        for reference in references:
+            key = reference.subject, reference.version
+            if key not in done:
+                done.add(key)
+                schema = registry.referenced(*key)
+                self._name(schema.references or (), named, registry, done)
+                fastavro.parse_schema(plain(json.loads(schema.schema_str)), named_schemas=named, _force=True)
+
+
+def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
+    """How bodies of a schema are read."""
+    parsed = fastavro.parse_schema(plain(schema), named_schemas=named, _force=True)
+    reading = Columns(named, naming).reading(parsed)
+    for one in (*named.values(), parsed):
+        branch_unions(one, naming)
+    read, convert = fastavro.schemaless_reader, reading.convert
+    raw: Callable[[bytes], Any]
+    if isinstance(parsed, dict) and "__fastavro_parsed" in parsed:
+        raw = lambda body: read(BytesIO(body), parsed, None)  # noqa: E731 - called once for each value
+    else:
+        # Into a record, because fastavro parses what is none anew for each value.
+        root = record("value", branched(parsed, naming)) | {"__fastavro_parsed": True, "__named_schemas": named}
+        raw = lambda body: read(BytesIO(body), root, None)["value"]  # noqa: E731
+
+    def converted(body: bytes) -> Any:
+        found = raw(body)
+        return None if found is None or convert is None else convert(found)
+
+    return Reader(reading.type, raw if convert is None else converted)

@@ -1,0 +1,236 @@
+"""What Avro schemas are as columns, and how fastavro is brought to say which branch of a union was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+
+from calving.converters import building
+from calving.converters.building import DAY_MS, Reading, time_of_day, unscaled_decimal
+
+Schema = Any
+Named = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """How the fields of a union's struct are called, by Connect's options."""
+
+    full: bool
+    numbered: bool
+
+    def of(self, branch: Schema, index: int) -> str:
+        if self.numbered:
+            return f"connect_union_field_{index}"
+        if not isinstance(branch, dict):
+            kind = str(branch)
+        elif "name" in branch:
+            kind = str(branch["name"])
+        else:
+            return str(branch["type"])
+        return kind if self.full else kind.rpartition(".")[2]
+
+
+def record(name: str, kind: Schema) -> dict[str, Any]:
+    """A record of one field: the same bytes as its field alone."""
+    return {"type": "record", "name": "calving.one", "fields": [{"name": name, "type": kind}]}
+
+
+def branch_unions(schema: Schema, naming: Naming) -> None:
+    """Make each union of several types in the schema one of records that say which branch was written.
+
+    The bytes of a record of one field are those of the field, so that the schema reads the same values.
+    """
+    if not isinstance(schema, dict):
+        return
+    for field in schema.get("fields", ()):
+        field["type"] = branched(field["type"], naming)
+    for inner in ("items", "values"):
+        if inner in schema:
+            schema[inner] = branched(schema[inner], naming)
+
+
+def branched(kind: Schema, naming: Naming) -> Schema:
+    if not isinstance(kind, list):
+        branch_unions(kind, naming)
+        return kind
+    real = _real(kind)
+    for branch in real:
+        branch_unions(branch, naming)
+    if len(real) < 2 or _BRANCHED in real[0]:
+        return kind
+    names = iter(_names(real, naming))
+    return [branch if _is_null(branch) else record(next(names), branch) | {_BRANCHED: True} for branch in kind]
+
+
+_BRANCHED = "calving.branch"
+"""Marks a branch that is a record already; a schema that several others refer to is met more than once."""
+
+
+def _real(union: Sequence[Schema]) -> list[Schema]:
+    return [branch for branch in union if not _is_null(branch)]
+
+
+def _is_null(branch: Schema) -> bool:
+    return bool(branch == "null" or (isinstance(branch, dict) and branch["type"] == "null"))
+
+
+def _names(real: Sequence[Schema], naming: Naming) -> list[str]:
+    """:raises ValueError: two branches have one name."""
+    names = [naming.of(branch, i) for i, branch in enumerate(real)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"a union has two branches of one name: {', '.join(names)}; {_FULL_NAMES}")
+    return names
+
+
+_FULL_NAMES = "the converter's option enhanced.avro.schema.support = true calls them by their full names"
+
+
+def plain(schema: Schema) -> Schema:
+    """The schema with logical types under another name, so that fastavro leaves the values as they are.
+
+    Numbers are faster so, and decimals would be rounded to their precision. It resolves only uuids in text.
+    """
+    if isinstance(schema, list):
+        return [plain(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: plain(item) if name in ("type", "items", "values") else item for name, item in schema.items()}
+    if "fields" in found:
+        found["fields"] = [{**field, "type": plain(field["type"])} for field in found["fields"]]
+    if "logicalType" in found and (found["type"], found["logicalType"]) != ("string", "uuid"):
+        found[_LOGICAL] = found.pop("logicalType")
+    return found
+
+
+_LOGICAL = "calving.logical"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What parsed schemas are as columns; ``named`` are the types that they refer to."""
+
+    named: Mapping[str, Any]
+    naming: Naming
+
+    def reading(self, schema: Schema, above: tuple[str, ...] = ()) -> Reading:
+        """``above``: the records that the schema stands in.
+
+        :raises ValueError: no table holds its values.
+        """
+        if isinstance(schema, list):
+            return self._union(schema, above)
+        kind = schema["type"] if isinstance(schema, dict) else schema
+        if isinstance(kind, dict | list):
+            return self.reading(kind, above)
+        options = schema if isinstance(schema, dict) else {}
+        if kind in self.named and "name" not in options:
+            return self.reading(self.named[kind], above)
+        logical = options.get("logicalType") or options.get(_LOGICAL)
+        match kind:
+            case "record" | "error":
+                return self._struct(options, above)
+            case "array":
+                return self._array(options["items"], above)
+            case "map":
+                key = Reading(pa.string(), nullable=False)
+                return building.mapping(key, self.reading(options["values"], above), nullable=False)
+            case "bytes" | "fixed" if logical == "decimal":
+                return _decimal(options["precision"], options.get("scale", 0))
+            case "fixed":
+                return _fixed(options["size"], logical)
+        found = _LOGICALS.get((kind, logical)) or _PRIMITIVES.get(kind)
+        if found is None:
+            raise ValueError(f"type '{kind}' is not known")
+        return found
+
+    def _struct(self, record: Mapping[str, Any], above: tuple[str, ...]) -> Reading:
+        name = record["name"]
+        if name in above:
+            raise ValueError(f"the schema contains itself ({name}): a table cannot")
+        fields = [(f["name"], self.reading(f["type"], (*above, name))) for f in record["fields"]]
+        return building.struct(fields, nullable=False)
+
+    def _array(self, items: Schema, above: tuple[str, ...]) -> Reading:
+        element = self.reading(items, above)
+        entry = self.named.get(items) if isinstance(items, str) else items
+        if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
+            return self._entries(entry, above)
+        if self._takes_nothing(items):
+            raise ValueError(
+                "an array of elements that take no bytes: a damaged length could not be told from a true one"
+            )
+        return building.array(element, nullable=False)
+
+    def _entries(self, entry: Schema, above: tuple[str, ...]) -> Reading:
+        """Connect writes a map whose keys are not text as an array of records of key and value."""
+        key, value = (self.reading(field["type"], above) for field in entry["fields"])
+        return building.mapping(key, value, nullable=False, pairs=lambda found: [(e["key"], e["value"]) for e in found])
+
+    def _takes_nothing(self, schema: Schema) -> bool:
+        """Whether values of the schema have no bytes."""
+        if isinstance(schema, str) and schema in self.named:
+            schema = self.named[schema]
+        if not isinstance(schema, dict):
+            return bool(schema == "null")
+        if schema["type"] in ("record", "error"):
+            return all(self._takes_nothing(field["type"]) for field in schema["fields"])
+        return bool(schema["type"] == "null" or schema.get("size") == 0)
+
+    def _union(self, branches: Sequence[Schema], above: tuple[str, ...]) -> Reading:
+        """Null and one type is that type, nullable; several are a struct with a field for each, as in Connect."""
+        real = _real(branches)
+        if not real:
+            return Reading(pa.null())
+        readings = [replace(self.reading(branch, above), nullable=True) for branch in real]
+        nullable = len(real) < len(branches)
+        if len(real) == 1:
+            return replace(readings[0], nullable=nullable)
+        return building.struct(list(zip(_names(real, self.naming), readings, strict=True)), nullable)
+
+
+def _fixed(size: int, logical: str | None) -> Reading:
+    if logical == "uuid" and size == _UUID_SIZE:
+        return _of(pa.uuid(), lambda raw: UUID(bytes=raw))
+    return _of(pa.binary(size))
+
+
+_UUID_SIZE = 16
+
+
+def _decimal(precision: int, scale: int) -> Reading:
+    kind = pa.decimal128(precision, scale)
+    return _of(kind, lambda raw: unscaled_decimal(raw, precision, scale))
+
+
+def _of(kind: pa.DataType, convert: building.Convert | None = None) -> Reading:
+    return Reading(kind, convert, nullable=False)
+
+
+_PRIMITIVES: Mapping[str, Reading] = {
+    "null": Reading(pa.null()),
+    "boolean": _of(pa.bool_()),
+    "int": _of(pa.int32()),
+    "long": _of(pa.int64()),
+    "float": _of(pa.float32()),
+    "double": _of(pa.float64()),
+    "bytes": _of(pa.binary()),
+    "string": _of(pa.string()),
+    "enum": _of(pa.string()),
+}
+_LOGICALS: Mapping[tuple[str, str | None], Reading] = {
+    ("int", "date"): _of(pa.date32()),
+    ("int", "time-millis"): _of(pa.time32("ms"), time_of_day(DAY_MS)),
+    ("long", "time-micros"): _of(pa.time64("us"), time_of_day(DAY_MS * 1_000)),
+    ("long", "timestamp-millis"): _of(pa.timestamp("ms", "UTC")),
+    ("long", "timestamp-micros"): _of(pa.timestamp("us", "UTC")),
+    ("long", "timestamp-nanos"): _of(pa.timestamp("ns", "UTC")),
+    ("long", "local-timestamp-millis"): _of(pa.timestamp("ms")),
+    ("long", "local-timestamp-micros"): _of(pa.timestamp("us")),
+    ("long", "local-timestamp-nanos"): _of(pa.timestamp("ns")),
+    ("string", "uuid"): _of(pa.uuid()),
+}

@@ -1,0 +1,158 @@
+"""Typed values into Arrow columns, the ones that do not fit told from the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from calving.converters.interface import Decoded
+from calving.records.arrays import arrow, holds
+from calving.records.values import Bad, Values
+
+Convert = Callable[[Any], Any]
+T = TypeVar("T")
+
+DAY_MS = 86_400_000
+_ONE_BY_ONE = 32
+_EXACT = Context(prec=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How values of one schema become a column: its type, and what has to be done to each value before (None: nothing).
+
+    ``convert`` is never called with None.
+    """
+
+    type: pa.DataType
+    convert: Convert | None = None
+    nullable: bool = True
+
+    def field(self, name: str) -> pa.Field:
+        return pa.field(name, self.type, self.nullable)
+
+
+def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Reading:
+    """A struct out of mappings; missing fields are null."""
+    kind = pa.struct([reading.field(name) for name, reading in fields])
+    converted = [(name, reading.convert) for name, reading in fields if reading.convert is not None]
+    if not converted:
+        return Reading(kind, None, nullable)
+
+    def convert(value: Any) -> Any:
+        changed = {n: c(item) for n, c in converted if (item := value.get(n)) is not None}
+        return {**value, **changed}
+
+    return Reading(kind, convert, nullable)
+
+
+def array(element: Reading, nullable: bool = True) -> Reading:
+    kind = pa.list_(element.field("element"))
+    inner = element.convert
+    if inner is None:
+        return Reading(kind, None, nullable)
+    return Reading(kind, lambda items: [None if item is None else inner(item) for item in items], nullable)
+
+
+def map_type(key: pa.DataType, value: pa.Field) -> pa.DataType:
+    return pa.map_(pa.field("key", key, nullable=False), value)
+
+
+def mapping(
+    key: Reading, value: Reading, nullable: bool = True, pairs: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None
+) -> Reading:
+    """A map out of a mapping, or out of what ``pairs`` makes pairs of."""
+    split = pairs if pairs is not None else dict.items
+
+    def convert(items: Any) -> Any:
+        return [(_converted(key, k), _converted(value, v)) for k, v in split(items)]
+
+    return Reading(map_type(key.type, value.field("value")), convert, nullable)
+
+
+def _converted(reading: Reading, value: Any) -> Any:
+    return value if value is None or reading.convert is None else reading.convert(value)
+
+
+def unscaled_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
+    """The decimal of a big-endian unscaled number. :raises ValueError: it has more digits than ``precision``."""
+    number = int.from_bytes(raw, "big", signed=True)
+    if abs(number) >= 10**precision:
+        raise ValueError(f"a decimal of {len(raw)} bytes has more than {precision} digits")
+    return Decimal(number).scaleb(-scale, _EXACT)
+
+
+def time_of_day(a_day: int) -> Callable[[int], int]:
+    """Passes times that lie within a day of ``a_day`` units. :raises ValueError: the time does not."""
+
+    def check(value: int) -> int:
+        if not 0 <= value < a_day:
+            raise ValueError(f"{value} is not a time of day: it is not from 0 to {a_day - 1}")
+        return value
+
+    return check
+
+
+def collect(
+    decoded: Decoded,
+    kind: pa.DataType,
+    values: Sequence[T],
+    places: Sequence[int],
+    stage: str,
+    load: Callable[[T], Any],
+) -> None:
+    """Add the values, loaded by ``load``, as one column of type ``kind``; those that fail become bad."""
+    loaded: list[Any] = []
+    kept: list[int] = []
+    for place, value in zip(places, values, strict=True):
+        try:
+            loaded.append(load(value))
+        except Exception as error:  # whatever a decoder raises, this value is the reason
+            decoded.bad.append(bad(place, stage, error))
+        else:
+            kept.append(place)
+    if not kept:
+        return
+    try:
+        column = _column(loaded, kind)
+    except Exception:  # of any of the values
+        unfit: dict[int, Exception] = {}
+        _find_unfit(loaded, kind, 0, len(loaded), unfit)
+        decoded.bad += [bad(kept[i], stage, error) for i, error in unfit.items()]
+        kept = [place for i, place in enumerate(kept) if i not in unfit]
+        if not kept:
+            return
+        column = _column([value for i, value in enumerate(loaded) if i not in unfit], kind)
+    decoded.values.append(Values(column, True, kept))
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Arrow's own way is the faster one; it does not know extension types inside others."""
+    return arrow(values, kind) if holds(kind, _is_extension) else pa.array(values, kind)
+
+
+def _is_extension(kind: pa.DataType) -> bool:
+    return isinstance(kind, pa.BaseExtensionType)
+
+
+def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, unfit: dict[int, Exception]) -> None:
+    """The values that cannot be in a column of this type, each judged alone in the end."""
+    try:
+        _column(values[start:end], kind)
+    except Exception as error:
+        if end - start == 1:
+            unfit[start] = error
+            return
+        step = 1 if end - start <= _ONE_BY_ONE else (end - start + 1) // 2
+        for at in range(start, end, step):
+            _find_unfit(values, kind, at, min(at + step, end), unfit)
+
+
+def bad(place: int, stage: str, error: Exception, what: str = "") -> Bad:
+    """The record at ``place`` as its decoder's error makes it."""
+    name = type(error).__name__
+    return Bad(place, stage, name, what + (str(error).split("\n")[0] or name))

@@ -1,0 +1,287 @@
+"""JSON with Kafka Connect's envelope: ``{"schema": ..., "payload": ...}`` (Connect's JsonConverter, schemas.enable).
+
+Producers write the same schema around every payload, byte for byte, so what stands before and after a payload is read
+once for each way it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from calving.converters import typed_json
+from calving.converters.building import bad, collect
+from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.json_columns import Reader
+from calving.converters.options import flag
+from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
+from calving.errors import ConfigError
+from calving.model.record_path import Limits
+from calving.records.jsontext import parse
+from calving.records.projection import Wish
+from calving.records.values import Values
+
+_AT_MOST = 1_000
+_BLANKS = " \t\n\r"
+
+
+class _Schema:
+    """Reads payloads of one schema. ``declared`` is None where there is none, and ``parse`` then the schemaless one."""
+
+    def __init__(self, declared: Declared | None, parse: Callable[[str], Any] = json_value) -> None:
+        self.declared, self.parse = declared, parse
+        self._reader: Reader | None = None
+        if declared is not None:
+            with suppress(ValueError):
+                self._reader = Reader(declared.form)
+        self._resting = 0
+
+    def read_many(self, payloads: Sequence[bytes]) -> Iterator[tuple[range, pa.Array | None]]:
+        """Pieces of the payloads, with their rows; None: those of the piece have to be read one by one."""
+        reader, refused, pieces = self._reader, 0, 0
+        if self._resting:
+            reader, self._resting = None, self._resting - 1
+        for at in range(0, len(payloads), _PIECE):
+            piece = range(at, min(at + _PIECE, len(payloads)))
+            rows = None if reader is None else reader.read(payloads[at : piece.stop])
+            pieces += 1
+            refused += rows is None
+            yield piece, rows
+        if reader is not None and refused * 2 > pieces:
+            self._resting = _REST
+
+
+_PIECE = 1_000
+"""Payloads that are read at once."""
+_REST = 4
+"""Blocks that are read one by one at once after one that mostly had to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """What stands around the payload, byte for byte."""
+
+    head: bytes
+    tail: bytes
+    schema: _Schema
+
+
+class EnvelopeConverter(Converter):
+    """All types and logical types of Connect. A schema of null is schemaless, its payload what JSON says it is.
+
+    A null where the schema has a default becomes the default (``replace.null.with.default``, as in Connect). A value
+    that is not of its declared type, or beyond it, makes a bad record.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
+        self._stage = stage(is_key)
+        nesting = (limits or Limits()).nesting
+        self._schemaless = _Schema(None, lambda text: parse(text.encode(), nesting))
+        self._defaults = flag(options, "replace.null.with.default", True, is_key=is_key)
+        self._schemas: dict[str, _Schema] = {}
+        self._spellings: list[_Spelling] = []
+        self._last: _Spelling | None = None
+        self._fixed: _Schema | None = None
+        if content := options.get("schema.content"):
+            try:
+                self._fixed = self._schema(content)
+            except Exception as error:
+                which = "key.converter" if is_key else "value.converter"
+                raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
+
+    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+        decoded = Decoded()
+        rest = sorted(self._decode_many(values, decoded))
+        groups: dict[_Schema, tuple[list[int], list[Any]]] = {}
+        for i in rest:
+            try:
+                schema, payload = self._open(values[i])
+            except Exception as error:  # whatever it is, this value is the reason
+                decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
+                continue
+            found = groups.get(schema)
+            if found is None:
+                found = groups[schema] = [], []
+            found[0].append(i)
+            found[1].append(payload)
+        for schema, (places, payloads) in groups.items():
+            if schema.declared is None:
+                decoded.values.append(Values(payloads, False, places))
+            else:
+                collect(decoded, schema.declared.type, payloads, places, self._stage, schema.declared.read)
+        return decoded
+
+    def _decode_many(self, values: Sequence[bytes], decoded: Decoded) -> list[int]:
+        """Decode what can be read many at once, and return the places of the rest."""
+        groups, rest = self._by_schema(values)
+        for schema, (places, payloads) in groups.items():
+            read: list[pa.Array] = []
+            kept: list[int] = []
+            for piece, rows in schema.read_many(payloads):
+                here = places[piece.start : piece.stop]
+                if rows is None:
+                    rest += here
+                else:
+                    read.append(rows)
+                    kept += here
+            if read:
+                column = read[0] if len(read) == 1 else pa.concat_arrays(read)
+                decoded.values.append(Values(column, True, kept))
+        return rest
+
+    def _by_schema(
+        self, values: Sequence[bytes]
+    ) -> tuple[dict[_Schema, tuple[Sequence[int], Sequence[bytes]]], list[int]]:
+        """Payloads whose surroundings are known, with their places, and the places of the other values."""
+        if self._fixed is not None:
+            return {self._fixed: (range(len(values)), values)}, []
+        groups: dict[_Schema, tuple[list[int], list[bytes]]] = {}
+        rest: list[int] = []
+        for i, value in enumerate(values):
+            spelling = self._spelling(value)
+            if spelling is None:
+                rest.append(i)
+                continue
+            found = groups.get(spelling.schema)
+            if found is None:
+                found = groups[spelling.schema] = [], []
+            found[0].append(i)
+            found[1].append(value[len(spelling.head) : len(value) - len(spelling.tail)])
+        return groups, rest  # type: ignore[return-value]
+
+    def _spelling(self, value: bytes) -> _Spelling | None:
+        """The surroundings of the value's payload, if such ones are known."""
+        last = self._last
+        if last is None or not (value.startswith(last.head) and value.endswith(last.tail)):
+            last = next((s for s in self._spellings if value.startswith(s.head) and value.endswith(s.tail)), None)
+            self._last = last
+        return last
+
+    def _open(self, value: bytes) -> tuple[_Schema, Any]:
+        """A value's schema, and its payload as JSON. :raises Exception: it is no envelope."""
+        if self._fixed is not None:
+            return self._fixed, self._fixed.parse(value.decode())
+        spelling = self._spelling(value)
+        if spelling is not None:
+            payload = value[len(spelling.head) : len(value) - len(spelling.tail)]
+            with suppress(Exception):  # then the payload ends elsewhere, or the value is bad: it is read as a whole
+                return spelling.schema, spelling.schema.parse(payload.decode())
+        return self._read(value.decode())
+
+    def _read(self, text: str) -> tuple[_Schema, Any]:
+        if text.strip(_BLANKS) == "null":
+            return self._schemaless, None
+        members = _members(text)
+        if members.keys() != {"schema", "payload"}:
+            raise ValueError("it is not an object of schema and payload; is schemas.enable = false meant?")
+        schema = self._schema(text[slice(*members["schema"])])
+        start, end = members["payload"]
+        payload = schema.parse(text[start:end])
+        if len(self._spellings) >= _AT_MOST:
+            self._spellings.clear()
+        self._spellings.append(_Spelling(text[:start].encode(), text[end:].encode(), schema))
+        return schema, payload
+
+    def _schema(self, text: str) -> _Schema:
+        found = self._schemas.get(text)
+        if found is None:
+            schema = json_value(text)
+            made = self._schemaless if schema is None else _Schema(declared(schema, self._defaults))
+            if len(self._schemas) >= _AT_MOST:
+                self._schemas.clear()
+            found = self._schemas[text] = made
+        return found
+
+
+def _members(text: str) -> dict[str, tuple[int, int]]:
+    """Where the values of an object's fields stand; the last of several of one name counts.
+
+    :raises ValueError, RecursionError: it is not a JSON object.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    at = _after(text, _skip(text, 0), "{")
+    while True:
+        name, at = STRUCTURE.raw_decode(text, at)
+        if not isinstance(name, str):
+            raise ValueError("it is not a JSON object")
+        start = _after(text, _skip(text, at), ":")
+        _, end = STRUCTURE.raw_decode(text, start)
+        found[name] = start, end
+        at = _skip(text, end)
+        if text[at : at + 1] == "}":
+            break
+        at = _after(text, at, ",")
+    if _skip(text, at + 1) != len(text):
+        raise ValueError("there is more behind the object")
+    return found
+
+
+def _after(text: str, at: int, mark: str) -> int:
+    """Where the next token starts behind ``mark``."""
+    if text[at : at + 1] != mark:
+        raise ValueError(f"it is not a JSON object: '{mark}' is missing at character {at}")
+    return _skip(text, at + 1)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _BLANKS:
+        at += 1
+    return at
+
+
+def declared(schema: Any, defaults: bool = True) -> Declared:
+    """What payloads of a Connect schema are. ``defaults``: they stand for nulls.
+
+    :raises ValueError: it is no Connect schema.
+    """
+    if not isinstance(schema, dict) or "type" not in schema:
+        raise ValueError("a schema without a type")
+    try:
+        form = _type(schema, defaults)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"'{schema['type']}' is not described as Connect does: {error}") from error
+    default = schema.get("default") if defaults else None
+    return typed_json.declare(form, schema.get("optional") is True, default)
+
+
+def _type(schema: Mapping[str, Any], defaults: bool) -> Form:
+    kind, name = schema["type"], str(schema.get("name"))
+    match kind:
+        case "struct":
+            return typed_json.struct([(f["field"], declared(f, defaults)) for f in schema["fields"]])
+        case "array":
+            return typed_json.array(declared(schema["items"], defaults))
+        case "map":
+            key, value = declared(schema["keys"], defaults), declared(schema["values"], defaults)
+            if schema["keys"]["type"] == "string":
+                return typed_json.mapping(value)
+            return typed_json.pairs(key, value, _pair)
+        case "bytes" if name == typed_json.DECIMAL:
+            return typed_json.connect_decimal(schema.get("parameters") or {})
+    found = typed_json.LOGICALS.get((kind, name)) or _PRIMITIVES.get(kind)
+    if found is None:
+        raise ValueError(f"'{kind}' is not a Connect type")
+    return found
+
+
+def _pair(entry: Any) -> tuple[Any, Any]:
+    if type(entry) is not list or len(entry) != 2:
+        raise ValueError(f"{typed_json.shown(entry)} is not a pair of key and value")
+    return entry[0], entry[1]
+
+
+_PRIMITIVES: Mapping[str, Form] = {
+    "boolean": Form(pa.bool_(), typed_json.boolean),
+    "int8": Form(pa.int8(), typed_json.whole(8)),
+    "int16": Form(pa.int16(), typed_json.whole(16)),
+    "int32": Form(pa.int32(), typed_json.whole(32)),
+    "int64": Form(pa.int64(), typed_json.whole(64)),
+    "float": Form(pa.float32(), typed_json.float32),
+    "double": Form(pa.float64(), typed_json.double),
+    "string": Form(pa.string(), typed_json.text),
+    "bytes": Form(pa.binary(), typed_json.binary),
+}

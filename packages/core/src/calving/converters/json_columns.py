@@ -1,0 +1,110 @@
+"""JSON objects of declared types into columns by Arrow's reader, many at once.
+
+It takes what it reads as one value at a time is read (``typed_json``), and refuses the rest: other fields than the
+declared ones, whole numbers written as fractions, nulls that a default stands for, and whatever is bad.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from calving.converters.building import DAY_MS
+from calving.converters.typed_json import FLOAT_BELOW, Declared, Form
+
+_NEGATIVE_ZERO = re.compile(rb"-0[,}\]\s]")
+"""To Arrow it is a fraction, to JSON the whole number 0."""
+
+
+class _RefusedError(Exception):
+    """One of the values has to be read on its own."""
+
+
+class Reader:
+    """Reads objects of one form. :raises ValueError: the form holds types that Arrow does not read."""
+
+    def __init__(self, form: Form) -> None:
+        kind = _read_type(form)
+        if not pa.types.is_struct(kind):
+            raise ValueError("not an object")
+        self._form, self._schema = form, pa.schema(list(kind))
+
+    def read(self, payloads: Sequence[bytes]) -> pa.Array | None:
+        """One row per payload; None: one of them has to be read on its own."""
+        data = b"\n".join(payloads)
+        # A joint that is not }, newline, { is a payload that is not one object.
+        if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(payloads) - 1:
+            return None
+        if b"-0" in data and _NEGATIVE_ZERO.search(data):
+            return None
+        try:
+            data.decode()  # Arrow would let invalid text pass
+            table = pj.read_json(
+                pa.BufferReader(data),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=pj.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="error"),
+            )
+            if table.num_rows != len(payloads):
+                return None
+            columns = [column.combine_chunks() for column in table.columns]
+            rows = pa.StructArray.from_arrays(columns, fields=list(table.schema))
+            return _fitted(rows, self._form)
+        except (pa.ArrowException, UnicodeDecodeError, _RefusedError):
+            return None
+
+
+def _read_type(form: Form) -> pa.DataType:
+    """What Arrow reads the form as. :raises ValueError: it does not read it."""
+    kind = form.type
+    if pa.types.is_struct(kind) and len(form.parts) > 0:
+        return pa.struct([(f.name, _read_type(part.form)) for f, part in zip(kind, form.parts, strict=True)])
+    if pa.types.is_list(kind):
+        return pa.list_(_read_type(form.parts[0].form))
+    if pa.types.is_boolean(kind) or pa.types.is_string(kind):
+        return kind
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if pa.types.is_signed_integer(kind) or pa.types.is_temporal(kind):
+        return pa.int64()
+    raise ValueError(f"Arrow reads no {kind} from JSON")
+
+
+def _fitted(column: pa.Array, form: Form) -> pa.Array:
+    """The column in the form's type. :raises _RefusedError, pa.ArrowException: a value is not of it."""
+    kind = form.type
+    if pa.types.is_struct(kind):
+        children = [
+            _part(child, part, column.null_count) for child, part in zip(column.flatten(), form.parts, strict=True)
+        ]
+        return pa.Array.from_buffers(kind, len(column), [_validity(column)], children=children)
+    if pa.types.is_list(kind):
+        items = _part(column.values, form.parts[0], 0)
+        return pa.Array.from_buffers(
+            kind, len(column), [_validity(column), column.offsets.buffers()[1]], children=[items]
+        )
+    if pa.types.is_floating(kind):
+        below = FLOAT_BELOW if pa.types.is_float32(kind) else float("inf")
+        if pc.all(pc.less(pc.abs(column), below)).as_py() is False:
+            raise _RefusedError
+    elif pa.types.is_time(kind):
+        if pc.all(pc.and_(pc.greater_equal(column, 0), pc.less(column, DAY_MS))).as_py() is False:
+            raise _RefusedError
+        column = column.cast(pa.int32())
+    elif pa.types.is_date(kind):
+        column = column.cast(pa.int32())
+    return column.cast(kind)
+
+
+def _part(column: pa.Array, part: Declared, nulls_above: int) -> pa.Array:
+    """The column of a field or of elements; of its nulls so many are those of the values it belongs to."""
+    if (part.replaced or not part.nullable) and column.null_count > nulls_above:
+        raise _RefusedError
+    return _fitted(column, part.form)
+
+
+def _validity(column: pa.Array) -> pa.Buffer | None:
+    return column.is_valid().buffers()[1] if column.null_count else None

@@ -1,0 +1,283 @@
+"""Protobuf with a schema registry (Confluent's wire format)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, time
+from decimal import Decimal
+from operator import attrgetter
+from typing import Any
+
+import pyarrow as pa
+
+from calving.converters.building import unscaled_decimal
+from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.options import flag
+from calving.converters.protobuf_files import field_parameters, known_file
+from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
+from calving.converters.typed_json import decimal
+from calving.records.kinds import JSON
+from calving.records.projection import Wish
+
+_GOOGLE = "google.protobuf."
+_FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
+_WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+
+
+_Key = tuple[int, tuple[int, ...]]
+"""The schema's id, and which message of its file."""
+
+
+class ProtobufConverter(Converter):
+    """Fields become columns of their names. An enum is its value's name, a oneof is its fields, side by side.
+
+    A scalar without presence (plain proto3) is never null; every column is optional nevertheless, so that a message
+    without the field still fits. ``google.protobuf.Struct``, ``Value``, ``ListValue`` and ``Any`` are JSON text.
+    """
+
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        self._stage = stage(is_key)
+        self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
+        self._registry = Registry(options, is_key=is_key)
+        self._pools: dict[int, tuple[Any, str]] = {}
+        self._messages: dict[_Key, _Message] = {}
+
+    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+        return by_schema(values, self._stage, _head, self._reader, _named)
+
+    def _reader(self, key: _Key) -> Reader:
+        message = self._message(*key)
+        return Reader(message.type, message.load)
+
+    def _message(self, number: int, path: tuple[int, ...]) -> _Message:
+        found = self._messages.get((number, path))
+        if found is None:
+            pool, name = self._pool(number)
+            file = pool.FindFileByName(name)
+            descriptor = list(file.message_types_by_name.values())[path[0]]
+            for inner in path[1:]:
+                descriptor = descriptor.nested_types[inner]
+            found = self._messages[number, path] = _Message(descriptor, self._enums_as_int)
+        return found
+
+    def _pool(self, number: int) -> tuple[Any, str]:
+        if number not in self._pools:
+            from google.protobuf import descriptor_pool
+
+            pool = descriptor_pool.DescriptorPool()
+            schema = self._registry.schema(number, "serialized")
+            name = f"calving/{number}.proto"
+            self._add(pool, schema, name, set())
+            self._pools[number] = pool, name
+        return self._pools[number]
+
+    def _add(self, pool: Any, schema: Any, name: str, done: set[str]) -> None:
+        """The file of a schema, after those that it imports."""
+        from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+        if name in done:
+            return
+        done.add(name)
+        file = FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
+        file.name = name
+        for reference in schema.references or ():
+            found = self._registry.referenced(reference.subject, reference.version, "serialized")
+            self._add(pool, found, reference.name, done)
+        _add_known(pool, file, done)
+        pool.Add(file)
+
+
+def _add_known(pool: Any, file: Any, done: set[str]) -> None:
+    """The files that a file imports without a reference, and what they import."""
+    for dependency in file.dependency:
+        known = None if dependency in done else known_file(dependency)
+        if known is not None:
+            done.add(dependency)
+            _add_known(pool, known, done)
+            pool.Add(known)
+
+
+def _head(value: bytes) -> tuple[_Key, int]:
+    number = schema_id(value)
+    path, start = _message_path(value, BODY)
+    return (number, path), start
+
+
+def _named(key: _Key) -> str:
+    return f"Protobuf schema {key[0]}, message {list(key[1])}"
+
+
+def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """Which message of the schema's file, by indices, and where the body starts."""
+    count, at = _zigzag(value, at)
+    if count == 0:
+        return (0,), at
+    path = []
+    if not 0 < count < 100:
+        raise ValueError(f"not in the schema registry's Protobuf format: {count} message indexes")
+    for _ in range(count):
+        index, at = _zigzag(value, at)
+        if index < 0:
+            raise ValueError(f"not in the schema registry's Protobuf format: message index {index}")
+        path.append(index)
+    return tuple(path), at
+
+
+def _zigzag(value: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        if at >= len(value) or shift > 63:
+            raise ValueError("not in the schema registry's Protobuf format: its message indexes end too soon")
+        byte = value[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+
+
+class _Message:
+    """Reads messages of one type."""
+
+    def __init__(self, descriptor: Any, enums_as_int: bool) -> None:
+        from google.protobuf import message_factory
+
+        parse = message_factory.GetMessageClass(descriptor).FromString
+        fields = [_Field(f, (descriptor.full_name,), enums_as_int) for f in descriptor.fields]
+        self.type = pa.struct([(f.name, f.type) for f in fields])
+        self.load: Callable[[bytes], Any] = lambda body: _values(parse(body), fields)
+
+
+def _values(message: Any, fields: Sequence[_Field]) -> dict[str, Any]:
+    return {f.name: f.get(message) for f in fields}
+
+
+class _Field:
+    """One field: its column's type, and how a message gives its value."""
+
+    def __init__(self, descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> None:
+        self.name: str = descriptor.name
+        name = self.name
+        self.get: Callable[[Any], Any]
+        if _is_map(descriptor):
+            entry = descriptor.message_type.fields_by_name
+            key_type, key = _single(entry["key"], above, enums_as_int)
+            item_type, item = _single(entry["value"], above, enums_as_int)
+            self.type = pa.map_(key_type, item_type)
+            self.get = lambda m: [(key(k), item(v)) for k, v in getattr(m, name).items()]
+            return
+        kind, value = _single(descriptor, above, enums_as_int)
+        self.type = kind
+        if descriptor.is_repeated:
+            self.type = pa.list_(kind)
+            self.get = lambda m: [value(item) for item in getattr(m, name)]
+        elif descriptor.has_presence:
+            self.get = lambda m: value(getattr(m, name)) if m.HasField(name) else None
+        elif value is _same:
+            self.get = attrgetter(name)
+        else:
+            self.get = lambda m: value(getattr(m, name))
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _is_map(descriptor: Any) -> bool:
+    return bool(descriptor.message_type is not None and descriptor.message_type.GetOptions().map_entry)
+
+
+def _single(descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> tuple[pa.DataType, Callable[[Any], Any]]:
+    """The type of one value of a field, and what makes it of what Protobuf gives."""
+    if descriptor.enum_type is not None:
+        if enums_as_int:
+            return pa.int32(), _same
+        names = {v.number: v.name for v in descriptor.enum_type.values}
+        return pa.string(), lambda number: names.get(number, str(number))
+    message = descriptor.message_type
+    if message is None:
+        return _scalar(descriptor), _same
+    found = _known(descriptor)
+    if found is not None:
+        return found
+    if message.full_name in above:
+        raise ValueError(f"message {message.full_name} contains itself: a table cannot")
+    fields = [_Field(f, (*above, message.full_name), enums_as_int) for f in message.fields]
+    return pa.struct([(f.name, f.type) for f in fields]), lambda m: _values(m, fields)
+
+
+def _known(descriptor: Any) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
+    """Messages that mean a single value."""
+    match descriptor.message_type.full_name:
+        case "google.protobuf.Timestamp":
+            return pa.timestamp("us", "UTC"), _timestamp
+        case "google.protobuf.Duration":
+            return pa.int64(), lambda m: m.seconds * 1000 + int(m.nanos / 1_000_000)
+        case "google.type.Date":
+            return pa.date32(), lambda m: date(m.year, m.month, m.day)
+        case "google.type.TimeOfDay":
+            return pa.time64("us"), _time_of_day
+        case "confluent.type.Decimal":
+            return _decimal(field_parameters(descriptor))
+        case name if name.removeprefix(_GOOGLE).removesuffix("Value") in _WRAPPERS and name.startswith(_GOOGLE):
+            return _scalar(descriptor.message_type.fields_by_name["value"]), lambda m: m.value
+        case name if name in _FREE:
+            from google.protobuf import json_format
+
+            return JSON, lambda m: json_format.MessageToJson(m, indent=None)
+    return None
+
+
+def _timestamp(message: Any) -> int:
+    if not (_FIRST_SECOND <= message.seconds <= _LAST_SECOND and 0 <= message.nanos < 1_000_000_000):
+        raise ValueError(f"{message.seconds} s and {message.nanos} ns are no google.protobuf.Timestamp")
+    return int(message.seconds * 1_000_000 + message.nanos // 1000)
+
+
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
+"""Of the years 1 to 9999, as Protobuf defines it."""
+
+
+def _time_of_day(message: Any) -> time:
+    if not 0 <= message.nanos < 1_000_000_000:
+        raise ValueError(f"{message.nanos} ns are no part of a google.type.TimeOfDay")
+    return time(message.hours, message.minutes, message.seconds, message.nanos // 1000)
+
+
+def _decimal(parameters: Mapping[str, str]) -> tuple[pa.DataType, Callable[[Any], Any]]:
+    """A decimal of the scale that the field's options give; without one the digits as text, which lose nothing."""
+
+    def value(message: Any) -> Decimal:
+        if abs(message.scale) > _SCALE_AT_MOST:
+            raise ValueError(f"a decimal of scale {message.scale}")
+        return unscaled_decimal(message.value, _SCALE_AT_MOST, message.scale)
+
+    if "scale" not in parameters:
+        return pa.string(), lambda message: format(value(message), "f")
+    form = decimal(min(38, int(parameters.get("precision", 38))), int(parameters["scale"]))
+    return form.type, lambda message: form.read(value(message))
+
+
+_SCALE_AT_MOST = 1_000
+
+
+_BYTES = 12
+"""FieldDescriptor.TYPE_BYTES; its C++ type is that of strings."""
+
+
+def _scalar(descriptor: Any) -> pa.DataType:
+    return pa.binary() if descriptor.type == _BYTES else _SCALARS[descriptor.cpp_type]
+
+
+# By FieldDescriptor.CPPTYPE_*: int32, int64, uint32, uint64, double, float, bool, enum, string, message.
+_SCALARS: Mapping[int, pa.DataType] = {
+    1: pa.int32(),
+    2: pa.int64(),
+    3: pa.uint32(),
+    4: pa.uint64(),
+    5: pa.float64(),
+    6: pa.float32(),
+    7: pa.bool_(),
+    9: pa.string(),
+}

@@ -1,0 +1,176 @@
+"""Schemas from a registry that speaks Confluent's REST interface, kept for the life of the process."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from calving.converters.building import bad, collect
+from calving.converters.interface import Decoded
+from calving.converters.options import CLIENT, REGISTRY
+from calving.errors import ConfigError, Unavailable
+from calving.secrets import masked, without_logins
+
+K = TypeVar("K", bound=Hashable)
+
+_MAGIC = 0
+_HEADER = struct.Struct(">bI")
+_TIMEOUT_S = "30"
+_NUMBERS = (
+    "timeout",
+    "max.retries",
+    "retries.wait.ms",
+    "retries.max.wait.ms",
+    "cache.capacity",
+    "cache.latest.ttl.sec",
+)
+_NOT_FOUND = (40401, 40402, 40403)
+_REFUSED = (401, 403)
+_NO_SUCH_PATH = 404
+
+_CLIENTS: dict[str, Any] = {}
+
+
+class UnknownSchemaError(ValueError):
+    """The registry has no schema of this id: the value is not what it says it is."""
+
+
+def schema_id(value: bytes) -> int:
+    """The id in front of a value in Confluent's wire format. :raises ValueError: it is not in that format."""
+    if len(value) < _HEADER.size:
+        raise ValueError("not in the schema registry's format: shorter than its header")
+    magic, found = _HEADER.unpack_from(value)
+    if magic != _MAGIC:
+        raise ValueError(f"not in the schema registry's format: it starts with byte {value[0]} instead of 0")
+    return int(found)
+
+
+BODY = _HEADER.size
+"""Where a value's body starts, after the magic byte and the schema id."""
+
+
+def framed(value: bytes) -> tuple[int, int]:
+    """The id in front of a value, and where its body starts. :raises ValueError: as ``schema_id``."""
+    return schema_id(value), BODY
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the bodies of one schema become values of a column of this type."""
+
+    type: pa.DataType
+    load: Callable[[bytes], Any]
+
+
+def by_schema(
+    values: Sequence[bytes],
+    stage: str,
+    head: Callable[[bytes], tuple[K, int]],
+    reader: Callable[[K], Reader],
+    name: Callable[[K], str],
+) -> Decoded:
+    """Values in the wire format, read by the schema that each names.
+
+    ``head``: what names a value's schema, and where its body starts; a ValueError makes the value bad. ``reader``: how
+    bodies of a schema are read; where there is no way, all its values are bad. ``name``: the schema, for reasons.
+
+    :raises Unavailable, ConfigError: by ``reader``, if nothing is wrong with the values.
+    """
+    decoded = Decoded()
+    groups: dict[K, tuple[list[int], list[bytes]]] = {}
+    for i, value in enumerate(values):
+        try:
+            key, start = head(value)
+        except ValueError as error:
+            decoded.bad.append(bad(i, stage, error))
+            continue
+        places, bodies = groups.setdefault(key, ([], []))
+        places.append(i)
+        bodies.append(value[start:])
+    for key, (places, bodies) in groups.items():
+        try:
+            found = reader(key)
+        except (Unavailable, ConfigError):
+            raise
+        except Exception as error:  # whatever is wrong with a schema, its values cannot be read
+            decoded.bad += [bad(i, stage, error, f"{name(key)}: ") for i in places]
+            continue
+        collect(decoded, found.type, bodies, places, stage, found.load)
+    return decoded
+
+
+class Registry:
+    """A schema registry. Answers are kept by the client, for as long as the process lives."""
+
+    def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
+        """:raises ConfigError: an option is wrong, or what it takes is not installed."""
+        prefix = "key.converter." if is_key else "value.converter."
+        if f"{REGISTRY}url" not in options:
+            raise ConfigError(f"{prefix}{REGISTRY}url is missing: where is the schema registry?")
+        try:
+            from confluent_kafka.schema_registry import SchemaRegistryClient
+        except ImportError as error:
+            raise ConfigError(f'{prefix[:-1]}: install "calving[registry]" for schema registries') from error
+        conf = {"timeout": _TIMEOUT_S} | {name: options[name] for name in CLIENT if name in options}
+        conf |= {name.removeprefix(REGISTRY): text for name, text in options.items() if name.startswith(REGISTRY)}
+        if conf.get("basic.auth.credentials.source", "").upper() in ("USER_INFO", "URL"):
+            del conf["basic.auth.credentials.source"]
+        self.url = _take_login(conf, prefix)
+        key = json.dumps(sorted(conf.items()))
+        if key not in _CLIENTS:
+            numbers = {name: int(conf[name]) for name in _NUMBERS if conf.get(name, "").isdigit()}
+            try:
+                _CLIENTS[key] = SchemaRegistryClient({**conf, **numbers})
+            except (ValueError, TypeError) as error:
+                raise ConfigError(f"{prefix}{REGISTRY}*: {masked(str(error))}") from error
+        self._client = _CLIENTS[key]
+
+    def schema(self, number: int, form: str | None = None) -> Any:
+        """A schema by its id.
+
+        :raises UnknownSchemaError: there is none. :raises Unavailable: no answer. :raises ConfigError: it is refused.
+        """
+        return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
+
+    def referenced(self, subject: str, version: int, form: str | None = None) -> Any:
+        """A schema that another one refers to. :raises UnknownSchemaError, Unavailable, ConfigError: as ``schema``."""
+        return self._ask(
+            f"subject '{subject}', version {version}",
+            lambda: self._client.get_version(subject, version, fmt=form).schema,
+        )
+
+    def _ask(self, what: str, request: Any) -> Any:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return request()
+        except SchemaRegistryError as error:
+            if error.error_code in _NOT_FOUND:
+                raise UnknownSchemaError(f"the schema registry at {self.url} has no {what}") from error
+            reason = f"schema registry {self.url}: {what}: {masked(str(error))}"
+            if error.http_status_code in _REFUSED:
+                raise ConfigError(f"{reason}; set a login that may read it") from error
+            if error.http_status_code == _NO_SUCH_PATH:
+                reason += "; it does not say that the schema is missing: is the URL right?"
+            raise Unavailable(reason) from error
+        except Exception as error:  # the client lets errors of its HTTP library through
+            reason = f"{type(error).__name__}: {masked(str(error))}"
+            raise Unavailable(f"schema registry {self.url}: {what}: {reason}") from error
+
+
+def _take_login(conf: dict[str, str], prefix: str) -> str:
+    """The URL, whose login moves to an option of its own: the client would write it to the log with each request.
+
+    :raises ConfigError: there are two logins, or one that is not encoded.
+    """
+    conf["url"], login = without_logins(conf["url"])
+    if "@" in conf["url"]:
+        raise ConfigError(f"{prefix}{REGISTRY}url: write the login's special characters percent-encoded, as %2F for /")
+    if login is not None and conf.setdefault("basic.auth.user.info", login) != login:
+        raise ConfigError(f"{prefix}{REGISTRY}url has a login, and so has basic.auth.user.info: leave one out")
+    return conf["url"]

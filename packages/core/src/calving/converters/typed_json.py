@@ -1,0 +1,294 @@
+"""JSON values of declared types: each is checked against its type, so that none is cut, wrapped or guessed at."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Any
+
+import pyarrow as pa
+
+from calving.converters.building import DAY_MS, map_type, time_of_day, unscaled_decimal
+
+Read = Callable[[Any], Any]
+
+FLOAT_BELOW = (2 - 2**-24) * 2.0**127
+"""From here on a number rounds to no 32-bit float."""
+_NUMBERS_AS_TEXT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_SHOWN = 60
+
+
+class MisfitError(ValueError):
+    """A value is not of its declared type. ``path`` names the field, without the elements of arrays."""
+
+    def __init__(self, path: tuple[str, ...], reason: str) -> None:
+        super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
+        self.path, self.reason = path, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A type, and what makes a value of it from JSON that is not null. ``parts``: of the fields, or of the elements.
+
+    :raises ValueError: by ``read``, if the value is not of the type.
+    """
+
+    type: pa.DataType
+    read: Read
+    parts: tuple[Declared, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A form that may be absent or not; ``read`` also takes None. ``replaced``: a default stands for null."""
+
+    form: Form
+    read: Read
+    nullable: bool
+    replaced: bool = False
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.form.type
+
+    def field(self, name: str) -> pa.Field:
+        return pa.field(name, self.form.type, self.nullable)
+
+
+def declare(form: Form, nullable: bool, default: Any = None) -> Declared:
+    """``default``, as JSON and not None, stands for null and for what is missing.
+
+    :raises ValueError: the default is not of the type.
+    """
+    read = form.read
+    if default is not None:
+        made = read(default)
+        return Declared(form, lambda value: made if value is None else read(value), nullable, replaced=True)
+    if nullable:
+        return Declared(form, lambda value: None if value is None else read(value), True)
+
+    def present(value: Any) -> Any:
+        if value is None:
+            raise ValueError("null, but a value is required")
+        return read(value)
+
+    return Declared(form, present, False)
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+STRUCTURE = json.JSONDecoder(parse_float=str, parse_constant=_no_constant)
+"""For where values begin and end."""
+_DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+"""Fractions are Decimal: their text is not lost before their type is known."""
+_FAR_DECODER = json.JSONDecoder(parse_float=lambda text: Decimal(float(text)), parse_constant=_no_constant)
+"""For exponents of more digits than Decimal has: such numbers are 0 or beyond a double."""
+_scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined] # the C scanner
+
+
+def json_value(text: str) -> Any:
+    """One JSON value, fractions as Decimal. :raises ValueError, RecursionError: it is none."""
+    try:
+        value, end = _scan(text, 0)
+        if end != len(text):
+            value = _DECODER.decode(text)
+    except StopIteration:
+        value = _DECODER.decode(text)
+    except ArithmeticError:
+        value = _FAR_DECODER.decode(text)
+    if "\\ud" in text or "\\uD" in text:
+        json.dumps(value, default=str, ensure_ascii=False).encode()
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value for a message."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def json_text(value: Any) -> str:
+    """A value of ``json_value`` as JSON, every digit of its fractions kept."""
+    match value:
+        case Decimal():
+            return str(value)
+        case dict():
+            return "{" + ",".join(f"{json_text(name)}:{json_text(item)}" for name, item in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(json_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def boolean(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{shown(value)} is not a boolean")
+    return value
+
+
+def text(value: Any) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{shown(value)} is not text")
+    return value
+
+
+def binary(value: Any) -> bytes:
+    return base64.b64decode(text(value), validate=True)
+
+
+def whole(bits: int) -> Read:
+    """Whole numbers of so many bits; ``1.0`` is one."""
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def read(value: Any) -> int:
+        number = value if type(value) is int else _integral(value)
+        if not least <= number <= most:
+            raise ValueError(f"{shown(value)} is beyond {bits} bits")
+        return number
+
+    return read
+
+
+def _integral(value: Any) -> int:
+    if type(value) is not Decimal or abs(value) >= 2**64 or value != int(value):
+        raise ValueError(f"{shown(value)} is not a whole number of at most 64 bits")
+    return int(value)
+
+
+def double(value: Any) -> float:
+    """Kafka Connect writes as text what JSON has no number for."""
+    if type(value) is Decimal or type(value) is int:
+        try:
+            found = float(value)
+        except OverflowError:
+            found = math.inf
+        if math.isinf(found):
+            raise ValueError(f"{shown(value)} is beyond a double")
+        return found
+    if type(value) is not str or value not in _NUMBERS_AS_TEXT:
+        raise ValueError(f"{shown(value)} is not a number")
+    return _NUMBERS_AS_TEXT[value]
+
+
+def float32(value: Any) -> float:
+    found = double(value)
+    if abs(found) >= FLOAT_BELOW and not math.isinf(found):
+        raise ValueError(f"{shown(value)} is beyond a 32-bit float")
+    return found
+
+
+def decimal(precision: int, scale: int) -> Form:
+    """Decimals as base64 text of the unscaled number, or as numbers."""
+    unit = Decimal(1).scaleb(-scale)
+    exact = Context(prec=precision, traps=[Inexact, InvalidOperation])
+
+    def read(value: Any) -> Decimal:
+        if type(value) is str:
+            return unscaled_decimal(binary(value), precision, scale)
+        if type(value) is not int and type(value) is not Decimal:
+            raise ValueError(f"{shown(value)} is not a decimal")
+        try:
+            return Decimal(value).quantize(unit, context=exact)
+        except (Inexact, InvalidOperation) as error:
+            raise ValueError(f"{shown(value)} is no decimal({precision}, {scale})") from error
+
+    return Form(pa.decimal128(precision, scale), read)
+
+
+def time_ms(value: Any) -> int:
+    return _within_a_day(_int32(value))
+
+
+_int32 = whole(32)
+_within_a_day = time_of_day(DAY_MS)
+
+LOGICALS: Mapping[tuple[str, str], Form] = {
+    ("int32", "org.apache.kafka.connect.data.Date"): Form(pa.date32(), _int32),
+    ("int32", "org.apache.kafka.connect.data.Time"): Form(pa.time32("ms"), time_ms),
+    ("int64", "org.apache.kafka.connect.data.Timestamp"): Form(pa.timestamp("ms", "UTC"), whole(64)),
+}
+"""Kafka Connect's logical types by type and name, without Decimal, which has parameters."""
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+
+
+def connect_decimal(parameters: Mapping[str, Any]) -> Form:
+    """Connect's Decimal. :raises ValueError: it has no scale."""
+    if "scale" not in parameters:
+        raise ValueError("a Decimal without the parameter 'scale'")
+    return decimal(min(38, int(parameters.get("connect.decimal.precision", 38))), int(parameters["scale"]))
+
+
+def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
+    """Objects. Other fields than these are left out, missing ones are null."""
+    reads = [(name, declared.read) for name, declared in fields]
+
+    def read(value: Any) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise ValueError(f"{shown(value)} is not an object")
+        get = value.get
+        try:
+            return {name: of(get(name)) for name, of in reads}
+        except (ValueError, ArithmeticError):
+            _name_misfit(value, reads)
+            raise
+
+    kind = pa.struct([declared.field(name) for name, declared in fields])
+    return Form(kind, read, tuple(declared for _, declared in fields))
+
+
+def _name_misfit(value: Mapping[str, Any], reads: Sequence[tuple[str, Read]]) -> None:
+    """:raises MisfitError: always, with the name of the first field that cannot be read."""
+    for name, read in reads:
+        try:
+            read(value.get(name))
+        except MisfitError as error:
+            raise MisfitError((name, *error.path), error.reason) from error
+        except (ValueError, ArithmeticError) as error:
+            raise MisfitError((name,), str(error)) from error
+
+
+def array(element: Declared) -> Form:
+    of = element.read
+
+    def read(value: Any) -> list[Any]:
+        if type(value) is not list:
+            raise ValueError(f"{shown(value)} is not an array")
+        return [of(item) for item in value]
+
+    return Form(pa.list_(element.field("element")), read, (element,))
+
+
+def mapping(value: Declared) -> Form:
+    """Maps with text as keys, out of objects."""
+    of = value.read
+
+    def read(found: Any) -> list[tuple[str, Any]]:
+        if type(found) is not dict:
+            raise ValueError(f"{shown(found)} is not an object")
+        return [(key, of(item)) for key, item in found.items()]
+
+    return Form(map_type(pa.string(), value.field("value")), read)
+
+
+def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]]) -> Form:
+    """Maps with other keys, out of arrays of entries; ``split`` takes one apart. The last entry of a key counts."""
+    of_key, of_value = key.read, value.read
+
+    def read(found: Any) -> list[tuple[Any, Any]]:
+        if type(found) is not list:
+            raise ValueError(f"{shown(found)} is not an array of entries")
+        entries: dict[str, tuple[Any, Any]] = {}
+        for entry in found:
+            name, item = split(entry)
+            made = of_key(name)
+            if made is None:
+                raise ValueError("a map with a null for a key")
+            entries[repr(made)] = made, of_value(item)
+        return list(entries.values())
+
+    return Form(map_type(key.type, value.field("value")), read)

@@ -1,0 +1,39 @@
+"""Tables as tasks see them, and the changes that records need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """One target table as of planning: enough to write files without its catalog. JSON texts are pyiceberg's."""
+
+    name: str
+    schema_json: str
+    spec_json: str
+    location: str
+    properties: Mapping[str, str]
+    io_properties: Mapping[str, str]
+    sort_order_json: str | None = None
+    distribution: Literal["none", "hash", "range"] = "none"
+    """Which task writes a row: the one that has read it, one for each partition, or one for each range of the sort
+    order within a partition."""
+    held_json: str = "{}"
+    """Source offsets that the table holds already: a coverage, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A change of a table without which a record does not fit.
+
+    ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing.
+    ``widen``: ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
+    """
+
+    table: str
+    kind: Literal["create", "add", "widen", "optional", "load"]
+    path: tuple[str, ...] = ()
+    type: Any = None

@@ -1,0 +1,1 @@
+"""Records as they travel from stage to stage: values, their shapes, and JSON text."""

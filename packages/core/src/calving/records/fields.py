@@ -1,0 +1,99 @@
+"""Iceberg schemas seen from a record: look-up of fields, Arrow types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import pyarrow as pa
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import MappedField, parse_mapping_from_json
+from pyiceberg.types import IcebergType, NestedField, StructType
+
+from calving.records.arrays import children_of, entries, items_of
+
+NAME_MAPPING = "schema.name-mapping.default"
+
+
+@lru_cache(maxsize=1024)
+def table_schema(text: str) -> Schema:
+    """A schema of its JSON text, parsed once per process and schema."""
+    return Schema.model_validate_json(text)
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema of a table's data files, field ids in the metadata."""
+    return pa.schema([_small_field(field) for field in schema_to_pyarrow(schema, include_field_ids=True)])
+
+
+def arrow_type(kind: IcebergType) -> pa.DataType:
+    """The Arrow type of a column."""
+    return arrow_schema(Schema(NestedField(1, "x", kind, required=False))).field(0).type
+
+
+def _small_field(field: pa.Field) -> pa.Field:
+    return field.with_type(small(field.type))
+
+
+def small(kind: pa.DataType) -> pa.DataType:
+    """32-bit offsets instead of 64-bit ones; pyiceberg's own conversion drops the field ids of list elements."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_small_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_small_field(kind.field(i)) for i in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_small_field(kind.key_field), _small_field(kind.item_field))
+    return kind
+
+
+def leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The primitive columns inside a column, in the order of the schema; a field of a null struct is null."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for child in children_of(column):
+            yield from leaves(child)
+    elif pa.types.is_map(kind):
+        for inner in entries(column):
+            yield from leaves(inner)
+    elif pa.types.is_list(kind):
+        yield from leaves(items_of(column))
+    else:
+        yield column
+
+
+def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
+    """Names by column id, of the table's name mapping; empty without one."""
+    text = properties.get(NAME_MAPPING)
+    found: dict[int, tuple[str, ...]] = {}
+    pending: list[MappedField] = list(parse_mapping_from_json(text).root) if text else []
+    while pending:
+        mapped = pending.pop()
+        pending += mapped.fields
+        if mapped.field_id is not None and mapped.names:
+            found[mapped.field_id] = tuple(mapped.names)
+    return found
+
+
+class Lookup:
+    """Finds the column of a record's field: by the name mapping where the table has one, else exactly or ignoring case.
+
+    As in the Java sink a name mapping switches ``case_insensitive`` off, and a mapped column is found by its mapped
+    names only.
+    """
+
+    def __init__(self, struct: StructType, case_insensitive: bool, names: Mapping[int, tuple[str, ...]]) -> None:
+        self._fold = case_insensitive and not names
+        self._fields: dict[str, NestedField] = {
+            self._key(name): f for f in struct.fields for name in names.get(f.field_id) or (f.name,)
+        }
+
+    def _key(self, name: str) -> str:
+        return name.lower() if self._fold else name
+
+    def find(self, name: str) -> NestedField | None:
+        return self._fields.get(self._key(name))

@@ -1,0 +1,123 @@
+"""How Arrow's JSON reader may read a block, so that each value comes out as the exact way gives it.
+
+The reader is given a type for every field. What was seen of the data decides only which types are tried. A type is used
+only if every JSON token that Arrow takes for it means the same to its column as to the exact way; all other tokens
+Arrow refuses, or ``doubtful`` finds. So what was seen can cost time, but never change a value.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.records.arrays import items_of
+
+Kind = Literal["boolean", "long", "double", "string", "object", "array"]
+_KINDS: Mapping[type, Kind] = {
+    bool: "boolean",
+    int: "long",
+    Decimal: "double",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
+READ = {"boolean": pa.bool_(), "long": pa.int64(), "string": pa.string()}
+"""Types that hold every token that Arrow takes for them as it is."""
+
+
+Wanted = Mapping[str, Any] | None
+"""Names that matter, each with those below it (an array passes its elements'); None: all."""
+
+
+class NoPlanError(Exception):
+    """No type is right for some field: the block goes the exact way."""
+
+
+class Seen:
+    """What was seen of a field: the kinds of its values in the order they first came, its fields, its elements."""
+
+    __slots__ = ("element", "fields", "kinds")
+
+    def __init__(self) -> None:
+        self.kinds: list[Kind] = []
+        self.fields: dict[str, Seen] = {}
+        self.element: Seen | None = None
+
+    def look(self, value: Any, wanted: Wanted, room: int) -> int:
+        """Look at a value; how much of it is news. At most ``room`` names are taken in, and only ``wanted`` ones."""
+        if value is None:
+            return 0
+        kind = _KINDS[type(value)]
+        news = 0
+        if kind not in self.kinds:
+            self.kinds.append(kind)
+            news = 1
+        if kind == "object":
+            for name, item in value.items():
+                if wanted is not None and name not in wanted:
+                    continue
+                known = self.fields.get(name)
+                if known is None:
+                    if news >= room:
+                        break
+                    known = self.fields[name] = Seen()
+                    news += 1
+                news += known.look(item, None if wanted is None else wanted[name], room - news)
+        elif kind == "array":
+            if self.element is None:
+                self.element = Seen()
+                news += 1
+            for item in value:
+                news += self.element.look(item, wanted, room - news)
+        return news
+
+
+class Plan(ABC):
+    """One way to read a block."""
+
+    ignores_unknown = False
+    """Whether fields without a type are passed over; else Arrow refuses them."""
+    wanted: Wanted = None
+    """The names that have to be learnt."""
+
+    @abstractmethod
+    def type(self, seen: Seen) -> pa.DataType:
+        """The struct type to read as. :raises NoPlanError: there is none."""
+
+    @abstractmethod
+    def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
+        """The rows that Arrow may have read in another way than the exact one."""
+
+
+UNSEEN = Seen()
+
+
+def rows_where(rows: pa.StructArray, test: Any) -> list[int]:
+    """Rows in which some double is as ``test`` says."""
+    found: dict[int, None] = {}
+    for i, field in enumerate(rows.type):
+        mask = _mask(rows.field(i), field.type, test)
+        if mask is not None:
+            found |= dict.fromkeys(mask)
+    return list(found)
+
+
+def _mask(column: pa.Array, kind: pa.DataType, test: Any) -> list[int] | None:
+    t = pa.types
+    if t.is_floating(kind):
+        found = test(column)
+        return None if found is None else pc.indices_nonzero(found).to_pylist()
+    if t.is_struct(kind):
+        return rows_where(column, test) or None
+    if t.is_list(kind):
+        inner = _mask(items_of(column), kind.value_type, test)
+        if inner is None:
+            return None
+        parents = pc.list_parent_indices(column)
+        return pc.take(parents, pa.array(inner, pa.int64())).unique().to_pylist()  # type: ignore[no-any-return]
+    return None

@@ -1,0 +1,175 @@
+"""How Arrow reads JSON that goes to tables, or to the choice of a table, as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    StructType,
+)
+
+from calving.records.json_plan import READ, UNSEEN, Kind, NoPlanError, Plan, Seen, rows_where
+from calving.records.projection import Target, Wish
+
+
+class TablePlan(Plan):
+    """Values go to tables as they are, which decides what has to be told apart."""
+
+    def __init__(self, wish: Wish) -> None:
+        self._targets, self._unknown = wish.targets, wish.unknown
+        self.ignores_unknown = wish.unknown == "ignore"
+        if self.ignores_unknown:
+            self.wanted = _wanted([target.columns for target in wish.targets])
+
+    def type(self, seen: Seen) -> pa.DataType:
+        return self._struct(seen, [(target, target.columns) for target in self._targets])
+
+    def _struct(self, seen: Seen, wanted: Sequence[tuple[Target, IcebergType]]) -> pa.DataType:
+        """``wanted``: what each table that has this field takes here."""
+        lookups = [(t, t.lookup(kind)) for t, kind in wanted if isinstance(kind, StructType)]
+        if len(lookups) < len(wanted):
+            raise NoPlanError("an object into what is no struct")
+        if self.ignores_unknown:
+            names = dict.fromkeys(f.name for _, kind in wanted for f in kind.fields)  # type: ignore[attr-defined]
+        else:
+            names = dict.fromkeys(seen.fields)
+            _check_distinct(names, [lookup for _, lookup in lookups])
+        fields = []
+        for name in names:
+            inner = seen.fields.get(name, UNSEEN)
+            found = [(t, f.field_type) for t, lookup in lookups if (f := lookup.find(name)) is not None]
+            lacking = self._unknown == "add" and len(found) < len(lookups)
+            fields.append((name, _nothing(inner) if lacking else self._field(inner, found)))
+        return pa.struct(fields)
+
+    def _field(self, seen: Seen, wanted: Sequence[tuple[Target, IcebergType]]) -> pa.DataType:
+        if not wanted:
+            return _any(seen)
+        kinds = [kind for _, kind in wanted]
+        kind = seen.kinds[0] if seen.kinds else _expected(kinds)
+        if kind == "object":
+            return self._struct(seen, wanted)
+        if kind == "array":
+            elements = [(t, k.element_type) for t, k in wanted if isinstance(k, ListType)]
+            if len(elements) < len(wanted):
+                raise NoPlanError("an array into what is no list")
+            return pa.list_(self._field(seen.element or UNSEEN, elements))
+        if all(isinstance(k, DecimalType) for k in kinds) and kind in ("long", "double", "string"):
+            (scale, *others) = {k.scale for k in kinds}  # type: ignore[attr-defined]
+            if not others:
+                # 38 digits with up to 38 more for the scale fit 256 bits; Arrow checks no overflow when it scales.
+                return pa.decimal256(38, scale)
+        if all(isinstance(k, FloatType | DoubleType) for k in kinds) and kind in ("long", "double"):
+            return pa.float64()
+        if kind in READ:
+            return READ[kind]
+        raise NoPlanError("a fraction into what is neither float, double nor decimal")
+
+    def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
+        return rows_where(rows, _is_odd_double)
+
+
+class RoutePlan(Plan):
+    """Only the text of one field is wanted."""
+
+    ignores_unknown = True
+
+    def __init__(self, path: str) -> None:
+        self._names = path.split(".")
+        self.wanted = {}
+        for name in reversed(self._names):
+            self.wanted = {name: self.wanted}
+
+    def type(self, seen: Seen) -> pa.DataType:
+        for name in self._names:
+            seen = seen.fields.get(name, UNSEEN)
+        kind = seen.kinds[0] if seen.kinds else "string"
+        if kind not in READ:
+            raise NoPlanError("a route field that is no simple value")
+        found = READ[kind]
+        for name in reversed(self._names):
+            found = pa.struct([(name, found)])
+        return found
+
+    def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
+        return []
+
+
+def _wanted(kinds: Sequence[IcebergType]) -> dict[str, Any]:
+    """The names of fields, and of those below them, of any of these types."""
+    kinds = [_innermost(kind) for kind in kinds]
+    by_name: dict[str, list[IcebergType]] = {}
+    for kind in kinds:
+        for field in kind.fields if isinstance(kind, StructType) else ():
+            by_name.setdefault(field.name, []).append(field.field_type)
+    return {name: _wanted(inner) for name, inner in by_name.items()}
+
+
+def _innermost(kind: IcebergType) -> IcebergType:
+    while isinstance(kind, ListType):
+        kind = kind.element_type
+    return kind
+
+
+def _check_distinct(names: Mapping[str, object], lookups: Sequence[Any]) -> None:
+    for lookup in lookups:
+        found = [column.field_id for name in names if (column := lookup.find(name)) is not None]
+        if len(set(found)) < len(found):
+            raise NoPlanError("two names for one column")
+
+
+def _expected(kinds: Sequence[IcebergType]) -> Kind:
+    """What is tried for a field that was not seen yet."""
+    match kinds[0]:
+        case StructType():
+            return "object"
+        case ListType():
+            return "array"
+        case BooleanType():
+            return "boolean"
+        case IntegerType() | LongType():
+            return "long"
+        case DoubleType() | FloatType() | DecimalType():
+            return "double"
+    return "string"
+
+
+def _nothing(seen: Seen) -> pa.DataType:
+    """A type that takes no value: what has one is a column to be added."""
+    kind = seen.kinds[0] if seen.kinds else None
+    if kind == "object":
+        return pa.struct([(name, _nothing(inner)) for name, inner in seen.fields.items()])
+    if kind == "array":
+        element = seen.element or UNSEEN
+        # Arrow miscounts nulls in lists of nulls.
+        return pa.list_(_nothing(element) if element.kinds[:1] in (["object"], ["array"]) else pa.struct([]))
+    return pa.null()
+
+
+def _any(seen: Seen) -> pa.DataType:
+    """A type for what nobody wants."""
+    kind = seen.kinds[0] if seen.kinds else None
+    if kind == "object":
+        return pa.struct([(name, _any(inner)) for name, inner in seen.fields.items()])
+    if kind == "array":
+        return pa.list_(_any(seen.element) if seen.element is not None and seen.element.kinds else pa.string())
+    if kind is None:
+        return pa.null()
+    return pa.float64() if "double" in seen.kinds else READ[kind]
+
+
+def _is_odd_double(column: pa.Array) -> pa.Array | None:
+    """Not finite (Arrow takes NaN for a number), or -0.0, which the text -0 becomes only as a double."""
+    odd = pc.or_(pc.invert(pc.is_finite(column)), pc.equal(pc.divide(pa.scalar(1.0), column), float("-inf")))
+    return pc.fill_null(odd, False) if pc.any(odd).as_py() else None

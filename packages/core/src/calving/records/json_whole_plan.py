@@ -1,0 +1,135 @@
+"""How Arrow reads JSON values that are kept whole, as transforms need them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.records.arrays import holds
+from calving.records.json_plan import READ, UNSEEN, NoPlanError, Plan, Seen, rows_where
+from calving.records.jsontext import load_json
+from calving.records.shapes import shape_of, shape_of_type
+
+
+class WholePlan(Plan):
+    """Values are kept whole: every record must have exactly the fields that the block is read with, in this order."""
+
+    def __init__(self, decimals: bool, hides_order: Callable[[pa.DataType], bool]) -> None:
+        self._decimals, self._hides_order = decimals, hides_order
+        self._hidden = False
+        self._kind: pa.DataType | None = None
+        self._names: str | None = None
+        self._fractions = _Fractions(pa.struct([]))
+
+    def type(self, seen: Seen) -> pa.DataType:
+        return self._struct(seen)
+
+    def _struct(self, seen: Seen) -> pa.DataType:
+        return pa.struct([(name, self._field(inner)) for name, inner in seen.fields.items()])
+
+    def _field(self, seen: Seen) -> pa.DataType:
+        kind = seen.kinds[0] if seen.kinds else None
+        if kind is None:
+            return pa.null()
+        if kind == "object":
+            return self._struct(seen)
+        if kind == "array":
+            element = seen.element or UNSEEN
+            if "object" in element.kinds:
+                raise NoPlanError("an array of objects: they may differ")
+            return pa.list_(self._field(element) if element.kinds else pa.string())
+        if kind == "double" or "double" in seen.kinds:
+            if self._decimals:
+                raise NoPlanError("fractions of which every digit counts")
+            return pa.float64()
+        return READ[kind]
+
+    def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
+        if rows.type != self._kind:
+            self._kind, self._names, self._fractions = rows.type, _in_order(rows.type), _Fractions(rows.type)
+            self._hidden = self._hides_order(rows.type)
+        whole = rows_where(rows, _is_whole)
+        if self._hidden and _has_all(rows):
+            return self._unlike(values, whole)
+        if self._names is None:
+            return list(range(len(rows)))
+        fits = pc.match_substring_regex(pa.array(values, pa.binary()), self._names)
+        other: list[int] = pc.indices_nonzero(pc.invert(fits)).to_pylist()
+        known = set(other)
+        return other + self._unlike(values, [row for row in whole if row not in known])
+
+    def _unlike(self, values: Sequence[bytes], rows: Sequence[int]) -> list[int]:
+        """The rows whose values are not of this type when they are looked at."""
+        rows = [row for row in rows if not self._fractions.are_all_in(values[row])]
+        if not rows:
+            return []
+        wanted = shape_of_type(self._kind)
+        return [row for row in rows if (shape_of(load_json(values[row].decode()), decimals=self._decimals) != wanted)]
+
+
+class _Fractions:
+    """Tells quickly that all doubles of a type were written as fractions, of few enough digits that no two are one
+    double: then a whole one was no integer. Of doubles in lists it cannot tell.
+    """
+
+    def __init__(self, kind: pa.DataType) -> None:
+        names = [*_double_names(kind)]
+        self._count = 0 if holds(kind, pa.types.is_list) else len(names)
+        choice = "|".join(map(re.escape, sorted({*names})))
+        self._text = re.compile(rf'"(?:{choice})"\s*:\s*-?[0-9]{{1,8}}\.[0-9]{{1,7}}[,}}\s]'.encode())
+
+    def are_all_in(self, value: bytes) -> bool:
+        return self._count > 0 and len(self._text.findall(value)) == self._count
+
+
+def _double_names(kind: pa.DataType) -> Iterator[str]:
+    for field in kind:
+        if pa.types.is_floating(field.type):
+            yield field.name
+        elif pa.types.is_struct(field.type):
+            yield from _double_names(field.type)
+
+
+def _has_all(rows: pa.StructArray) -> bool:
+    """Whether every record has all fields, with a value in each."""
+    fields = [rows.field(i) for i in range(rows.type.num_fields)]
+    return all(not f.null_count and (not pa.types.is_struct(f.type) or _has_all(f)) for f in fields)
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_ @:/-]+")
+
+
+def _in_order(kind: pa.DataType) -> str | None:
+    """A pattern that only records with all fields of the type match, in its order; None: there is none.
+
+    Each name stands at most once in a record where the type has it, so a record that matches has them all.
+    """
+    if not all(map(_PLAIN_NAME.fullmatch, _names(kind))):
+        return None
+    return "(?s)" + _sequence(kind)
+
+
+def _sequence(kind: pa.DataType) -> str:
+    parts = []
+    for field in kind:
+        part = f'"{re.escape(field.name)}":'
+        if pa.types.is_struct(field.type) and field.type.num_fields:
+            part += rf"(?:\s*null|.*{_sequence(field.type)})"
+        parts.append(part)
+    return ".*".join(parts)
+
+
+def _names(kind: pa.DataType) -> Iterator[str]:
+    for field in kind:
+        yield field.name
+        if pa.types.is_struct(field.type):
+            yield from _names(field.type)
+
+
+def _is_whole(column: pa.Array) -> pa.Array | None:
+    """Not finite, or whole: the text may have been that of an integer."""
+    odd = pc.or_(pc.invert(pc.is_finite(column)), pc.equal(pc.floor(column), column))
+    return pc.fill_null(odd, False) if pc.any(odd).as_py() else None

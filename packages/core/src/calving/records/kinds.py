@@ -1,0 +1,195 @@
+"""Kinds: the type that a value needs of a column, before the column has ids.
+
+A kind travels as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``); ``{"struct": {name: kind}}`` has
+``required`` names beside it, ``{"list": kind}`` and ``{"map": [key, value]}`` have ``required`` = true where elements
+or values are never null. None says nothing: only nulls, or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from calving.records.arrays import JSON, Pairs, children_of, items_of
+from calving.records.jsontext import load_json
+
+__all__ = ["JSON", "Kind", "all_optional", "decimal_digits", "folded", "merge", "of_array", "of_type", "of_value"]
+
+Kind = Any
+
+_NUMBERS = ("int", "long", "float", "double")
+
+
+def of_value(value: object) -> Kind | None:
+    """The kind of a schemaless value."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "long" if -(2**63) <= value < 2**63 else "decimal(38, 0)" if abs(value) < 10**38 else "string"
+    if isinstance(value, float | Decimal):
+        return "double"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, Mapping):
+        fields = {str(name): kind for name, item in value.items() if (kind := of_value(item)) is not None}
+        return {"struct": fields} if fields else None
+    if isinstance(value, Pairs):
+        key, item = None, None
+        for k, v in value:
+            key, item = merge(key, of_value(k)), merge(item, of_value(v))
+        return {"map": [key, item]} if item is not None else None
+    if isinstance(value, list):
+        element: Kind | None = None
+        for item in value:
+            element = merge(element, of_value(item))
+        return {"list": element} if element is not None else None
+    return None
+
+
+def of_array(array: pa.Array, typed: bool) -> Kind | None:
+    """The kind of a column. Of a schemaless one only what some value says counts; a schema speaks for itself."""
+    kind = array.type
+    if typed:
+        return of_type(kind)
+    if pa.types.is_null(kind) or array.null_count == len(array):
+        return None
+    if kind == JSON:
+        found: Kind | None = None
+        for text in array.drop_null().to_pylist():
+            found = merge(found, of_value(load_json(text)))
+        return found
+    if pa.types.is_struct(kind):
+        children = zip(kind, children_of(array), strict=True)
+        fields = {f.name: found for f, child in children if (found := of_array(child, typed)) is not None}
+        return {"struct": fields} if fields else None
+    if pa.types.is_list(kind):
+        element = of_array(items_of(array), typed)
+        return {"list": element} if element is not None else None
+    return of_type(kind)
+
+
+def of_type(kind: pa.DataType) -> Kind | None:
+    """The kind that an Arrow type needs, whatever its values."""
+    t = pa.types
+    if t.is_struct(kind):
+        fields = {f.name: found for f in kind if (found := of_type(f.type)) is not None}
+        required = [f.name for f in kind if not f.nullable and f.name in fields]
+        return {"struct": fields, "required": required} if fields else None
+    if t.is_list(kind) or t.is_large_list(kind):
+        element = of_type(kind.value_type)
+        return None if element is None else {"list": element, "required": not kind.value_field.nullable}
+    if t.is_map(kind):
+        item = of_type(kind.item_type)
+        key = of_type(kind.key_type)
+        return None if item is None else {"map": [key, item], "required": not kind.item_field.nullable}
+    if t.is_decimal(kind):
+        # Iceberg has no decimals that end before the point.
+        return f"decimal({min(38, kind.precision - min(0, kind.scale))}, {max(0, kind.scale)})"
+    if t.is_timestamp(kind):
+        return "timestamp" if kind.tz is None else "timestamptz"
+    if t.is_fixed_size_binary(kind):
+        return f"fixed[{kind.byte_width}]"
+    if kind == pa.uuid():
+        return "uuid"
+    if t.is_time(kind):
+        return "time"
+    return _PRIMITIVES.get(kind)
+
+
+_PRIMITIVES: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), "int"),
+    **dict.fromkeys((pa.int64(), pa.uint32()), "long"),
+    pa.uint64(): "decimal(20, 0)",
+    pa.float16(): "float",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    JSON: "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+}
+
+
+def merge(a: Kind | None, b: Kind | None) -> Kind | None:
+    """The narrowest kind that takes both. What nothing else takes together is text."""
+    if a is None or b is None or a == b:
+        return a if b is None else b
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        if "struct" in a and "struct" in b:
+            return _merge_structs(a, b)
+        if "list" in a and "list" in b:
+            return _both({"list": merge(a["list"], b["list"])}, a, b)
+        if "map" in a and "map" in b:
+            return _both({"map": [merge(a["map"][0], b["map"][0]), merge(a["map"][1], b["map"][1])]}, a, b)
+    if isinstance(a, str) and isinstance(b, str):
+        if a in _NUMBERS and b in _NUMBERS:
+            return "double" if {a, b} == {"long", "float"} else max(a, b, key=_NUMBERS.index)
+        if a.startswith("decimal") or b.startswith("decimal"):
+            return _merge_decimals(a, b)
+    return "string"
+
+
+def all_optional(kind: Kind) -> Kind:
+    """The kind without anything required."""
+    match kind:
+        case {"struct": fields}:
+            return {"struct": {name: all_optional(inner) for name, inner in fields.items()}}
+        case {"list": element}:
+            return {"list": all_optional(element)}
+        case {"map": [key, value]}:
+            return {"map": [key, all_optional(value)]}
+    return kind
+
+
+def folded(kind: Any) -> Any:
+    """The kind with fields as one whose names differ by case only, under the first of their names in order."""
+    match kind:
+        case {"struct": fields}:
+            found: dict[str, tuple[str, Kind]] = {}
+            for name in sorted(fields):
+                first, inner = found.get(name.lower(), (name, None))
+                found[name.lower()] = (first, merge(inner, folded(fields[name])))
+            merged: dict[str, Any] = {"struct": dict(found.values())}
+            required = [n for n in kind.get("required", ()) if n in merged["struct"]]
+            return merged | ({"required": required} if required else {})
+        case {"list": element}:
+            return {**kind, "list": folded(element)}
+        case {"map": [key, value]}:
+            return {**kind, "map": [folded(key), folded(value)]}
+    return kind
+
+
+def _both(merged: dict[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
+    return merged | ({"required": True} if a.get("required") and b.get("required") else {})
+
+
+def _merge_structs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
+    mine, theirs = a["struct"], b["struct"]
+    names = [*mine, *(n for n in theirs if n not in mine)]
+    merged: dict[str, Any] = {"struct": {n: merge(mine.get(n), theirs.get(n)) for n in names}}
+    required = [n for n in a.get("required", ()) if n in b.get("required", ())]
+    return merged | ({"required": required} if required else {})
+
+
+def _merge_decimals(a: str, b: str) -> Kind:
+    if "double" in (a, b) or "float" in (a, b):
+        return "double"
+    digits = {"int": (10, 0), "long": (19, 0)}
+    (p1, s1), (p2, s2) = (digits[k] if k in digits else decimal_digits(k) for k in (a, b))
+    if 0 in (p1, p2):
+        return "string"
+    scale = max(s1, s2)
+    precision = max(p1 - s1, p2 - s2) + scale
+    return f"decimal({precision}, {scale})" if precision <= 38 else "string"
+
+
+def decimal_digits(kind: str) -> tuple[int, int]:
+    """Precision and scale of ``decimal(p, s)``; zeros for any other kind."""
+    if not kind.startswith("decimal("):
+        return 0, 0
+    precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+    return int(precision), int(scale)

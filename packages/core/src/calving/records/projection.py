@@ -1,0 +1,37 @@
+"""What becomes of values, so that whoever reads them reads no more than it has to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+from pyiceberg.types import StructType
+
+from calving.records.fields import Lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table that values go to as they are: its columns, and how names find them."""
+
+    columns: StructType
+    lookup: Callable[[StructType], Lookup]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What becomes of schemaless values, so that a converter reads no more than it has to.
+
+    ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:
+    nothing (``ignore``); nothing, but names have to be looked at (``look``); columns to be added (``add``).
+    ``route``: only the text of this dotted field is wanted. Neither: the values must be kept without loss, fractions
+    with every digit if ``decimals``, and the order of fields unless ``hides_order`` of their type.
+    """
+
+    targets: tuple[Target, ...] = ()
+    unknown: Literal["ignore", "look", "add"] = "ignore"
+    route: str | None = None
+    decimals: bool = True
+    hides_order: Callable[[pa.DataType], bool] = lambda kind: False

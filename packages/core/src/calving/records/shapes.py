@@ -1,0 +1,196 @@
+"""Schemaless values as Arrow columns that hold each of them without loss.
+
+A column may not add anything to a value (fields that only its neighbours have) or take anything from it (the
+difference between 1 and 1.0, digits, the order of fields). So values share a column only if they have one shape: the
+same names in the same order, with values of the same kinds. A null goes with any simple kind. What Arrow has no type
+for is JSON text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from calving.records.arrays import JSON, build
+from calving.records.jsontext import write
+
+Shape = Hashable
+"""``"long"`` and the other names of ``_LEAVES``, ``("struct", names, shapes)``, or ``("list", shape)``."""
+
+_LEAVES: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "json": JSON,
+}
+_PLAIN: dict[type, str] = {
+    type(None): "null",
+    bool: "boolean",
+    str: "string",
+    int: "long",
+    float: "double",
+    Decimal: "double",
+}
+
+
+@dataclass(slots=True)
+class _Group:
+    shape: Any
+    places: list[int]
+    values: list[Any]
+
+
+def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], pa.Array]]:
+    """The values of each shape, with their places among ``values``.
+
+    ``decimals``: every digit of a fraction counts; else a fraction is the double next to it, if that is no integer.
+    """
+    groups: dict[Any, _Group] = {}
+    for place, value in enumerate(values):
+        # Most values are flat, and the types of their items say all: this is what the exact way costs.
+        key = (tuple(value), tuple(map(type, value.values()))) if type(value) is dict else place
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = _Group(key, [], [])
+        group.places.append(place)
+        group.values.append(value)
+    shaped: dict[Shape, _Group] = {}
+    for group in groups.values():
+        for exact in _exactly(group, decimals):
+            known = shaped.setdefault(exact.shape, exact)
+            if known is not exact:
+                known.places += exact.places
+                known.values += exact.values
+    return [(g.places, column(g.values, g.shape)) for g in _merged(list(shaped.values()))]
+
+
+def column(values: Sequence[Any], shape: Shape) -> pa.Array:
+    """Values of one shape as an array."""
+    return build(values, _type(shape), _leaf)
+
+
+def shape_of(value: Any, *, decimals: bool) -> Shape:
+    """The shape of one value."""
+    kind = _PLAIN.get(type(value))
+    if kind is not None:
+        return kind if _is_plain(value, kind, decimals) else "json"
+    if isinstance(value, dict):
+        return "struct", tuple(value), tuple([shape_of(item, decimals=decimals) for item in value.values()])
+    if isinstance(value, list):
+        element: Shape | None = "null"
+        for item in value:
+            element = _merge(element, shape_of(item, decimals=decimals))
+            if element is None:
+                return "json"
+        return "list", element
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def shape_of_type(kind: pa.DataType) -> Shape:
+    """The shape whose columns have this type."""
+    if pa.types.is_struct(kind):
+        return "struct", tuple(f.name for f in kind), tuple(shape_of_type(f.type) for f in kind)
+    if pa.types.is_list(kind):
+        return "list", shape_of_type(kind.value_type)
+    return next(name for name, leaf in _LEAVES.items() if leaf == kind)
+
+
+def _exactly(group: _Group, decimals: bool) -> list[_Group]:
+    """A group of equal names and Python types, by what the values are beyond their types."""
+    first = group.values[0]
+    if isinstance(first, dict):
+        kinds = [_PLAIN.get(type(item)) for item in first.values()]
+        if all(
+            kind is not None and _all_plain(group.values, n, kind, decimals)
+            for n, kind in zip(first, kinds, strict=True)
+        ):
+            group.shape = ("struct", tuple(first), tuple(kinds))
+            return [group]
+    found: dict[Shape, _Group] = {}
+    for place, value in zip(group.places, group.values, strict=True):
+        shape = shape_of(value, decimals=decimals)
+        exact = found.setdefault(shape, _Group(shape, [], []))
+        exact.places.append(place)
+        exact.values.append(value)
+    return list(found.values())
+
+
+def _all_plain(values: Sequence[Any], name: str, kind: str, decimals: bool) -> bool:
+    if kind in ("null", "boolean", "string"):
+        return True
+    if kind == "long":
+        items = [value[name] for value in values]
+        return bool(min(items) >= -(2**63) and max(items) < 2**63)
+    return all(_is_plain(value[name], kind, decimals) for value in values)
+
+
+def _is_plain(value: Any, kind: str, decimals: bool) -> bool:
+    """Whether Arrow's type for the kind holds the value."""
+    if kind == "long":
+        return bool(-(2**63) <= value < 2**63)
+    if kind == "double":
+        double = float(value)
+        if not math.isfinite(double) or (double.is_integer() and value != double):
+            return False  # 5.0000000000000000001 is no whole number
+        return not decimals or Decimal(repr(double)) == value
+    return True
+
+
+def _merged(groups: list[_Group]) -> list[_Group]:
+    """Groups whose shapes differ only where one is null and the other is simple, as one."""
+    if len(groups) == 1:
+        return groups
+    by_names: dict[Any, list[_Group]] = {}
+    for group in groups:
+        shape = group.shape
+        known = by_names.setdefault(shape[1] if isinstance(shape, tuple) and shape[0] == "struct" else shape, [])
+        for other in known:
+            merged = _merge(other.shape, shape)
+            if merged is not None:
+                other.shape = merged
+                other.places += group.places
+                other.values += group.values
+                break
+        else:
+            known.append(group)
+    return [group for found in by_names.values() for group in found]
+
+
+def _merge(a: Shape, b: Shape) -> Shape | None:
+    """The shape of a column that holds both; None: there is none."""
+    if a == b:
+        return a
+    if a == "null" or b == "null":
+        other = b if a == "null" else a
+        return other if isinstance(other, str) or other[0] == "list" else None  # type: ignore[index]
+    if isinstance(a, tuple) and isinstance(b, tuple) and a[0] == b[0]:
+        if a[0] == "list":
+            element = _merge(a[1], b[1])
+            return None if element is None else ("list", element)
+        if a[1] == b[1]:
+            items = [_merge(x, y) for x, y in zip(a[2], b[2], strict=True)]
+            return None if None in items else ("struct", a[1], tuple(items))
+    return None
+
+
+def _type(shape: Any) -> pa.DataType:
+    if isinstance(shape, str):
+        return _LEAVES[shape]
+    if shape[0] == "list":
+        return pa.list_(_type(shape[1]))
+    return pa.struct([(name, _type(inner)) for name, inner in zip(shape[1], shape[2], strict=True)])
+
+
+def _leaf(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if kind == JSON:
+        return pa.array([None if v is None else write(v) for v in values], JSON)
+    if pa.types.is_float64(kind):
+        return pa.array([None if v is None else float(v) for v in values], kind)
+    return pa.array(values, kind)

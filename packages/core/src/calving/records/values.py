@@ -1,0 +1,153 @@
+"""Records between their bytes and a table's rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.records import arrays
+from calving.records.arrays import arrow
+from calving.records.jsontext import load_json, parse
+
+__all__ = ["HEADERS", "Bad", "Objects", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
+
+Objects = list[Any]
+"""Schemaless values as Python's JSON reader gives them, fractions as Decimal: what Arrow did not read exactly."""
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """A record that cannot be taken: its place in the block, the stage that refused it, and why.
+
+    ``fatal``: it stops the sink whatever is tolerated.
+    """
+
+    index: int
+    stage: str
+    error: str
+    reason: str
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` are their places; None: all, in order.
+
+    ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); of others only what they say is known.
+    """
+
+    data: pa.Array | Objects
+    typed: bool
+    index: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def places(self) -> Sequence[int]:
+        """The place of each value in the block."""
+        return range(len(self.data)) if self.index is None else self.index
+
+    def choose(self, rows: Sequence[int] | None) -> Values:
+        """The values at these ascending rows of this column; None stands for all."""
+        if rows is None or len(rows) == len(self):
+            return self
+        if isinstance(self.data, list):
+            data: pa.Array | Objects = [self.data[row] for row in rows]
+        else:
+            data = arrays.take(self.data, pa.array(rows, pa.int32()))
+        places = self.places
+        return Values(data, self.typed, [places[row] for row in rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one source partition, as columns of equal length; what transforms work on.
+
+    ``index`` (int32) are the records' places in the block that was read: whatever a transform does, a record keeps
+    its place, and with it its source offset. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
+    (``HEADERS``) may be changed. ``value`` is null for a tombstone.
+    """
+
+    index: pa.Array
+    topic: pa.Array
+    partition: int
+    offset: pa.Array
+    timestamp: pa.Array
+    key: pa.Array
+    value: pa.Array
+    headers: pa.Array
+    typed: bool
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def take(self, chosen: pa.Array) -> Records:
+        """The records at these places, or where this mask is true."""
+        pick = pc.filter if pa.types.is_boolean(chosen.type) else pc.take
+        return self._each(lambda column: pick(column, chosen))
+
+    def slice(self, start: int, end: int) -> Records:
+        """The records from place ``start`` up to, not including, ``end``."""
+        return self._each(lambda column: column.slice(start, end - start))
+
+    def _each(self, change: Callable[[pa.Array], pa.Array]) -> Records:
+        columns = ("index", "topic", "offset", "timestamp", "key", "value", "headers")
+        return replace(self, **{name: change(getattr(self, name)) for name in columns})
+
+    def with_value(self, value: pa.Array) -> Records:
+        return replace(self, value=value)
+
+
+def objects(column: pa.Array) -> list[Any]:
+    """A column as Python values: JSON text becomes the value that it holds, a map ``Pairs``."""
+    return arrays.objects(column, _read)
+
+
+def _read(text: str) -> Any:
+    return parse(text.encode(), 1_000)
+
+
+def field(column: pa.Array, path: str) -> pa.Array | None:
+    """A dotted field of a struct column; None where no record can have it."""
+    for name in path.split("."):
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, name)
+    return column
+
+
+def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
+    """The text of a dotted field of every value, None where it is missing or null."""
+    if isinstance(data, list):
+        return [_text(_dig(value, path)) for value in data]
+    column = field(data, path)
+    if column is None:
+        return [None] * len(data)
+    if pa.types.is_string(column.type):
+        return column.to_pylist()  # type: ignore[no-any-return]
+    return [_text(value) for value in objects(column)]
+
+
+def _dig(value: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, default=lambda item: float(item) if isinstance(item, Decimal) else str(item))

@@ -1,0 +1,66 @@
+"""What of a worker converts records and writes tables.
+
+To import it takes most of a start, so it is made while the group still settles who reads what.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.engine.interface import Engine
+from calving.iceberg.attempts import Attempts
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.commit import IcebergCommitter
+from calving.iceberg.tables import Tables
+from calving.runtime.batch import BatchRunner
+from calving.runtime.guards import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
+from calving.runtime.heard import hear, nothing_waits
+from calving.runtime.wiring import batch_settings, check_record_path, table_rules
+from calving.settings.load import Sink
+from calving.source.kafka import Topics
+
+
+class Parts:
+    """The catalog, and what works with it."""
+
+    def __init__(self, sink: Sink, engine: Engine) -> None:
+        """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
+        check_record_path(sink)
+        keys = sink.keys
+        self._sink = sink
+        self._catalog = open_catalog(keys.catalog_name, sink.catalog)
+        self._tables = Tables(self._catalog, keys.catalog_name, table_rules(sink))
+        self._attempts = Attempts(keys.commit_threads, keys.table_timeout_ms / 1000)
+        self._routed: list[str] | None = None
+        self.runner = BatchRunner(engine, self._tables, batch_settings(sink))
+
+    def check(self, session: Session, log: ControlLog) -> None:
+        """:raises DataLossError: to go on would lose or double records."""
+        refuse_a_loss(self._catalog, self._sink, session, log, self._held_tables())
+
+    def committer(self, cursor: Cursor) -> IcebergCommitter:
+        """For a coordinator that reads with ``cursor``.
+
+        :raises DataLossError: the control log has lost entries that a table has seen.
+        """
+        style = commit_style(self._sink, cursor.log.identity)
+        refuse_reused_offsets(self._catalog, self._sink, cursor.log, self._held_tables())
+        return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts)
+
+    def nothing_waits(self, backend: Backend) -> bool:
+        """Whether all that was published so far is committed, whoever has done it."""
+        session = backend.open(str(uuid4()))
+        try:
+            return nothing_waits(self._sink, self._catalog, hear(session))
+        finally:
+            session.close()
+
+    def _held_tables(self) -> list[str]:
+        """Every table that may hold something of the sink; those that records are routed to freely are looked for once,
+        and known to this process from then on.
+        """
+        if self._routed is None:
+            topics = Topics(self._sink.kafka, self._sink.keys.topics, self._sink.keys.topics_regex).partitions()
+            self._routed = routed_tables(self._catalog, self._sink, {tp.topic for tp in topics})
+        return [*own_tables(self._sink), *self._routed, *self._tables.specs()]

@@ -1,0 +1,1 @@
+"""What runs on executors: ranges in, data files and dead letters out."""

@@ -1,0 +1,416 @@
+"""Routed values into tables: converts them, collects what tables need, and hands rows to the writers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from calving.casting.growth import check_new
+from calving.casting.needs import Needs
+from calving.casting.table import NOT_AN_OBJECT, STAGE, Converted, TableConverter
+from calving.errors import ConfigError, first_line
+from calving.model.coverage import decode_coverage
+from calving.model.dead_letters import DeadLetter
+from calving.model.files import DataFile
+from calving.model.offsets import TopicPartition
+from calving.model.ranges import Range
+from calving.model.tables import Need
+from calving.records.arrays import take
+from calving.records.failures import is_of_value
+from calving.records.fields import name_mapping, table_schema
+from calving.records.kinds import Kind, of_array, of_type, of_value
+from calving.records.projection import Target
+from calving.records.values import HEADERS, Bad, Values
+from calving.tasks.shuffle import Outbox, Parcel, Sample
+from calving.tasks.spec import TaskSpec
+from calving.tasks.stages import Stages
+from calving.writing.layout import Placed
+from calving.writing.table import TableWriter
+
+_ROUTING, WRITING = "ROUTING", "WRITING"
+
+
+@dataclass(slots=True)
+class Delivered:
+    """How one set of values went; places are those of the block."""
+
+    written: int = 0
+    bad: list[Bad] = field(default_factory=list)
+    filtered: Counter[str] = field(default_factory=Counter)
+
+
+class Delivery:
+    """The tables of one task."""
+
+    def __init__(self, spec: TaskSpec, stages: Stages) -> None:
+        self._spec, self._stages = spec, stages
+        self._converters: dict[str, TableConverter] = {}
+        self._writers: dict[str, TableWriter] = {}
+        self._outboxes: dict[str, Outbox] = {}
+        self._needs = Needs(fold=spec.evolution.case_insensitive)
+        self._inferred: Counter[str] = Counter()
+        found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
+        self._coverage = {name: coverage for name, coverage in found.items() if coverage}
+        self._held: dict[str, set[int]] = {}
+        """By table the places of the block that it holds already."""
+        self._rehearsing = False
+
+    @property
+    def needs(self) -> list[Need]:
+        return self._needs.list()
+
+    def maps_names(self, table: str) -> bool:
+        """Whether the table has a name mapping."""
+        return self._converter(table).maps_names
+
+    def target(self, table: str) -> Target:
+        """What the table takes."""
+        return self._converter(table).target
+
+    @contextmanager
+    def rehearsal(self) -> Iterator[None]:
+        """Rows are tried, in memory, and not written."""
+        self._rehearsing = True
+        try:
+            yield
+        finally:
+            self._rehearsing = False
+
+    def begin(self, source: Range, offsets: Callable[[], Sequence[int]]) -> None:
+        """A block of this range comes next; ``offsets`` are those of its records, asked for only where they matter."""
+        self._held = {}
+        for table, coverage in self._coverage.items():
+            spans = coverage.get(TopicPartition(source.topic, source.partition), ())
+            if any(span.start < source.end and source.start < span.end for span in spans):
+                self._held[table] = {i for i, o in enumerate(offsets()) if any(s.start <= o < s.end for s in spans)}
+
+    def deliver(self, tables: Sequence[str], values: Values) -> Delivered:
+        """Every value to every table, or to none: a value that one of them cannot take is bad for all.
+
+        Tables that are missing and may be are left out.
+        """
+        spec = self._spec
+        result = Delivered()
+        values = self._objects_only(tables, values, result)
+        live = [table for table in tables if table in spec.tables]
+        absent = [table for table in tables if table in spec.missing and not spec.evolution.create]
+        places = values.places
+        if absent and spec.routing.missing_table in ("fail", "dead-letter"):
+            fatal = spec.routing.missing_table == "fail"
+            advice = (
+                ": create it, or set iceberg.tables.auto-create-enabled = true, or iceberg.tables.on-missing-table ="
+                " skip or dead-letter"
+            )
+            reason = f"table {absent[0]} does not exist{advice if fatal else ''}"
+            result.bad += [Bad(i, _ROUTING, "MissingTableError", reason, fatal) for i in places]
+            return result
+        pending = [table for table in tables if table not in live and table not in absent]
+        if pending:
+            # The tables come first, and then the task runs again: for now it only looks for what they need.
+            bad, _ = self._convert(live, values) if live else ({}, [])
+            result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+            values = values.choose([i for i in range(len(values)) if i not in bad]) if bad else values
+            result.written += self._ask_for(pending, values, result)
+        elif live:
+            self._to_tables(live, values, result)
+        elif len(values):
+            result.filtered["missing table"] += len(values)
+        return result
+
+    def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
+        """Without the values that no table takes."""
+        if isinstance(values.data, list):
+            if {*map(type, values.data)} == {dict}:
+                return values
+            good = [i for i, value in enumerate(values.data) if isinstance(value, dict)]
+        else:
+            good = list(range(len(values))) if pa.types.is_struct(values.data.type) else []
+        if len(good) == len(values):
+            return values
+        places, kept = values.places, set(good)
+        reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
+        result.bad += [Bad(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
+        return values.choose(good)
+
+    def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
+        places = values.places
+        held = {
+            table: {i for i, place in enumerate(places) if place in self._held[table]}
+            for table in tables
+            if table in self._held
+        }
+        done = set.intersection(*(held.get(table, set()) for table in tables)) if held else set()
+        bad = {i: found for i, found in self._write(tables, values, held).items() if i not in done}
+        result.written += len(values) - len(bad) - len(done)
+        result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+        if done:
+            result.filtered["held by its tables"] += len(done)
+
+    def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, Bad]:
+        """The bad ones by place among the values; the others are handed to the writers, but for what a table holds."""
+        with self._stages("convert"):
+            bad, converted = self._convert(tables, values)
+        # With a need the whole task runs again: from here on it only looks for more needs.
+        if self._needs:
+            return bad
+        with self._stages("write"):
+            prepared = self._prepare(converted, bad, held, len(values))
+            if not self._rehearsing:
+                for table, ready in prepared:
+                    self._writer(table).accept(ready)
+                self._relieve()
+        return bad
+
+    def _convert(self, tables: Sequence[str], values: Values) -> tuple[dict[int, Bad], list[tuple[str, Converted]]]:
+        """For every table, the values as rows; needs only of values that no table refuses."""
+        bad: dict[int, Bad] = {}
+        converted = [(table, self._converter(table).convert(values)) for table in tables]
+        for _, found in converted:
+            for each in found.bad:
+                bad.setdefault(each.index, each)
+        needs = [need for _, found in converted for need in found.needs]
+        if needs and len(tables) > 1 and bad:
+            converted = self._convert_some(tables, values, [i for i in range(len(values)) if i not in bad])
+            needs = [need for _, found in converted for need in found.needs]
+        for need in needs:
+            self._needs.add(need)
+        return bad, converted
+
+    def _convert_some(
+        self, tables: Sequence[str], values: Values, chosen: Sequence[int]
+    ) -> list[tuple[str, Converted]]:
+        if not chosen:
+            return []
+        some = values.choose(chosen)
+        converted = []
+        for table in tables:
+            found = self._converter(table).convert(some)
+            places = [chosen[i] for i in (range(len(some)) if found.places is None else found.places)]
+            converted.append((table, replace(found, places=places)))
+        return converted
+
+    def _prepare(
+        self,
+        converted: Sequence[tuple[str, Converted]],
+        bad: dict[int, Bad],
+        held: Mapping[str, Set[int]],
+        count: int,
+    ) -> list[tuple[str, Placed]]:
+        """Rows ready to be written. What only writing finds wrong with a value joins the bad ones."""
+        while True:
+            ready: list[tuple[str, Placed]] = []
+            known = len(bad)
+            for table, found in converted:
+                if found.rows is None:
+                    continue
+                there = range(count) if found.places is None else found.places
+                left_out = {*bad, *held.get(table, ())}
+                kept = [i for i in there if i not in left_out] if left_out else there
+                rows = found.rows if len(kept) == len(there) else _rows(found.rows, there, kept)
+                if rows.num_rows:
+                    ready += self._prepare_table(table, rows, kept, bad)
+            if len(bad) == known:
+                return ready
+
+    def _prepare_table(
+        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, Bad]
+    ) -> list[tuple[str, Placed]]:
+        writer = self._writer(table)
+        pending = [(0, rows.num_rows)]
+        ready: list[tuple[str, Placed]] = []
+        while pending:
+            start, count = pending.pop()
+            part = rows.slice(start, count) if count < rows.num_rows else rows
+            try:
+                if self._rehearsing:
+                    writer.trial(part)
+                ready.append((table, writer.prepare(part)))
+            except BaseException as error:
+                if not is_of_value(error):
+                    raise
+                if count == 1:
+                    reason = f"table {table}: {first_line(error)}"
+                    bad[places[start]] = Bad(places[start], WRITING, type(error).__name__, reason)
+                else:
+                    half = count // 2
+                    pending += [(start + half, count - half), (start, half)]
+        return ready
+
+    def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
+        """Into the dead-letter table, which is created if it is missing; ``places`` are those of the block."""
+        table = self._spec.tolerance.table or ""
+        held = self._held.get(table, ())
+        letters = [letter for letter, place in zip(letters, places, strict=True) if place not in held]
+        if not letters:
+            return
+        if table not in self._spec.tables:
+            self._needs.add(
+                Need(table, "create", type=of_type(LETTERS)) if table in self._spec.missing else Need(table, "load")
+            )
+            return
+        converted = self._converter(table).convert(Values(_letter_rows(letters), True))
+        if converted.bad:
+            raise ConfigError(f"dead-letter table {table} cannot take dead letters: {converted.bad[0].reason}")
+        for need in converted.needs:
+            self._needs.add(need)
+        if converted.rows is not None and not self._needs:
+            self._writer(table).write(converted.rows)
+
+    def parcels(self) -> Iterator[Parcel | Sample]:
+        """Rows that other tasks write, as far as they are packed."""
+        for outbox in self._outboxes.values():
+            yield from outbox.take()
+
+    @property
+    def sent(self) -> int:
+        """Rows that other tasks write."""
+        return sum(outbox.rows for outbox in self._outboxes.values())
+
+    def close(self) -> dict[str, list[DataFile]]:
+        """Finish all files, and pack what is left to be sent."""
+        for outbox in self._outboxes.values():
+            outbox.finish()
+        files = {table: writer.close() for table, writer in self._writers.items()}
+        for table, writer in self._writers.items():
+            written = sum(file.record_count for file in files[table])
+            if written != writer.rows:
+                raise RuntimeError(f"table {table}: {writer.rows} rows were handed over, its files hold {written}")
+        return files
+
+    def discard(self) -> None:
+        """Give up: what was written is deleted as far as possible."""
+        for writer in self._writers.values():
+            writer.discard()
+        for outbox in self._outboxes.values():
+            outbox.discard()
+        self._writers.clear()
+        self._outboxes.clear()
+
+    def _ask_for(self, tables: Sequence[str], values: Values, result: Delivered) -> int:
+        """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
+        unknown = [table for table in tables if table not in self._spec.missing]
+        for table in unknown:
+            self._needs.add(Need(table, "load"))
+        created = [table for table in tables if table in self._spec.missing]
+        room = {table: self._spec.limits.inferred_records - self._inferred[table] for table in created}
+        if not any(count > 0 or table in self._spec.barren for table, count in room.items()):
+            return len(values)
+        for table in created:
+            self._inferred[table] += min(len(values), max(0, room[table]))
+        good = 0
+        for i, kind in enumerate(_kinds(values)):
+            found = ((table, self._uncreatable(table, kind)) for table in created)
+            reason = next((f"table {table}: {why}" for table, why in found if why is not None), None)
+            if reason is not None:
+                result.bad.append(Bad(values.places[i], STAGE, "UnfitError", reason))
+                continue
+            good += 1
+            for table in created:
+                if i < room[table]:
+                    self._needs.add(Need(table, "create", type=kind))
+        return good
+
+    def _uncreatable(self, table: str, kind: Kind | None) -> str | None:
+        """Why a record of this kind cannot be in the table that is to be created; None: it can."""
+        fold = self._spec.evolution.case_insensitive
+        fields = {} if kind is None else kind["struct"]
+        kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
+        for column in self._spec.id_columns.get(table, ()):
+            found = kinds.get(column.lower() if fold else column)
+            if found is None:
+                return f"the record has no value for the id-column '{column}'"
+            if not isinstance(found, str) or found in ("float", "double"):
+                return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
+        if kind is None:
+            empty = "it does not exist, and the record has no field with a value to create it from"
+            return empty if table in self._spec.barren else None
+        try:
+            check_new(kind, self._spec.limits, fold)
+        except ValueError as error:
+            return str(error)
+        return None
+
+    def _converter(self, table: str) -> TableConverter:
+        found = self._converters.get(table)
+        if found is None:
+            spec = self._spec.tables[table]
+            schema = table_schema(spec.schema_json)
+            names = name_mapping(spec.properties)
+            found = TableConverter(table, schema, self._spec.evolution, names, self._spec.limits)
+            self._converters[table] = found
+        return found
+
+    def _writer(self, table: str) -> TableWriter | Outbox:
+        found = self._writers.get(table) or self._outboxes.get(table)
+        if found is None:
+            spec, target = self._spec, self._spec.tables[table]
+            if spec.shuffle and target.distribution != "none":
+                found = self._outboxes[table] = Outbox(target, ranges=target.distribution == "range")
+            else:
+                found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
+        return found
+
+    def _relieve(self) -> None:
+        while sum(w.weight for w in self._writers.values()) > self._spec.limits.buffered_bytes:
+            max(self._writers.values(), key=lambda w: w.weight).relieve()
+        while sum(b.waiting for b in self._outboxes.values()) > self._spec.limits.buffered_bytes:
+            max(self._outboxes.values(), key=lambda b: b.waiting).relieve()
+
+
+LETTERS = pa.struct(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+        pa.field("stage", pa.string(), nullable=False),
+        pa.field("error", pa.string(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+    ]
+)
+"""A row of the dead-letter table."""
+
+
+def _letter_rows(letters: Sequence[DeadLetter]) -> pa.StructArray:
+    rows = [
+        {
+            "topic": letter.topic,
+            "partition": letter.partition,
+            "offset": letter.offset,
+            "timestamp": letter.timestamp_ms,
+            "key": letter.key,
+            "value": letter.value,
+            "headers": [{"key": name, "value": value} for name, value in letter.headers],
+            "stage": letter.stage,
+            "error": letter.error,
+            "reason": letter.reason,
+        }
+        for letter in letters
+    ]
+    return pa.array(rows, LETTERS)
+
+
+def _rows(rows: pa.RecordBatch, there: Sequence[int], kept: Sequence[int]) -> pa.RecordBatch:
+    """The rows of the values ``kept``, out of those ``there``."""
+    row_of = {place: row for row, place in enumerate(there)}
+    chosen = pa.array([row_of[i] for i in kept], pa.int32())
+    return pa.RecordBatch.from_arrays([take(column, chosen) for column in rows.columns], schema=rows.schema)
+
+
+def _kinds(values: Values) -> Iterator[Kind | None]:
+    """The kind of each value."""
+    if isinstance(values.data, list):
+        yield from map(of_value, values.data)
+        return
+    if values.typed:
+        yield from [of_type(values.data.type)] * len(values)
+        return
+    for i in range(len(values)):
+        yield of_array(values.data.slice(i, 1), typed=False)

@@ -1,0 +1,122 @@
+"""Rows of tables in ``range`` distribution: cut by their sort order, so that files of a batch do not overlap in it.
+
+The ranges are those of the batch itself. Those of the one before would be wrong where the order follows time: whatever
+comes next is beyond the last of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.model.tables import TableSpec
+from calving.tasks.shuffle import Parcel, Sample, pack, unpack
+from calving.tasks.spec import TaskSpec
+from calving.writing.properties import WriteProperties
+from calving.writing.sorting import Sorting, sorting
+from calving.writing.table import SORTED_SHARE
+
+Place = tuple[str, str]
+"""A table and a partition of it, or a range of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cuts:
+    """``bounds``: the lowest keys of all ranges of a place but the first, in order. ``receivers``: who writes a range,
+    so that everyone gets about as much.
+    """
+
+    bounds: Mapping[Place, bytes]
+    receivers: Mapping[Place, int]
+
+
+def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> Cuts:
+    """For ``slots`` receivers. A range is small enough to be sorted as a whole, and to become one file."""
+    found: dict[Place, list[Sample]] = {}
+    for sample in samples:
+        found.setdefault((sample.table, sample.partition), []).append(sample)
+    total = sum(sample.size for own in found.values() for sample in own)
+    bounds: dict[Place, bytes] = {}
+    receivers: dict[Place, int] = {}
+    before = 0.0
+    for place in sorted(found):
+        own, table = found[place], spec.tables[place[0]]
+        size = sum(sample.size for sample in own)
+        at_most = min(total / slots, _one_file(table), spec.limits.buffered_bytes)
+        count = -int(-size // at_most)
+        if count > 1:
+            bounds[place] = pack(_bounds(_sorting(table), own, count))
+        for i in range(count):
+            receivers[_range(place, i)] = min(int((before + size / count / 2) * slots / total), slots - 1)
+            before += size / count
+    return Cuts(bounds, receivers)
+
+
+class Cutter:
+    """Cuts what tasks have sent."""
+
+    def __init__(self, spec: TaskSpec, cuts: Cuts) -> None:
+        self._spec = spec
+        self._bounds = {place: next(unpack(bounds)) for place, bounds in cuts.bounds.items()}
+        self._sortings = {table: _sorting(spec.tables[table]) for table in {table for table, _ in cuts.bounds}}
+
+    def cut(self, parcel: Parcel) -> Iterator[Parcel]:
+        """The parcel's rows by range; as it is, if its table has none."""
+        table = self._spec.tables[parcel.table]
+        place = (parcel.table, parcel.partition)
+        if table.distribution != "range":
+            yield parcel
+        elif place not in self._bounds:
+            yield Parcel(*_range(place, 0), parcel.rows)
+        else:
+            order = self._sortings[parcel.table]
+            for rows in unpack(parcel.rows):
+                for i, part in enumerate(_split(order, rows, self._bounds[place])):
+                    if part.num_rows:
+                        yield Parcel(*_range(place, i), pack(part))
+
+
+def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordBatch:
+    """``count`` ranges of about equal size need one bound less."""
+    keys: list[pa.RecordBatch] = []
+    weights: list[float] = []
+    chosen: list[int] = []
+    for sample in samples:
+        batch = next(unpack(sample.keys))
+        keys.append(batch)
+        weights += [sample.size / batch.num_rows] * batch.num_rows
+    found = pa.concat_batches(keys)
+    size, reached = sum(weights), 0.0
+    for i in order.indices(found).to_pylist():
+        while len(chosen) < count - 1 and reached >= size * (len(chosen) + 1) / count:
+            chosen.append(i)
+        reached += weights[i]
+    return found.take(pa.array(chosen, pa.int64()))
+
+
+def _split(order: Sorting, rows: pa.RecordBatch, bounds: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Sorting leaves equal keys as they were: the bounds before all rows, so a row that equals one comes after it."""
+    places = order.indices(pa.concat_batches([bounds, order.keys(rows)])).cast(pa.int64())
+    mixed = pc.subtract(places, bounds.num_rows)
+    ends = [-1, *pc.indices_nonzero(pc.less(mixed, 0)).to_pylist(), len(mixed)]
+    for start, end in pairwise(ends):
+        yield rows.take(mixed[start + 1 : end])
+
+
+def _range(place: Place, number: int) -> Place:
+    return place[0], f"{place[1]}#{number:06d}"
+
+
+def _one_file(table: TableSpec) -> int:
+    return WriteProperties.of(table.properties, table.name).target_bytes * SORTED_SHARE
+
+
+def _sorting(table: TableSpec) -> Sorting:
+    found = sorting(table)
+    if found is None:
+        raise TypeError(f"table {table.name} has no sort order")
+    return found

@@ -1,0 +1,159 @@
+"""What a task answers. Plain values: they travel back from executors as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from calving.model.dead_letters import DeadLetter
+from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
+from calving.model.ranges import Range
+from calving.model.tables import Need
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """How one range went. ``filtered`` counts by cause; ``read = written + rejected + sum(filtered)``."""
+
+    range: Range
+    read: int
+    written: int
+    """Records that went to at least one table."""
+    rejected: int
+    filtered: Mapping[str, int]
+    bytes: int
+    timestamp_ms: int | None
+
+
+RECEIVED = -1
+"""The number of all tasks that write what others have sent."""
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """Either ``needs``, and then nothing else counts, or files and one result per range."""
+
+    number: int
+    """The task's, or ``RECEIVED``."""
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    ranges: list[RangeResult] = field(default_factory=list)
+    needs: list[Need] = field(default_factory=list)
+    rejected: list[DeadLetter] = field(default_factory=list)
+    """For the dead-letter topic; those for a table are among the files."""
+    first_rejected: str | None = None
+    error: str | None = None
+    """What no other attempt can change: a record that cannot be taken, or records that are gone."""
+    data_loss: bool = False
+    unclear: str | None = None
+    """Some record, it is not known which, breaks writing: every task has to run again, with care."""
+    shuffled: int = 0
+    """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
+    stages: dict[str, float] = field(default_factory=dict)
+    """CPU seconds by stage."""
+
+    def to_json(self) -> str:
+        files = {table: [_file_out(f) for f in found] for table, found in self.files.items()}
+        return json.dumps(
+            {
+                "number": self.number,
+                "files": files,
+                "ranges": [_range_out(r) for r in self.ranges],
+                "needs": [asdict(n) for n in self.needs],
+                "rejected": [_letter_out(r) for r in self.rejected],
+                "first_rejected": self.first_rejected,
+                "error": self.error,
+                "data_loss": self.data_loss,
+                "unclear": self.unclear,
+                "shuffled": self.shuffled,
+                "stages": self.stages,
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> TaskResult:
+        raw = json.loads(text)
+        return TaskResult(
+            raw["number"],
+            {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
+            [RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
+            [Need(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["needs"]],
+            [_letter_in(r) for r in raw["rejected"]],
+            raw["first_rejected"],
+            raw["error"],
+            raw["data_loss"],
+            raw["unclear"],
+            raw["shuffled"],
+            raw["stages"],
+        )
+
+
+_BOUNDS = ("lower_bounds", "upper_bounds")
+
+_COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
+
+
+def _range_out(result: RangeResult) -> list[Any]:
+    """Its fields, in order."""
+    r = result.range
+    source = [r.topic, r.partition, r.start, r.end]
+    counts = [result.read, result.written, result.rejected, dict(result.filtered)]
+    return [source, *counts, result.bytes, result.timestamp_ms]
+
+
+def _file_out(file: DataFile) -> dict[str, Any]:
+    raw = asdict(file)
+    raw["partition"]["values"] = [_value_out(v) for v in file.partition.values]
+    for name in _BOUNDS:
+        bounds = getattr(file, name)
+        raw[name] = None if bounds is None else {k: base64.b64encode(v).decode() for k, v in bounds.items()}
+    raw["key_metadata"] = None
+    return raw
+
+
+def _file_in(raw: dict[str, Any]) -> DataFile:
+    partition = raw["partition"]
+    raw["partition"] = PartitionTuple(
+        tuple(PartitionField(**f) for f in partition["fields"]), tuple(_value_in(v) for v in partition["values"])
+    )
+    for name in _BOUNDS:
+        if raw[name] is not None:
+            raw[name] = {int(k): base64.b64decode(v) for k, v in raw[name].items()}
+    for name in _COUNTS:
+        if raw[name] is not None:
+            raw[name] = {int(k): v for k, v in raw[name].items()}
+    for name in ("split_offsets", "equality_ids"):
+        if raw[name] is not None:
+            raw[name] = tuple(raw[name])
+    raw["content"] = FileContent(raw["content"])
+    return DataFile(**raw)
+
+
+def _letter_out(letter: DeadLetter) -> dict[str, Any]:
+    raw = asdict(letter)
+    raw["key"], raw["value"] = _bytes_out(letter.key), _bytes_out(letter.value)
+    raw["headers"] = [(name, _bytes_out(value)) for name, value in letter.headers]
+    return raw
+
+
+def _letter_in(raw: dict[str, Any]) -> DeadLetter:
+    headers = tuple((name, _bytes_in(value)) for name, value in raw["headers"])
+    return DeadLetter(**raw | {"key": _bytes_in(raw["key"]), "value": _bytes_in(raw["value"]), "headers": headers})
+
+
+def _bytes_out(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes_in(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value)
+
+
+def _value_out(value: object) -> object:
+    return {"bytes": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
+
+
+def _value_in(value: Any) -> object:
+    return base64.b64decode(value["bytes"]) if isinstance(value, dict) else value

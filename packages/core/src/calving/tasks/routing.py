@@ -1,0 +1,79 @@
+"""Which records go to which tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from calving.model.record_path import Routing
+
+Places = Sequence[int] | None
+"""Places among the values that were handed in; None stands for all."""
+
+
+_KNOWN_AT_MOST = 10_000
+"""Texts of the route field, and topics, whose targets are kept: records may bring any number."""
+
+
+def is_table_name(name: str) -> bool:
+    """Whether a name that a record gives can be that of a table: a namespace and a name, none of their parts empty."""
+    parts = name.split(".")
+    return len(parts) > 1 and all(part and part == part.strip() and part.isprintable() for part in parts)
+
+
+class Router:
+    """As the Java sink's ``SinkWriter``: full match for static routes, lower case for names that records give."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing = routing
+        self._regexes = [(rule.table, re.compile(rule.regex) if rule.regex else None) for rule in routing.rules]
+        self._topic_regex = re.compile(routing.topic_regex) if routing.topic_regex else None
+        self._by_field: dict[str | None, tuple[str, ...]] = {}
+        self._by_topic: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def field(self) -> str | None:
+        """The dotted field that decides, if one does."""
+        return self._routing.field
+
+    def by_topic(self, topic: str) -> tuple[str, ...]:
+        """The tables of a topic's records, where no field decides; empty: they go nowhere."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            if len(self._by_topic) >= _KNOWN_AT_MOST:
+                self._by_topic.clear()
+            found = self._by_topic[topic] = self._topic_targets(topic)
+        return found
+
+    def by_field(self, texts: Sequence[str | None]) -> dict[tuple[str, ...], Places]:
+        """Places by the set of tables they go to, for the field's texts; the empty set takes what goes nowhere."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for i, text in enumerate(texts):
+            targets = self._by_field.get(text)
+            if targets is None:
+                if len(self._by_field) >= _KNOWN_AT_MOST:
+                    self._by_field.clear()
+                targets = self._by_field[text] = self._field_targets(text)
+            found.setdefault(targets, []).append(i)
+        return {targets: None if len(places) == len(texts) else places for targets, places in found.items()}
+
+    def _topic_targets(self, topic: str) -> tuple[str, ...]:
+        if self._routing.topic_pattern is None:
+            return tuple(rule.table for rule in self._routing.rules)
+        groups: dict[str, str] = {}
+        if self._topic_regex is not None:
+            match = self._topic_regex.fullmatch(topic)
+            if match is None:
+                return ()
+            groups = {str(i): text or "" for i, text in enumerate(match.groups(), 1)}
+            groups |= {name: text or "" for name, text in match.groupdict().items()}
+        values = {"topic": topic, **groups}
+        name = re.sub(r"\{(\w+)\}", lambda m: values.get(m.group(1), m.group(0)), self._routing.topic_pattern)
+        return (name.lower(),)
+
+    def _field_targets(self, text: str | None) -> tuple[str, ...]:
+        if text is None:
+            return ()
+        if self._routing.dynamic:
+            return (text.lower(),)
+        return tuple(table for table, regex in self._regexes if regex is not None and regex.fullmatch(text))

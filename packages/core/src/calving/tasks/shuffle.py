@@ -1,0 +1,99 @@
+"""Rows on their way from the task that read them to the one that writes their partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from calving.model.tables import TableSpec
+from calving.writing.layout import Layout, Taker
+
+_SAMPLED = 32
+"""Keys in a sample."""
+_PARCEL_BYTES = 1024 * 1024
+"""Arrow bytes after which the rows of a partition go on their way; small, since a receiver takes many at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """Rows of one partition of one table, as an Arrow stream. ``partition`` is its path."""
+
+    table: str
+    partition: str
+    rows: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Evenly spaced keys, as an Arrow stream, of rows of one partition, of ``size`` bytes, that were sent."""
+
+    table: str
+    partition: str
+    size: int
+    keys: bytes
+
+
+class Outbox(Taker):
+    """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of its
+    sort order are to be made of them.
+
+    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    """
+
+    def __init__(self, table: TableSpec, ranges: bool = False) -> None:
+        super().__init__(Layout(table), _PARCEL_BYTES)
+        self._table = table.name
+        self._ranges = self._layout.order if ranges else None
+        self._ready: list[Parcel | Sample] = []
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not packed yet. What is packed is taken after every block."""
+        return self._waiting.bytes
+
+    def relieve(self) -> None:
+        """Pack half of what waits, in as few parcels as possible."""
+        for number, part in self._waiting.half():
+            self._append(number, part)
+
+    def take(self) -> list[Parcel | Sample]:
+        """What is ready."""
+        taken, self._ready = self._ready, []
+        return taken
+
+    def finish(self) -> None:
+        """Pack everything."""
+        for number, part in self._waiting.all():
+            self._append(number, part)
+
+    def discard(self) -> None:
+        """Give up."""
+        self._waiting.clear()
+        self._ready.clear()
+
+    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+        place = self._layout.partitioner.partition(number).path
+        self._ready.append(Parcel(self._table, place, pack(rows)))
+        if self._ranges is not None:
+            keys = self._ranges.keys(rows)
+            count = min(_SAMPLED, rows.num_rows)
+            places = [(2 * i + 1) * rows.num_rows // (2 * count) for i in range(count)]
+            found = keys.take(self._ranges.indices(keys).take(pa.array(places, pa.int64())))
+            self._ready.append(Sample(self._table, place, rows.nbytes, pack(found)))
+
+
+def pack(rows: pa.RecordBatch) -> bytes:
+    """As an Arrow stream."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, rows.schema) as stream:
+        stream.write_batch(rows)
+    found: bytes = out.getvalue().to_pybytes()
+    return found
+
+
+def unpack(rows: bytes) -> Iterator[pa.RecordBatch]:
+    """What ``pack`` has packed."""
+    with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
+        yield from stream

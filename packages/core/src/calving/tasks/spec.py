@@ -1,0 +1,83 @@
+"""What a task is told and what it answers. Plain values: they travel to executors and back as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from calving.model.ranges import Range
+from calving.model.record_path import (
+    ConverterSpec,
+    Evolution,
+    Limits,
+    PredicateSpec,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
+from calving.model.tables import TableSpec
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One task. ``missing`` are tables that were looked for and do not exist.
+
+    ``shuffle``: rows of tables that want it are sent to other tasks.
+    """
+
+    number: int
+    ranges: tuple[Range, ...]
+    kafka: Mapping[str, str]
+    converters: Mapping[str, TopicConverters]
+    """By topic; the one without a name is for all others."""
+    transforms: tuple[TransformSpec, ...]
+    routing: Routing
+    tables: Mapping[str, TableSpec]
+    missing: frozenset[str]
+    evolution: Evolution
+    tolerance: Tolerance = field(default_factory=Tolerance)
+    limits: Limits = field(default_factory=Limits)
+    shuffle: bool = False
+    barren: frozenset[str] = frozenset()
+    """Missing tables that no record had a field for: a record that has none either is bad."""
+    id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns that missing tables are to be created with as identifier fields."""
+    careful: bool = False
+    """Whether every row is tried before it is written: something went wrong that only writing shows."""
+
+    def to_json(self) -> str:
+        # Over a thousand ranges ``asdict`` takes longer than a thousand records do.
+        ranges = [[r.topic, r.partition, r.start, r.end] for r in self.ranges]
+        sets = {"missing": sorted(self.missing), "barren": sorted(self.barren)}
+        return json.dumps(asdict(replace(self, ranges=())) | {"ranges": ranges} | sets)
+
+    @staticmethod
+    def from_json(text: str) -> TaskSpec:
+        raw: dict[str, Any] = json.loads(text)
+        routing = raw["routing"]
+        return TaskSpec(
+            **raw
+            | {
+                "ranges": tuple(Range(*r) for r in raw["ranges"]),
+                "converters": {
+                    topic: TopicConverters(ConverterSpec(**c["key"]), ConverterSpec(**c["value"]))
+                    for topic, c in raw["converters"].items()
+                },
+                "transforms": tuple(
+                    TransformSpec(**t | {"predicate": PredicateSpec(**t["predicate"]) if t["predicate"] else None})
+                    for t in raw["transforms"]
+                ),
+                "tolerance": Tolerance(**raw["tolerance"]),
+                "routing": Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
+                "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
+                "missing": frozenset(raw["missing"]),
+                "barren": frozenset(raw["barren"]),
+                "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
+                "evolution": Evolution(**raw["evolution"]),
+                "limits": Limits(**raw["limits"]),
+            }
+        )

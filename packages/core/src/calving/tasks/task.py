@@ -1,0 +1,260 @@
+"""The task: reads its ranges, decodes, transforms, routes, converts and writes. The same in Spark and in process."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError, first_line
+from calving.model.dead_letters import DeadLetter, origin
+from calving.model.ranges import Range
+from calving.records.failures import is_of_value
+from calving.records.values import Bad
+from calving.tasks.delivery import WRITING, Delivery
+from calving.tasks.pipeline import Outcome, Pipeline
+from calving.tasks.reader import Block, RangeReader
+from calving.tasks.result import RECEIVED, RangeResult, TaskResult
+from calving.tasks.shuffle import Parcel, Sample, unpack
+from calving.tasks.spec import TaskSpec
+from calving.tasks.stages import Stages
+from calving.writing.table import TableWriter
+
+log = logging.getLogger(__name__)
+
+
+def run(spec: TaskSpec) -> TaskResult:
+    """A whole task that shuffles nothing; ``stream`` says how it ends."""
+    (result,) = stream(spec)
+    if not isinstance(result, TaskResult):
+        raise TypeError("a task without a shuffle has sent rows away")
+    return result
+
+
+def stream(spec: TaskSpec) -> Iterator[Parcel | Sample | TaskResult]:
+    """Rows that other tasks write, as soon as there are enough of them, and at the end the result: files and one result
+    per range; or only needs, if some record does not fit its table as it is. Then what was sent is void.
+
+    Raises what may pass by another attempt; a record that can never be taken, or a table that cannot be written as its
+    properties want, is an ``error`` of the result, so that nobody tries again. A result that is ``unclear`` wants all
+    tasks to run once more, ``careful``.
+    """
+    task = _Task(spec)
+    collecting = gc.isenabled()
+    # A message is an object that the collector tracks: walking over them again and again costs more than reading them.
+    gc.disable()
+    try:
+        yield from task.run()
+    except BaseException as error:
+        task.discard()
+        failed = _failed(error, spec)
+        if failed is None:
+            raise
+        yield failed
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> TaskResult | None:
+    """The result of a task that failed; None: another attempt may help."""
+    number = spec.number if number is None else number
+    if isinstance(error, BadRecordError | ConfigError | DataLossError | AccountingError):
+        return TaskResult(number, error=str(error), data_loss=isinstance(error, DataLossError))
+    if not is_of_value(error):
+        return None
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    log.error("a task failed in a way that another attempt cannot change", exc_info=error)
+    if spec.careful:
+        return TaskResult(number, error=f"the batch cannot be written, whichever record is left out: {reason}")
+    return TaskResult(number, unclear=reason)
+
+
+@dataclass(slots=True)
+class _Book:
+    """What became of the records of one range."""
+
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    filtered: Counter[str] = field(default_factory=Counter)
+    size: int = 0
+    latest_ms: int | None = None
+
+    def enter(self, block: Block, outcome: Outcome) -> None:
+        self.read += len(block)
+        self.written += outcome.written
+        self.rejected += len(outcome.bad)
+        self.filtered.update(outcome.filtered)
+        self.size += block.size
+        latest = block.latest_ms
+        if latest is not None:
+            self.latest_ms = latest if self.latest_ms is None else max(latest, self.latest_ms)
+
+    def result(self, source: Range) -> RangeResult:
+        """:raises AccountingError: the book does not balance."""
+        if self.read != self.written + self.rejected + sum(self.filtered.values()):
+            raise AccountingError(
+                f"{source}: read {self.read} records, wrote {self.written}, rejected {self.rejected}, filtered"
+                f" {dict(self.filtered)}"
+            )
+        return RangeResult(
+            source, self.read, self.written, self.rejected, dict(self.filtered), self.size, self.latest_ms
+        )
+
+
+class _Task:
+    def __init__(self, spec: TaskSpec) -> None:
+        self._spec = spec
+        self._stages = Stages()
+        self._reader = RangeReader(spec.kafka, spec.limits)
+        self._delivery = Delivery(spec, self._stages)
+        self._pipeline = Pipeline(spec, self._delivery, self._stages)
+        self._letters: list[DeadLetter] = []
+        self._rejected = 0
+        self._first_rejected: str | None = None
+
+    def run(self) -> Iterator[Parcel | Sample | TaskResult]:
+        spec = self._spec
+        books = {source: _Book() for source in spec.ranges}
+        with contextlib.closing(self._reader.read(spec.ranges)) as blocks:
+            yield from self._run_blocks(blocks, books)
+        needs = self._delivery.needs
+        if needs:
+            self.discard()
+            yield TaskResult(spec.number, needs=needs, stages=self._stages.seconds)
+            return
+        with self._stages("write"):
+            files = self._delivery.close()
+        yield from self._delivery.parcels()
+        yield TaskResult(
+            spec.number,
+            files,
+            [book.result(source) for source, book in books.items()],
+            rejected=self._letters,
+            first_rejected=self._first_rejected,
+            shuffled=self._delivery.sent,
+            stages=self._stages.seconds,
+        )
+
+    def discard(self) -> None:
+        self._delivery.discard()
+
+    def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[Parcel | Sample]:
+        while True:
+            with self._stages("fetch"):
+                block = next(blocks, None)
+                if block is None:
+                    return
+                values = block.values
+            self._delivery.begin(block.source, lambda: block.offsets)  # noqa: B023 - asked at once
+            found = self._rehearse(block, values) if self._spec.careful else []
+            left = {bad.index for bad in found}
+            places = [i for i in range(len(block)) if i not in left] if left else None
+            outcome = self._pipeline.run(block, values, places)
+            outcome.bad += found
+            self._reject(block, outcome.bad)
+            books[block.source].enter(block, outcome)
+            yield from self._delivery.parcels()
+
+    def _rehearse(self, block: Block, values: Sequence[bytes | None]) -> list[Bad]:
+        """The records that break something, found by running the block, and its halves, without keeping anything."""
+        found: list[Bad] = []
+        pending: list[Sequence[int]] = [range(len(block))]
+        while pending:
+            places = pending.pop()
+            try:
+                with self._delivery.rehearsal():
+                    outcome = self._pipeline.run(block, values, places)
+                found += [bad for bad in outcome.bad if bad.stage == WRITING]
+            except BaseException as error:
+                if not is_of_value(error):
+                    raise
+                if len(places) == 1:
+                    name = type(error).__name__
+                    found.append(Bad(places[0], self._stages.last.upper(), name, first_line(error)))
+                else:
+                    half = len(places) // 2
+                    pending += [places[half:], places[:half]]
+        return found
+
+    def _reject(self, block: Block, bad: Sequence[Bad]) -> None:
+        if not bad:
+            return
+        bad = sorted(bad, key=lambda b: b.index)
+        tolerance = self._spec.tolerance
+        fatal = next((b for b in bad if b.fatal or tolerance.to == "error"), None)
+        if fatal is not None:
+            raise BadRecordError(_located(block, fatal))
+        if self._first_rejected is None:
+            self._first_rejected = _located(block, bad[0])
+        self._rejected += len(bad)
+        if self._rejected > tolerance.at_most:
+            raise BadRecordError(
+                f"more than errors.max-per-batch = {tolerance.at_most} bad records; the first: {self._first_rejected}"
+            )
+        letters = [self._letter(block, b) for b in bad]
+        if tolerance.to == "topic":
+            self._letters += letters
+        else:
+            self._delivery.dead_letters(letters, [b.index for b in bad])
+
+    def _letter(self, block: Block, bad: Bad) -> DeadLetter:
+        i = bad.index
+        place = (block.source.topic, block.source.partition, block.offsets[i])
+        headers = tuple(block.headers[i])
+        if self._spec.tolerance.replayed:
+            place = origin(headers) or place
+        return DeadLetter(
+            *place,
+            block.timestamps_ms[i],
+            block.keys[i],
+            block.values[i],
+            headers,
+            bad.stage,
+            bad.error,
+            bad.reason,
+        )
+
+
+def _located(block: Block, bad: Bad) -> str:
+    source = block.source
+    return f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index]}: {bad.reason}"
+
+
+def receive(spec: TaskSpec, parcels: Iterable[Parcel]) -> TaskResult:
+    """The other end of a shuffle: writes what tasks have sent, whose parcels come ordered by table and partition."""
+    stages = Stages()
+    writers: dict[str, TableWriter] = {}
+    taken = 0
+    try:
+        with stages("write"):
+            for place, found in groupby(parcels, lambda parcel: (parcel.table, parcel.partition)):
+                table = place[0]
+                if table not in writers:
+                    writers[table] = TableWriter(spec.tables[table], spec.number, spec.limits)
+                for parcel in found:
+                    for rows in unpack(parcel.rows):
+                        taken += rows.num_rows
+                        writers[table].write(rows)
+                        while writers[table].weight > spec.limits.buffered_bytes:
+                            writers[table].relieve()
+                writers[table].close()
+    except BaseException as error:
+        for writer in writers.values():
+            writer.discard()
+        failed = _failed(error, spec, RECEIVED)
+        if failed is None:
+            raise
+        return failed
+    files = {table: writer.done for table, writer in writers.items()}
+    return TaskResult(RECEIVED, files, shuffled=-taken, stages=stages.seconds)
+
+
+def run_json(text: str) -> str:
+    """``run`` for engines that ship text."""
+    return run(TaskSpec.from_json(text)).to_json()

@@ -1,0 +1,152 @@
+"""Runs a chain of transforms, and tells the records that it cannot take from the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.errors import CalvingError
+from calving.model.record_path import TransformSpec
+from calving.records.values import Bad, Records
+from calving.transforms.interface import Column, Predicate, RefusedError, Transform, UnfitTypeError
+from calving.transforms.registry import predicate, transform
+
+STAGE = "TRANSFORMATION"
+_ONE_BY_ONE = 16
+"""Records among which a refused one is looked for one by one: halving them would take as many attempts."""
+
+
+@dataclass(slots=True)
+class Transformed:
+    """Records by shape, records dropped by the step that dropped them, and those that a step could not take."""
+
+    records: list[Records] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    bad: list[Bad] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    name: str
+    transform: Transform
+    predicate: Predicate | None
+    negate: bool
+
+    def chosen(self, records: Records) -> pa.Array | None:
+        """A mask of the records that the transform is for; None: all of them."""
+        chosen = None
+        if self.predicate is not None:
+            chosen = self.predicate.test(records)
+            chosen = pc.invert(chosen) if self.negate else chosen
+        if not self.transform.tombstones and records.value.null_count:
+            present = records.value.is_valid()
+            chosen = present if chosen is None else pc.and_(chosen, present)
+        return None if chosen is None or pc.all(chosen).as_py() else chosen
+
+
+class Chain:
+    def __init__(self, specs: Sequence[TransformSpec]) -> None:
+        """:raises ConfigError: a type is not known, or an option is wrong."""
+        self._steps = [
+            _Step(
+                spec.name,
+                transform(spec.name, spec.type, spec.options),
+                None if spec.predicate is None else predicate(spec.name, spec.predicate),
+                spec.negate,
+            )
+            for spec in specs
+        ]
+        self.needs: frozenset[Column] = frozenset().union(
+            *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
+        )
+
+    def hides_order(self, kind: pa.DataType) -> bool:
+        """Whether the order of fields cannot show in what becomes of values of this type: no step looks at that of
+        the value's own, and no object inside is left when something looks at the whole of it.
+        """
+        if any(step.transform.ordered for step in self._steps):
+            return False
+        for step in self._steps:
+            if _is_flat(kind):
+                return True
+            after = step.transform.becomes(kind) if step.predicate is None else None
+            if after is None:
+                return False
+            kind = after
+        return _is_flat(kind)
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+    def apply(self, records: Records) -> Transformed:
+        """All steps, in order. :raises CalvingError: something that no record is the reason of."""
+        result = Transformed([records])
+        for step in self._steps:
+            parts, result.records = result.records, []
+            for part in parts:
+                chosen = step.chosen(part)
+                if chosen is None:
+                    _run(step, part, result)
+                else:
+                    _run(step, part.take(chosen), result)
+                    result.records.append(part.take(pc.invert(chosen)))
+        return result
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
+
+
+def _run(step: _Step, records: Records, result: Transformed) -> None:
+    if not len(records):
+        return
+    try:
+        after = step.transform.apply(records)
+    except CalvingError:
+        raise
+    except UnfitTypeError as error:
+        _refuse(step, records, error, result)
+        return
+    except Exception as error:  # whatever a transform raises, some record is the reason
+        if isinstance(error, RefusedError) and error.reasons:
+            _without(step, records, error.reasons, result)
+        elif len(records) == 1:
+            _refuse(step, records, error, result)
+        else:
+            _search(step, records, result)
+        return
+    parts = after if isinstance(after, list) else [after]
+    kept = sum(map(len, parts))
+    if kept < len(records):
+        result.dropped[f"transform {step.name}"] += len(records) - kept
+    result.records += [part for part in parts if len(part)]
+
+
+def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed) -> None:
+    """The transform has said which records it cannot take."""
+    taken = [True] * len(records)
+    for place, reason in reasons.items():
+        taken[place] = False
+        result.bad.append(_bad(step, records.index[place].as_py(), "ValueError", reason))
+    _run(step, records.take(pa.array(taken, pa.bool_())), result)
+
+
+def _search(step: _Step, records: Records, result: Transformed) -> None:
+    """Find the records that are the reason."""
+    count = len(records)
+    size = 1 if count <= _ONE_BY_ONE else (count + 1) // 2
+    for start in range(0, count, size):
+        _run(step, records.slice(start, min(start + size, count)), result)
+
+
+def _refuse(step: _Step, records: Records, error: Exception, result: Transformed) -> None:
+    reason = str(error) or type(error).__name__
+    result.bad += [_bad(step, place, type(error).__name__, reason) for place in records.index.to_pylist()]
+
+
+def _bad(step: _Step, place: int, error: str, reason: str) -> Bad:
+    return Bad(place, STAGE, error, f"transform '{step.name}': {reason}")

@@ -1,0 +1,163 @@
+"""What transforms share: keys and values as named fields, values one by one, options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.errors import ConfigError
+from calving.records.arrays import children_of, struct
+from calving.records.values import Records, objects
+from calving.transforms.interface import RefusedError, UnfitTypeError
+
+Side = Literal["key", "value"]
+
+
+class Fields:
+    """The fields of a struct column, by name. Nulls of the column are nulls of every field."""
+
+    def __init__(self, column: pa.Array) -> None:
+        """:raises UnfitTypeError: the column holds no objects."""
+        if not pa.types.is_struct(column.type):
+            raise UnfitTypeError(f"an object is wanted, not {column.type}")
+        self._column = column
+        children = children_of(column)
+        self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._fields
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._fields))
+
+    def __len__(self) -> int:
+        return len(self._column)
+
+    def get(self, name: str) -> pa.Array | None:
+        found = self._fields.get(name)
+        return None if found is None else found[0]
+
+    def require(self, name: str) -> pa.Array:
+        """:raises UnfitTypeError: no record of this type has the field."""
+        found = self.get(name)
+        if found is None:
+            raise UnfitTypeError(f"there is no field '{name}'")
+        return found
+
+    def put(self, name: str, column: pa.Array, *, nullable: bool = True) -> None:
+        """Replace a field in its place, or append it."""
+        self._fields[name] = (column, nullable)
+
+    def add(self, name: str, column: pa.Array, typed: bool, *, nullable: bool = True) -> None:
+        """Append a field; without a schema it may replace one. :raises UnfitTypeError: the schema has it already."""
+        if typed and name in self._fields:
+            raise UnfitTypeError(f"the schema has a field '{name}' already")
+        self.put(name, column, nullable=nullable)
+
+    def drop(self, name: str) -> None:
+        self._fields.pop(name, None)
+
+    def rename(self, names: Mapping[str, str]) -> None:
+        """:raises UnfitTypeError: two fields would have one name."""
+        renamed = {names.get(n, n): found for n, found in self._fields.items()}
+        if len(renamed) < len(self._fields):
+            taken = [new for old, new in names.items() if old in self._fields and old != new]
+            raise UnfitTypeError(f"after renaming, two fields have one name: {', '.join(taken)}")
+        self._fields = renamed
+
+    def keep(self, names: Sequence[str]) -> None:
+        self._fields = {n: found for n, found in self._fields.items() if n in names}
+
+    def column(self) -> pa.Array:
+        """The struct again."""
+        return struct_of(
+            {name: column for name, (column, _) in self._fields.items()},
+            self._column.is_null() if self._column.null_count else None,
+            len(self._column),
+            {name for name, (_, nullable) in self._fields.items() if not nullable},
+        )
+
+
+def struct_of(
+    fields: Mapping[str, pa.Array], mask: pa.Array | None, count: int, required: frozenset[str] | set[str] = frozenset()
+) -> pa.Array:
+    """A struct column of ``count`` rows, null where ``mask`` is true."""
+    described = [pa.field(n, c.type, nullable=n not in required) for n, c in fields.items()]
+    return struct(list(fields.values()), pa.struct(described), mask, count)
+
+
+def side_of(records: Records, side: Side) -> pa.Array:
+    return records.value if side == "value" else records.key
+
+
+def with_side(records: Records, side: Side, column: pa.Array) -> Records:
+    return replace(records, value=column) if side == "value" else replace(records, key=column)
+
+
+def each(column: pa.Array, change: Callable[[Any], Any], what: str = "") -> list[Any]:
+    """Every value changed, nulls left alone. :raises RefusedError: with the places of values that cannot be."""
+    made: list[Any] = []
+    reasons: dict[int, str] = {}
+    for place, value in enumerate(objects(column)):
+        try:
+            made.append(None if value is None else change(value))
+        except (ValueError, ArithmeticError) as error:
+            reasons[place] = f"{what}{error}"
+    if reasons:
+        raise RefusedError(reasons)
+    return made
+
+
+def only_nulls(column: pa.Array, reason: str) -> pa.Array:
+    """The column, if nothing stands in it. :raises RefusedError: at the values that are no nulls."""
+    refused = pc.indices_nonzero(column.is_valid()).to_pylist()
+    if refused:
+        raise RefusedError(dict.fromkeys(refused, reason))
+    return column
+
+
+def names(options: Mapping[str, str], key: str) -> list[str]:
+    """A list option."""
+    return [name.strip() for name in options.get(key, "").split(",") if name.strip()]
+
+
+def required(options: Mapping[str, str], key: str, transform: str) -> str:
+    """:raises ConfigError: the option is missing."""
+    found = options.get(key)
+    if not found:
+        raise ConfigError(f"transform {transform}: the option '{key}' is missing")
+    return found
+
+
+def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
+    """A boolean option, false by default. :raises ConfigError: it is neither."""
+    text = options.get(key, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"transform {transform}: {key} is true or false, not '{text}'")
+    return text == "true"
+
+
+_NO_EFFECT = "replace.null.with.default"
+"""A boolean option of many transforms of Connect: defaults are put in by the converter here."""
+
+
+def check_options(options: Mapping[str, str], known: Sequence[str], transform: str) -> None:
+    """:raises ConfigError: an option does not belong to the transform."""
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"transform {transform}: unknown option '{name}'; there are: {', '.join(known) or 'none'}"
+            )
+    flag(options, _NO_EFFECT, transform)
+
+
+def by_type(kinds: Sequence[pa.DataType]) -> list[tuple[pa.DataType, list[int]]]:
+    """The places of each type, in the order in which the types first come."""
+    found: dict[pa.DataType, list[int]] = {}
+    for place, kind in enumerate(kinds):
+        found.setdefault(kind, []).append(place)
+    return list(found.items())

@@ -1,0 +1,227 @@
+"""Kafka Connect's transforms of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from calving.errors import ConfigError
+from calving.records.values import Records
+from calving.transforms.columns import (
+    Fields,
+    check_options,
+    names,
+    only_nulls,
+    required,
+    side_of,
+    struct_of,
+    with_side,
+)
+from calving.transforms.interface import Transform, UnfitTypeError
+from calving.transforms.sided import Sided, path_of
+
+
+class Drop(Sided):
+    """The whole key or value becomes null. (Confluent's Drop.)"""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("schema.behavior",), "Drop")
+
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        return pa.nulls(len(column))
+
+
+class ExtractField(Sided):
+    """``field`` takes the place of the whole; a path with ``field.syntax.version`` = V2.
+
+    Without a schema a missing field is null; a schema must have it.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("field", "field.syntax.version", "replace.null.with.default"), "ExtractField")
+        required(options, "field", "ExtractField")
+        self._path = path_of(options, "field", "ExtractField")
+
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        for step in self._path:
+            if not (typed or pa.types.is_struct(column.type)):
+                return only_nulls(column, f"an object with a field '{step}' is wanted, not {column.type}")
+            fields = Fields(column)
+            found = fields.require(step) if typed else fields.get(step)
+            column = pa.nulls(len(column)) if found is None else found
+        return column
+
+    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+        found: pa.DataType = kind
+        for step in self._path:
+            if self.side != "value" or not pa.types.is_struct(found) or found.get_field_index(step) < 0:
+                return None
+            found = found.field(step).type
+        return found
+
+
+class Filter(Transform):
+    """Drops every record: meant for a predicate."""
+
+    ordered = False
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, (), "Filter")
+
+    def apply(self, records: Records) -> Records:
+        return records.take(pa.array([], pa.int32()))
+
+
+class Flatten(Sided):
+    """Nested structs become fields whose names are joined by ``delimiter`` (a dot). Lists and maps stay as they are."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("delimiter",), "Flatten")
+        self._delimiter = options.get("delimiter", ".")
+
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        flat: dict[str, tuple[pa.Array, bool]] = {}
+        self._collect(column, "", True, flat)
+        return struct_of(
+            {name: child for name, (child, _) in flat.items()},
+            column.is_null() if column.null_count else None,
+            len(column),
+            {name for name, (_, always) in flat.items() if always},
+        )
+
+    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+        return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))]) if self.side == "value" else None
+
+    def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
+        """``always``: whatever the column lies in is never null."""
+        fields = Fields(column)
+        for inner in column.type:
+            child, name = fields.require(inner.name), f"{prefix}{self._delimiter}{inner.name}" if prefix else inner.name
+            there = always and not inner.nullable
+            if pa.types.is_struct(child.type):
+                self._collect(child, name, there, flat)
+            elif name in flat:
+                raise UnfitTypeError(f"two fields are named '{name}' when they are flat")
+            else:
+                flat[name] = child, there
+
+
+def _leaves(kind: pa.StructType) -> Iterator[pa.DataType]:
+    for field in kind:
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type)
+        else:
+            yield field.type
+
+
+class HoistField(Sided):
+    """The whole becomes the single ``field`` of a new struct; a null too."""
+
+    tombstones = True
+    ordered = True
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("field",), "HoistField")
+        self._field = required(options, "field", "HoistField")
+
+    def apply(self, records: Records) -> Records:
+        column = side_of(records, self.side)
+        return with_side(records, self.side, struct_of({self._field: column}, None, len(column)))
+
+
+class InsertField(Sided):
+    """Adds where a record came from, or a constant. A name may end in ``!`` (required) or ``?`` (optional).
+
+    The timestamp is one where there is a schema, else a number of milliseconds.
+    """
+
+    needs = frozenset({"offset", "timestamp"})
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        wanted = ("topic.field", "partition.field", "offset.field", "timestamp.field", "static.field")
+        check_options(options, (*wanted, "static.value", "replace.null.with.default"), "InsertField")
+        self._names = {kind.removesuffix(".field"): options[kind] for kind in wanted if options.get(kind)}
+        if not self._names:
+            raise ConfigError(f"transform InsertField: set one of {', '.join(wanted)}")
+        if ("static" in self._names) != ("static.value" in options):
+            raise ConfigError("transform InsertField: static.field and static.value belong together")
+        self._static = options.get("static.value")
+
+    def on(self, records: Records, column: pa.Array) -> Records:
+        fields = Fields(column)
+        count = len(records)
+        found = {
+            "topic": lambda: records.topic,
+            "partition": lambda: pa.repeat(pa.scalar(records.partition, pa.int32()), count),
+            "offset": lambda: records.offset,
+            "timestamp": lambda: records.timestamp if records.typed else records.timestamp.cast(pa.int64()),
+            "static": lambda: pa.repeat(pa.scalar(self._static, pa.string()), count),
+        }
+        for kind, name in self._names.items():
+            plain = name[:-1] if name[-1] in "!?" else name
+            fields.add(plain, found[kind](), records.typed, nullable=not name.endswith("!"))
+        return with_side(records, self.side, fields.column())
+
+
+class ReplaceField(Sided):
+    """``exclude`` or ``include`` fields (also ``blacklist``, ``whitelist``), and ``renames``: ``old:new`` pairs."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        known = ("exclude", "include", "blacklist", "whitelist", "renames", "replace.null.with.default")
+        check_options(options, known, "ReplaceField")
+        self._exclude = {*names(options, "exclude"), *names(options, "blacklist")}
+        self._include = [*names(options, "include"), *names(options, "whitelist")]
+        self._renames: dict[str, str] = {}
+        for pair in names(options, "renames"):
+            parts = pair.split(":")
+            if len(parts) != 2 or not parts[1]:
+                raise ConfigError(f"transform ReplaceField: renames are pairs old:new, not '{pair}'")
+            self._renames[parts[0]] = parts[1]
+
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        fields = Fields(column)
+        for name in self._exclude:
+            fields.drop(name)
+        if self._include:
+            fields.keep(self._include)
+        fields.rename(self._renames)
+        return fields.column()
+
+
+class SetSchemaMetadata(Sided):
+    """Accepted and without effect: names and versions of schemas mean nothing to a table."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("schema.name", "schema.version", "replace.null.with.default"), "SetSchemaMetadata")
+        if not ("schema.name" in options or "schema.version" in options):
+            raise ConfigError("transform SetSchemaMetadata: set schema.name or schema.version")
+
+    def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
+        return column
+
+
+class ValueToKey(Transform):
+    """The key becomes a struct of these ``fields`` of the value.
+
+    Without a schema a missing field is null; a schema must have it.
+    """
+
+    tombstones = False
+    ordered = False
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        check_options(options, ("fields", "replace.null.with.default"), "ValueToKey")
+        self._fields = names(options, "fields")
+        if not self._fields:
+            raise ConfigError("transform ValueToKey: the option 'fields' is missing")
+
+    def apply(self, records: Records) -> Records:
+        fields = Fields(records.value)
+        count = len(records)
+        found: dict[str, pa.Array] = {}
+        for name in self._fields:
+            column = fields.require(name) if records.typed else fields.get(name)
+            found[name] = pa.nulls(count) if column is None else column
+        return replace(records, key=struct_of(found, None, count))

@@ -1,0 +1,81 @@
+"""Values as text, written as Java writes them."""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.casting.texts import java_double, plain_text
+from calving.records.arrays import JSON
+from calving.records.values import objects
+from calving.transforms.dates import JavaDateFormat
+
+_DATE = JavaDateFormat("yyyy-MM-dd", 0)
+_TIME = JavaDateFormat("HH:mm:ss.SSS", 0)
+_MOMENT = JavaDateFormat("yyyy-MM-dd'T'HH:mm:ss.SSS", 0)
+_DAY_MS = 86_400_000
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """``toString`` of Connect's values; dates and times in ISO form, bytes in base64, objects and lists as JSON."""
+    kind = column.type
+    if pa.types.is_string(kind):
+        return column
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, "true", "false")
+    if pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return column.cast(pa.string())
+    if pa.types.is_temporal(kind):
+        return _temporal(column)
+    if pa.types.is_float32(kind):  # its own digits, not those of the double beside it
+        found = [None if v is None else java_double(float(v)) for v in column.cast(pa.string()).to_pylist()]
+        return pa.array(found, pa.string())
+    return pa.array([None if v is None else _text(v, kind) for v in objects(column)], pa.string())
+
+
+def _text(value: Any, kind: pa.DataType) -> str:
+    if isinstance(value, float) or (isinstance(value, Decimal) and kind == JSON):
+        return java_double(float(value))
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return plain_text(value)
+
+
+def _temporal(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_date(kind):
+        days = column.cast(pa.date32()).cast(pa.int32()).to_pylist()
+        return pa.array([None if d is None else _DATE.format(d * _DAY_MS) for d in days], pa.string())
+    moments = pa.types.is_timestamp(kind)
+    pattern = _MOMENT if moments else _TIME
+    zone = "" if moments and kind.tz is None else "Z"
+    per_milli = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[kind.unit]
+    digits = {1_000: 3, 1_000_000: 6}.get(per_milli, 0)
+
+    def write(value: int) -> str:
+        millis, rest = divmod(value, per_milli) if per_milli else (value * 1000, 0)
+        return pattern.format(millis) + (f"{rest:0{digits}d}" if digits else "") + zone
+
+    numbers = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
+    return pa.array([None if v is None else write(v) for v in numbers], pa.string())
+
+
+def millis(column: pa.Array) -> pa.Array:
+    """Dates, times and timestamps as whole milliseconds (int64), what is below them cut off."""
+    kind = column.type
+    if pa.types.is_date(kind):
+        return pc.multiply_checked(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_MS)
+    numbers = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
+    if kind.unit == "s":
+        return pc.multiply_checked(numbers, 1000)
+    if kind.unit == "ms":
+        return numbers
+    per_milli = 1_000 if kind.unit == "us" else 1_000_000
+    whole = pc.divide(numbers, per_milli)
+    return pc.if_else(pc.less(numbers, pc.multiply(whole, per_milli)), pc.subtract(whole, 1), whole)

@@ -1,0 +1,1 @@
+"""Data files: layout, partitions, formats, statistics."""

@@ -1,0 +1,186 @@
+"""Column statistics of a data file, the same for every format: counts, and bounds where the table wants them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.conversions import to_bytes
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    IcebergType,
+    ListType,
+    MapType,
+    PrimitiveType,
+    StringType,
+    StructType,
+    UUIDType,
+)
+
+from calving.records.fields import leaves
+from calving.writing.properties import WriteProperties
+
+_DEFAULT = "truncate(16)"
+_SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
+"""Code points between them stand for no character, and UTF-8 has no bytes for them."""
+_AS_NUMBERS = (
+    (pa.types.is_timestamp, pa.int64()),
+    (pa.types.is_time, pa.int64()),
+    (pa.types.is_date, pa.int32()),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    field_id: int
+    kind: PrimitiveType
+    name: str
+    repeated: bool
+    """Inside a list or a map: it has counts, but no bounds."""
+
+
+Measured = tuple[_Leaf, str]
+"""A primitive column, and its mode."""
+
+
+def measured(schema: Schema, properties: WriteProperties, sorted_by: Iterable[int] = ()) -> list[Measured]:
+    """Every primitive column with its mode, as Java's MetricsConfig: columns that the table is sorted by have bounds
+    whatever the default; without a default only the first so many columns have statistics.
+    """
+    columns = list(_leaves(schema.as_struct(), schema, repeated=False))
+    found = dict.fromkeys((leaf.field_id for leaf in columns), properties.metrics or _DEFAULT)
+    if properties.metrics is None:
+        outer_first = sorted(columns, key=lambda leaf: leaf.name.count("."))
+        found |= dict.fromkeys((leaf.field_id for leaf in outer_first[properties.metrics_columns :]), "none")
+    found |= {i: _DEFAULT for i in sorted_by if found.get(i) in ("none", "counts")}
+    return [(leaf, properties.metrics_by_column.get(leaf.name, found[leaf.field_id])) for leaf in columns]
+
+
+def _leaves(kind: IcebergType, schema: Schema, field_id: int = 0, *, repeated: bool) -> Iterator[_Leaf]:
+    match kind:
+        case StructType():
+            for field in kind.fields:
+                yield from _leaves(field.field_type, schema, field.field_id, repeated=repeated)
+        case ListType():
+            yield from _leaves(kind.element_type, schema, kind.element_id, repeated=True)
+        case MapType():
+            yield from _leaves(kind.key_type, schema, kind.key_id, repeated=True)
+            yield from _leaves(kind.value_type, schema, kind.value_id, repeated=True)
+        case PrimitiveType():
+            yield _Leaf(field_id, kind, schema.find_column_name(field_id) or "", repeated)
+
+
+@dataclass(slots=True)
+class _Column:
+    leaf: _Leaf
+    mode: str
+    values: int = 0
+    nulls: int = 0
+    nans: int = 0
+    low: Any = None
+    high: Any = None
+
+    def add(self, column: pa.Array) -> None:
+        self.values += len(column)
+        self.nulls += column.null_count
+        if pa.types.is_floating(column.type):
+            nans = pc.fill_null(pc.is_nan(column), False)
+            count = pc.sum(nans).as_py() or 0
+            self.nans += count
+            column = column.filter(pc.invert(nans)) if count else column
+        if not self._bounded or column.null_count == len(column):
+            return
+        number = next((wanted for accepts, wanted in _AS_NUMBERS if accepts(column.type)), None)
+        found = pc.min_max(column if number is None else column.cast(number))
+        low, high = found["min"].as_py(), found["max"].as_py()
+        self.low = low if self.low is None else min(self.low, low)
+        self.high = high if self.high is None else max(self.high, high)
+
+    @property
+    def _bounded(self) -> bool:
+        # Engines do not agree on the order of UUIDs.
+        return (
+            self.mode not in ("none", "counts") and not self.leaf.repeated and not isinstance(self.leaf.kind, UUIDType)
+        )
+
+    @property
+    def _width(self) -> int | None:
+        return int(self.mode[9:-1]) if self.mode.startswith("truncate(") else None
+
+    def lower(self) -> bytes | None:
+        low = self.low
+        if isinstance(self.leaf.kind, StringType | BinaryType):
+            low = None if low is None else low[: self._width]
+        elif low == 0 and isinstance(low, float):
+            low = -0.0  # which counts as less than 0.0, and Arrow does not tell them apart
+        return None if low is None else to_bytes(self.leaf.kind, low)
+
+    def upper(self) -> bytes | None:
+        high = self.high
+        if high is not None and isinstance(self.leaf.kind, StringType):
+            high = _text_not_below(high, self._width)
+        elif high is not None and isinstance(self.leaf.kind, BinaryType):
+            high = _bytes_not_below(high, self._width)
+        elif high == 0 and isinstance(high, float):
+            high = 0.0
+        return None if high is None else to_bytes(self.leaf.kind, high)
+
+
+def _text_not_below(value: str, width: int | None) -> str | None:
+    """The shortest text of at most so many code points that no text of this beginning exceeds; None: there is none."""
+    if width is None or len(value) <= width:
+        return value
+    for place in reversed(range(width)):
+        code = ord(value[place]) + 1
+        code = _AFTER_SURROGATES if code == _SURROGATES else code
+        if code <= sys.maxunicode:
+            return value[:place] + chr(code)
+    return None
+
+
+def _bytes_not_below(value: bytes, width: int | None) -> bytes | None:
+    """The same for bytes."""
+    if width is None or len(value) <= width:
+        return value
+    kept = value[:width].rstrip(b"\xff")
+    return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
+
+
+class Metrics:
+    """The statistics of one file, collected while it is written."""
+
+    def __init__(self, columns: Iterable[Measured]) -> None:
+        self._columns = [_Column(leaf, mode) for leaf, mode in columns]
+        self.records = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.records += rows.num_rows
+        found = (leaf for column in rows.columns for leaf in leaves(column))
+        for column, values in zip(self._columns, found, strict=True):
+            if column.mode != "none":
+                column.add(values)
+
+    def value_counts(self) -> dict[int, int]:
+        return {c.leaf.field_id: c.values for c in self._counted}
+
+    def null_value_counts(self) -> dict[int, int]:
+        return {c.leaf.field_id: c.nulls for c in self._counted}
+
+    def nan_value_counts(self) -> dict[int, int]:
+        """Of columns of floats and doubles."""
+        return {c.leaf.field_id: c.nans for c in self._counted if str(c.leaf.kind) in ("float", "double")}
+
+    def lower_bounds(self) -> dict[int, bytes]:
+        return {c.leaf.field_id: bound for c in self._columns if (bound := c.lower()) is not None}
+
+    def upper_bounds(self) -> dict[int, bytes]:
+        return {c.leaf.field_id: bound for c in self._columns if (bound := c.upper()) is not None}
+
+    @property
+    def _counted(self) -> Sequence[_Column]:
+        return [c for c in self._columns if c.mode != "none"]

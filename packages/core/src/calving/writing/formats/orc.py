@@ -1,0 +1,139 @@
+"""ORC data files: Iceberg's ids and types travel as attributes of the ORC types (the spec's appendix A)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc as po
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import FileFormat as IcebergFormat
+from pyiceberg.schema import Schema
+
+from calving.errors import BadRecordError
+from calving.records.arrays import children_of
+from calving.records.fields import leaves, small
+from calving.writing.formats.interface import Ending, FileFormat, FileWriter
+from calving.writing.properties import WriteProperties
+
+_SECOND = 1_000_000
+_CODECS = {"none": "uncompressed"}
+
+
+class OrcWriter(FileWriter):
+    def __init__(self, out: OutputStream, table: Orc) -> None:
+        self._out, self._schema = out, table.schema
+        self._writer = po.ORCWriter(out, **table.options)
+        self._buffered = self._unwritten = self._written = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        columns = [_marked(c.cast(field.type)) for c, field in zip(rows.columns, self._schema, strict=True)]
+        self._writer.write(pa.Table.from_arrays(columns, schema=self._schema))
+        self._buffered += rows.nbytes
+        # A stripe stays in memory until it is full.
+        written, before = self._out.tell(), self._written
+        self._unwritten = rows.nbytes if written > before else self._unwritten + rows.nbytes
+        self._written = written
+
+    def held(self) -> int:
+        return super().held() + self._unwritten // 3
+
+    def size(self) -> int:
+        return max(self._out.tell(), self._buffered // 4)
+
+    def close(self) -> Ending:
+        self._writer.close()
+        return Ending(self._out.tell())
+
+
+def _marked(column: pa.Array) -> pa.Array:
+    """The column as Arrow's ORC writer gets it right. Where a field of a null struct is not null, the writer puts a
+    value there, and readers take it for that of the next row; and of a part of an array it takes nulls and values from
+    different places.
+    """
+    column = pa.concat_arrays([column]) if column.offset else column
+    kind = column.type
+    if pa.types.is_struct(kind):
+        children = [_marked(child) for child in children_of(column)]
+        return pa.StructArray.from_arrays(children, fields=kind.fields, mask=column.is_null())
+    if pa.types.is_map(kind):
+        pairs = [_marked(column.keys), _marked(column.items)]
+        inside: pa.Array = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
+    elif pa.types.is_list(kind):
+        inside = _marked(column.values)
+    else:
+        return column
+    return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], column.null_count, 0, [inside])
+
+
+def _check_times(name: str, column: pa.Array) -> None:
+    # Arrow 26 stores these as a second rounded up and a negative fraction. It reads them back as they were; for Java
+    # they are a second earlier.
+    for leaf in leaves(column):
+        if not pa.types.is_timestamp(leaf.type) or leaf.null_count == len(leaf):
+            continue
+        micros = leaf.cast(pa.timestamp("us", leaf.type.tz), safe=False).cast(pa.int64())
+        early = micros.filter(pc.less(micros, 0))
+        if pc.any(pc.not_equal(early, pc.multiply(pc.divide(early, _SECOND), _SECOND))).as_py():
+            raise BadRecordError(
+                f"column '{name}': ORC files cannot hold a timestamp before 1970 with a fraction of a second;"
+                " set write.format.default = parquet or avro for the table"
+            )
+
+
+def _with_attributes(field: pa.Field) -> pa.Field:
+    """The field as ORC stores it; what ORC has no type for is told by attributes."""
+    kind = field.type
+    told: dict[bytes, bytes] = dict(field.metadata or {})
+    if kind == pa.uuid():
+        kind, told = pa.binary(), {**told, b"iceberg.binary-type": b"UUID", b"iceberg.length": b"16"}
+    elif pa.types.is_fixed_size_binary(kind):
+        told |= {b"iceberg.binary-type": b"FIXED", b"iceberg.length": str(kind.byte_width).encode()}
+        kind = pa.binary()
+    elif pa.types.is_time(kind):
+        kind, told = pa.int64(), {**told, b"iceberg.long-type": b"TIME"}
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_with_attributes(kind.field(i)) for i in range(kind.num_fields)])
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = pa.list_(_with_attributes(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_with_attributes(kind.key_field), _with_attributes(kind.item_field))
+    return pa.field(field.name, small(kind), field.nullable, told)
+
+
+def _places(schema: pa.Schema, names: list[str]) -> list[int]:
+    """ORC numbers its types depth first, the root being 0."""
+    wanted = {name.strip() for name in names}
+    return [place for place, name in enumerate(_names(schema, ""), 1) if name in wanted]
+
+
+def _names(fields: pa.Schema | pa.DataType, prefix: str) -> Iterator[str]:
+    for i in range(len(fields) if isinstance(fields, pa.Schema) else fields.num_fields):
+        field = fields.field(i)
+        yield prefix + field.name
+        if pa.types.is_nested(field.type):
+            yield from _names(field.type, f"{prefix}{field.name}.")
+
+
+class Orc(FileFormat):
+    name = "orc"
+
+    def __init__(self, schema: Schema, properties: WriteProperties) -> None:
+        ids = schema_to_pyarrow(schema, file_format=IcebergFormat.ORC)
+        self.schema = pa.schema([_with_attributes(field) for field in ids])
+        self.options = {
+            "compression": _CODECS.get(properties.orc_codec, properties.orc_codec),
+            "compression_strategy": properties.orc_strategy,
+            "stripe_size": properties.stripe_bytes,
+            "bloom_filter_columns": _places(self.schema, properties.orc_bloom_columns.split(",")) or None,
+            "bloom_filter_fpp": properties.orc_bloom_fpp,
+        }
+
+    def check(self, rows: pa.RecordBatch) -> None:
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            _check_times(name, column)
+
+    def open(self, out: OutputStream) -> FileWriter:
+        return OrcWriter(out, self)

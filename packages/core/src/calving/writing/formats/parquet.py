@@ -1,0 +1,106 @@
+"""Parquet data files: field ids, row groups bounded by the table's properties, Bloom filters."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import OutputStream
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
+from pyiceberg.schema import Schema
+
+from calving.errors import ConfigError
+from calving.records.fields import arrow_schema
+from calving.writing.formats.interface import Ending, FileFormat, FileWriter
+from calving.writing.properties import WriteProperties
+
+_CODECS = {"uncompressed": "none"}
+_ROW_GROUP_BYTES = 32 * 1024 * 1024
+"""A row group is held in memory until it is full; more than this many bytes of it do not make files better to read."""
+_ROW_GROUP_ROWS_AT_LEAST = 1000
+_FPP = 0.01
+
+
+class ParquetWriter(FileWriter):
+    def __init__(self, out: OutputStream, table: Parquet) -> None:
+        self._out, self._table = out, table
+        self._writer = pq.ParquetWriter(out, table.schema, **table.options)
+        self._buffered = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        per_row = max(1, rows.nbytes // max(1, rows.num_rows))
+        by_bytes = max(_ROW_GROUP_ROWS_AT_LEAST, self._table.row_group_bytes // per_row)
+        self._writer.write_batch(rows, min(self._table.row_group_rows, by_bytes))
+        self._buffered += rows.nbytes
+
+    def size(self) -> int:
+        return max(self._out.tell(), self._buffered // 4)
+
+    def close(self) -> Ending:
+        self._writer.close()
+        size = self._out.tell()
+        metadata, ids = self._writer.writer.metadata, self._table.ids
+        sizes: Counter[int] = Counter()
+        splits = []
+        for group in map(metadata.row_group, range(metadata.num_row_groups)):
+            columns = [group.column(i) for i in range(group.num_columns)]
+            splits.append(min(_start(column) for column in columns))
+            for column in columns:
+                sizes[ids[column.path_in_schema]] += column.total_compressed_size
+        return Ending(size, dict(sizes), tuple(sorted(splits)) or None)
+
+
+def _start(column: Any) -> int:
+    """Where a column chunk starts: at its dictionary, if it has one."""
+    dictionary = column.dictionary_page_offset if column.has_dictionary_page else None
+    return int(column.data_page_offset if dictionary is None else min(dictionary, column.data_page_offset))
+
+
+def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
+    wanted: dict[str, dict[str, float]] = {}
+    for column, enabled in properties.bloom_by_column.items():
+        if enabled:
+            fpp = properties.bloom_fpp_by_column.get(column, _FPP)
+            # As many distinct values as a split-block filter of the largest allowed size takes at this rate.
+            most = int(-properties.bloom_bytes * math.log(1 - fpp ** (1 / 8)))
+            wanted[column] = {"ndv": max(1, min(most, 1024 * 1024)), "fpp": fpp}
+    return {"bloom_filter_options": wanted} if wanted else {}
+
+
+class Parquet(FileFormat):
+    name = "parquet"
+
+    def __init__(self, schema: Schema, properties: WriteProperties) -> None:
+        self.schema = arrow_schema(schema)
+        for field in self.schema:
+            _refuse_empty(field)
+        self.ids = parquet_path_to_id_mapping(schema)
+        self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
+        self.row_group_rows = properties.row_group_rows
+        self.options = {
+            "compression": _CODECS.get(properties.parquet_codec, properties.parquet_codec),
+            "compression_level": properties.parquet_level,
+            "data_page_size": properties.page_bytes,
+            "max_rows_per_page": properties.page_rows,
+            "dictionary_pagesize_limit": properties.dictionary_bytes,
+            "store_decimal_as_integer": True,
+            **_bloom_filters(properties),
+        }
+
+    def open(self, out: OutputStream) -> FileWriter:
+        return ParquetWriter(out, self)
+
+
+def _refuse_empty(field: pa.Field, above: str = "") -> None:
+    path = above + field.name
+    if pa.types.is_struct(field.type) and not field.type.num_fields:
+        raise ConfigError(
+            f"column '{path}': Parquet files cannot hold a struct without fields; add a field to it,"
+            " or set write.format.default = orc or avro for the table"
+        )
+    if pa.types.is_nested(field.type):
+        for i in range(field.type.num_fields):
+            _refuse_empty(field.type.field(i), f"{path}.")

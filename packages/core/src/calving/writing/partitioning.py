@@ -1,0 +1,168 @@
+"""Which partition each row belongs to, a block at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, DecimalType, DoubleType, FixedType, FloatType, IcebergType, UUIDType
+
+from calving.errors import ConfigError
+from calving.model import files
+from calving.model.files import PartitionTuple
+from calving.model.tables import TableSpec
+from calving.records.fields import table_schema
+from calving.writing.avro_types import UUID_FIXED, decimal_size, primitive
+from calving.writing.keys import float_of, key, scaled, unscaled
+from calving.writing.partition_paths import path
+
+_FLOATS: dict[type[IcebergType], pa.DataType] = {FloatType: pa.float32(), DoubleType: pa.float64()}
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition: its tuple for the event, and its path below the table's data location (empty: none)."""
+
+    values: PartitionTuple
+    path: str
+
+
+def partitioner(table: TableSpec) -> Partitioner:
+    """Tells the partitions of a table's rows.
+
+    :raises ConfigError: the table's partition spec does not fit its columns.
+    """
+    schema = table_schema(table.schema_json)
+    return Partitioner(schema, PartitionSpec.model_validate_json(table.spec_json))
+
+
+class Partitioner:
+    """Numbers the partitions of a table as they come up."""
+
+    def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
+        self._spec = spec
+        self._kinds = [_result(schema, field) for field in spec.fields]
+        self._fields = partition_fields(schema, spec)
+        self._keys = [key(schema, field.source_id, field.transform) for field in spec.fields]
+        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._partitions: list[Partition] = []
+
+    @property
+    def spec_id(self) -> int:
+        return self._spec.spec_id
+
+    def numbers(self, rows: pa.RecordBatch) -> pa.Array:
+        """The number of each row's partition.
+
+        :raises BadRecordError: a row has a value that is in no partition.
+        """
+        if not self._keys:
+            return pa.repeat(pa.scalar(self._number(()), pa.int32()), rows.num_rows)
+        found: list[tuple[Any, ...]] = [()]
+        codes = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+        for make in self._keys:
+            encoded = make(rows).dictionary_encode(null_encoding="encode")
+            values = encoded.dictionary.to_pylist()
+            both = pc.add(pc.multiply(codes, len(values)), encoded.indices.cast(pa.int64())).dictionary_encode()
+            found = [(*found[code // len(values)], values[code % len(values)]) for code in both.dictionary.to_pylist()]
+            codes = both.indices.cast(pa.int64())
+        return pa.array(map(self._number, found), pa.int32()).take(codes)
+
+    def partition(self, number: int) -> Partition:
+        """The partition of this number."""
+        return self._partitions[number]
+
+    def _number(self, key: tuple[Any, ...]) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._partitions)
+            named = zip(self._spec.fields, self._kinds, key, strict=True)
+            values = tuple(map(_internal, key, self._kinds))
+            self._partitions.append(
+                Partition(
+                    PartitionTuple(self._fields, values),
+                    path((f.name, f.transform, kind, _value(plain, kind)) for f, kind, plain in named),
+                )
+            )
+        return number
+
+
+def divide(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows by number, in slices of one batch; their order within a number is kept."""
+    different = numbers.unique()
+    if len(different) == 1:
+        yield different[0].as_py(), rows
+        return
+    order = pc.sort_indices(numbers)  # stable
+    runs = pc.run_end_encode(numbers.take(order))
+    rows = rows.take(order)
+    start = 0
+    for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield number, rows.slice(start, end - start)
+        start = end
+
+
+def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[files.PartitionField, ...]:
+    """The partition type of a spec, as the events carry it."""
+    fields = []
+    for field in spec.fields:
+        kind = DateType() if isinstance(field.transform, DayTransform) else _result(schema, field)
+        fields.append(files.PartitionField(field.name, field.field_id, json.dumps(_avro(kind), separators=(",", ":"))))
+    return tuple(fields)
+
+
+def to_record(partition: PartitionTuple, spec: PartitionSpec, schema: Schema) -> Record:
+    """The partition as pyiceberg wants it in a manifest."""
+    values: list[Any] = []
+    for field, value in zip(spec.fields, partition.values, strict=True):
+        kind = _result(schema, field)
+        if isinstance(kind, DecimalType) and isinstance(value, bytes):
+            value = scaled(int.from_bytes(value, "big", signed=True), kind.scale)
+        elif isinstance(kind, UUIDType) and isinstance(value, bytes):
+            value = UUID(bytes=value)
+        values.append(value)
+    return Record(*values)
+
+
+def partition_path(values: Record, spec: PartitionSpec, schema: Schema) -> str:
+    """The path of a partition in a manifest."""
+    kinds = [_result(schema, field) for field in spec.fields]
+    return path(
+        (f.name, f.transform, kind, values[i]) for i, (f, kind) in enumerate(zip(spec.fields, kinds, strict=True))
+    )
+
+
+def _result(schema: Schema, field: PartitionField) -> IcebergType:
+    return field.transform.result_type(schema.find_type(field.source_id))
+
+
+def _avro(kind: IcebergType) -> object:
+    match kind:
+        case UUIDType():
+            return UUID_FIXED["name"]
+        case FixedType():
+            raise ConfigError("partitioning by the identity of a fixed column is not supported: Java cannot read it")
+    return primitive(kind)
+
+
+def _value(plain: Any, kind: IcebergType) -> Any:
+    """A key as a person would write it: floats are floats again."""
+    arrow = _FLOATS.get(type(kind))
+    return plain if plain is None or arrow is None else float_of(plain, arrow)
+
+
+def _internal(plain: Any, kind: IcebergType) -> object:
+    """A key in Iceberg's internal form: days, microseconds, unscaled bytes, 16 bytes."""
+    if isinstance(plain, Decimal) and isinstance(kind, DecimalType):
+        return unscaled(plain).to_bytes(decimal_size(kind), "big", signed=True)
+    return _value(plain, kind)
