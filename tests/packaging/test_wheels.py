@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tomllib
 import zipfile
@@ -24,7 +25,10 @@ MODULES = {
 def uv(*arguments: str | Path) -> None:
     # The environment of the tests is not the one to install into.
     env = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
-    done = subprocess.run(["uv", *map(str, arguments)], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    program = shutil.which("uv") or ROOT / ".venv" / "bin" / "uv"
+    done = subprocess.run(
+        [program, *map(str, arguments)], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
