@@ -64,7 +64,7 @@ class _CustomLoop(World):
         return Loop(target, target.key, 3)
 
 
-@mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "zombies")
+@mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd")
 class LedgerGoesBack(_CustomLoop):
     @staticmethod
     def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:

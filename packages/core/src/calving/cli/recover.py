@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from uuid import uuid4
@@ -31,6 +32,8 @@ from calving.runtime.guards import (
 from calving.settings.load import Sink
 from calving.source.kafka import Topics, members
 
+_MEMBERS_SECONDS = 10.0
+
 
 def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
     """Rewind to where every record below is in its table, and have each table leave out what it holds beyond.
@@ -42,9 +45,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     :raises CalvingError: workers are running, or no table knows anything of this sink.
     """
     keys = sink.keys
-    for group in (sink.group, *_groups(former)):
-        if running := len(members(sink.kafka, group)):
-            raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
+    _mind_members(sink, (sink.group, *_groups(former)))
     catalog = open_catalog(keys.catalog_name, sink.catalog)
     topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
     every = topics.partitions()
@@ -68,6 +69,10 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         said, found = look()
         if unknown := sorted(set(rolled_back) - found.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
+        plan = recovery(found, rolled_back, complete=not routes_freely(sink))
+        others = former_names(said, every, identities)
+        again = {owner for _, owner, tp, end in others if plan.positions.get(tp, begins[tp]) < end}
+        _mind_other_names(sink, again - {former})
         if not stored and not any(ledger.source for ledger in found.values()):
             raise ConfigError(
                 f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
@@ -75,10 +80,8 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         if not dry_run:
             _supersede(catalog, sink, found, control)
             said, found = look()
-        plan = recovery(found, rolled_back, complete=not routes_freely(sink))
+            plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
-        others = former_names(said, every, identities)
-        _mind_other_names(sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {former})
         yield from _lines(plan, positions, stored)
         if dry_run:
             return
@@ -96,6 +99,16 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
             cursor.close()
         session.close()
     yield "done: the next run reads on from there"
+
+
+def _mind_members(sink: Sink, groups: Iterable[str]) -> None:
+    """A worker that has just ended may be a member for as long as its session lasts."""
+    deadline = time.monotonic() + _MEMBERS_SECONDS
+    for group in groups:
+        while running := len(members(sink.kafka, group)):
+            if time.monotonic() > deadline:
+                raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
+            time.sleep(0.5)
 
 
 def _groups(former: str | None) -> list[str]:
