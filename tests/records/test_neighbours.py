@@ -106,6 +106,14 @@ def test_two_tables_get_a_list_each_whatever_its_element_ids(sink: Sink) -> None
     assert rows(found, "db.u") == ["id: 1; tags: ['a']", "id: 2; tags: ['b']"]
 
 
+def test_a_map_of_one_table_has_only_the_keys_of_its_record_though_another_lacks_the_column(sink: Sink) -> None:
+    maps = ListType(7, MapType(8, StringType(), 9, StringType(), False), False)
+    tables = [table("db.t", id=LongType()), table("db.u", id=LongType(), d=maps)]
+    records = lines(*({"id": i, "d": [{f"k{i % 3}": None}]} for i in range(200)))
+    found = check(sink, Run(BOTH, EVOLVE), tables, records)
+    assert rows(found, "db.u")[0] == "d: [<'k0': None>]; id: 0"
+
+
 def test_integers_beside_fractions_stay_integers_behind_a_transform(sink: Sink) -> None:
     records = lines({"id": 2**53 + 1, "s": 1}, {"id": 1.0, "s": 2.5}, {"id": 3, "s": 1.0})
     found = rows(check(sink, Run(ONE), [table(id=LongType(), s=StringType())], records))

@@ -50,6 +50,9 @@ class TablePlan(Plan):
             inner = seen.fields.get(name, UNSEEN)
             found = [(t, f.field_type) for t, lookup in lookups if (f := lookup.find(name)) is not None]
             lacking = self._unknown == "add" and len(found) < len(lookups)
+            if lacking and found:
+                # What asks one table for a column is a value to another, and every null in it counts there.
+                raise NoPlanError("a field that only some of the tables have")
             fields.append((name, _nothing(inner) if lacking else self._field(inner, found)))
         return pa.struct(fields)
 
