@@ -133,6 +133,25 @@ def test_a_number_among_fractions_is_what_its_digits_say_behind_a_transform(sink
     check(sink, Run(ONE, transforms=NOTHING), [table(**columns)], [text.encode() for text in texts])
 
 
+HOIST = (TransformSpec("t", "HoistField", {"field": "a"}),)
+
+
+@pytest.mark.parametrize(
+    ("evolution", "columns"),
+    [
+        (Evolution(), {"a": StringType()}),
+        (Evolution(), {"a": MapType(2, StringType(), 3, LongType(), False)}),
+        (Evolution(), {"a": StructType(NestedField(2, "x", LongType(), required=False))}),
+        (EVOLVE, {"id": LongType()}),
+    ],
+)
+def test_what_a_hoisted_record_becomes_depends_on_the_order_of_its_own_fields_only(
+    sink: Sink, evolution: Evolution, columns: dict[str, IcebergType]
+) -> None:
+    records = lines(*[{"x": i, "y": i} for i in range(100)], *[{"y": i, "x": i} for i in range(100, 103)])
+    check(sink, Run(ONE, evolution, transforms=HOIST), [table(**columns)], records)
+
+
 def test_the_order_of_fields_inside_is_its_own_behind_transforms_that_take_objects_apart(sink: Sink) -> None:
     extract = (TransformSpec("e", "ExtractField", {"field": "a"}),)
     one, other = b'{"a":{"n":{"x":1,"y":2}}}', b'{"a":{"n":{"y":1,"x":2}}}'

@@ -81,6 +81,18 @@ class TableConverter:
         """What the table takes, for converters that read no more than it."""
         return Target(self._struct, self._lookup)
 
+    def hides_order(self, kind: pa.DataType) -> bool:
+        """Whether values of this type, and all objects in them, go to structs or nowhere: fields are found by name."""
+        return self._takes_apart(kind, self._struct)
+
+    def _takes_apart(self, kind: pa.DataType, column: IcebergType) -> bool:
+        if not pa.types.is_nested(kind):
+            return True
+        if not (pa.types.is_struct(kind) and isinstance(column, StructType)):
+            return False
+        found = ((field.type, self._lookup(column).find(field.name)) for field in kind)
+        return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in found)
+
     def convert(self, values: Values) -> Converted:
         """All values, the bad ones told from the good ones."""
         if isinstance(values.data, list):

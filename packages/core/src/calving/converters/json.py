@@ -27,7 +27,8 @@ from calving.records.values import Bad, Values
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
 _SAMPLE = 20
-_FIRST, _LAST = itemgetter(slice(1)), itemgetter(slice(-1, None))
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
+_OPEN, _CLOSE = b"{}"
 _CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
 _ROW = re.compile(r" in row ([0-9]+)$")
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
@@ -185,7 +186,7 @@ class JsonConverter(Converter):
         A newline between ``}`` and ``{`` can only stand between two objects. So of values that all begin with one and
         end with the other each holds at least one object, and if there are as many rows as values, each holds one.
         """
-        if {*map(_FIRST, values)} != {b"{"} or {*map(_LAST, values)} != {b"}"}:
+        if b"" in values or {*map(_FIRST, values)} != {_OPEN} or {*map(_LAST, values)} != {_CLOSE}:
             odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
             raise _RefusedError("not one object per record", next(odd, None))
         data = b"\n".join(values)

@@ -39,6 +39,11 @@ class Single(float):
     """A 32-bit float, widened. Its text is shorter than that of the double."""
 
 
+def is_flat(kind: pa.DataType) -> bool:
+    """Whether values of this type are objects without objects or arrays inside."""
+    return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
+
+
 def struct(children: Sequence[pa.Array], kind: pa.DataType, nulls: pa.Array | None, count: int) -> pa.Array:
     """A struct array of ``count`` rows, null where the boolean array ``nulls`` is true."""
     return pa.Array.from_buffers(kind, count, [_validity(nulls)], children=list(children))

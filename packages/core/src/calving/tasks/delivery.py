@@ -19,7 +19,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
 from calving.model.tables import Need
-from calving.records.arrays import take
+from calving.records.arrays import is_flat, take
 from calving.records.failures import is_of_value
 from calving.records.fields import name_mapping, table_schema
 from calving.records.kinds import Kind, of_array, of_type, of_value
@@ -70,6 +70,14 @@ class Delivery:
     def target(self, table: str) -> Target:
         """What the table takes."""
         return self._converter(table).target
+
+    def hides_order(self, kind: pa.DataType) -> bool:
+        """Whether no table can show in what order fields stand inside of values of this type."""
+        if is_flat(kind):
+            return True
+        evolution = self._spec.evolution
+        is_final = not (evolution.evolve or evolution.create)  # else a column may come that is not known yet
+        return is_final and all(self._converter(table).hides_order(kind) for table in self._spec.tables)
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:

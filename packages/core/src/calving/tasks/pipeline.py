@@ -51,7 +51,11 @@ class Pipeline:
         self._wishes: dict[Tables, Wish] = {}
         self._route_wish = Wish(route=spec.routing.field)
         self._decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
-        self._whole_wish = Wish(decimals=self._decimals, hides_order=self._chain.hides_order)
+        self._whole_wish = Wish(decimals=self._decimals, hides_order=self._hides_order)
+
+    def _hides_order(self, kind: pa.DataType) -> bool:
+        left = self._chain.leaves(kind)
+        return left is not None and self._delivery.hides_order(left)
 
     def run(self, block: Block, raw: Sequence[bytes | None], places: Places = None) -> Outcome:
         """Deliver every record of the block, or those at ``places``, or say what became of it."""

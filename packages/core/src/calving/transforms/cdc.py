@@ -133,7 +133,7 @@ class DmsTransform(Transform):
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, (), "DmsTransform")
 
-    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+    def becomes(self, kind: pa.DataType) -> pa.DataType | None:
         parts = [kind.field(name).type for name in ("data", "metadata") if kind.get_field_index(name) >= 0]
         if len(parts) < 2 or not all(map(pa.types.is_struct, parts)):
             return None

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from calving.errors import CalvingError
 from calving.model.record_path import TransformSpec
+from calving.records.arrays import is_flat
 from calving.records.values import Bad, Records
 from calving.transforms.interface import Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import predicate, transform
@@ -64,20 +65,20 @@ class Chain:
             *(s.transform.needs | (s.predicate.needs if s.predicate else frozenset()) for s in self._steps)
         )
 
-    def hides_order(self, kind: pa.DataType) -> bool:
-        """Whether the order of fields cannot show in what becomes of values of this type: no step looks at that of
-        the value's own, and no object inside is left when something looks at the whole of it.
+    def leaves(self, kind: pa.DataType) -> pa.DataType | None:
+        """The type that values of this type have behind all steps; None: in what order fields stand inside of objects
+        may show before that.
         """
-        if any(step.transform.ordered for step in self._steps):
-            return False
         for step in self._steps:
-            if _is_flat(kind):
-                return True
+            if not pa.types.is_nested(kind):
+                return kind
             after = step.transform.becomes(kind) if step.predicate is None else None
             if after is None:
-                return False
+                if step.transform.ordered or not is_flat(kind):
+                    return None
+                after = kind  # other fields, perhaps, but still no object inside
             kind = after
-        return _is_flat(kind)
+        return kind
 
     def __bool__(self) -> bool:
         return bool(self._steps)
@@ -95,10 +96,6 @@ class Chain:
                     _run(step, part.take(chosen), result)
                     result.records.append(part.take(pc.invert(chosen)))
         return result
-
-
-def _is_flat(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
 
 
 def _run(step: _Step, records: Records, result: Transformed) -> None:

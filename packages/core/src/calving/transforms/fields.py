@@ -53,7 +53,7 @@ class ExtractField(Sided):
             column = pa.nulls(len(column)) if found is None else found
         return column
 
-    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+    def becomes(self, kind: pa.DataType) -> pa.DataType | None:
         found: pa.DataType = kind
         for step in self._path:
             if self.side != "value" or not pa.types.is_struct(found) or found.get_field_index(step) < 0:
@@ -91,7 +91,7 @@ class Flatten(Sided):
             {name for name, (_, always) in flat.items() if always},
         )
 
-    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+    def becomes(self, kind: pa.DataType) -> pa.DataType | None:
         return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))]) if self.side == "value" else None
 
     def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
@@ -129,6 +129,9 @@ class HoistField(Sided):
     def apply(self, records: Records) -> Records:
         column = side_of(records, self.side)
         return with_side(records, self.side, struct_of({self._field: column}, None, len(column)))
+
+    def becomes(self, kind: pa.DataType) -> pa.DataType | None:
+        return pa.struct([(self._field, kind)]) if self.side == "value" else None
 
 
 class InsertField(Sided):

@@ -59,7 +59,7 @@ class Transform(ABC):
     ordered: ClassVar[bool] = True
     """Whether the order of a value's fields may show in the result; where it cannot, JSON is read faster."""
 
-    def becomes(self, kind: pa.StructType) -> pa.DataType | None:
+    def becomes(self, kind: pa.DataType) -> pa.DataType | None:
         """The type that values of this type get, if objects inside of them are only taken apart by name, so that the
         order of their fields cannot show; None: it may.
         """
