@@ -31,7 +31,7 @@ class Accidents:
 
     def happen(self) -> None:
         """A step of time: each kind by its odds."""
-        odds = self._world.odds
+        odds, people = self._world.odds, self._world.people
         kinds: list[tuple[float, Callable[[], None]]] = [
             (odds.retention, self._retention),
             (odds.losses * 8, self._copy_store),
@@ -42,6 +42,10 @@ class Accidents:
             (odds.recreations, self._recreate_topic),
             (odds.truncations, self._truncate),
             (odds.stuck, self._open_transaction),
+            (odds.renames, people.rename),
+            (odds.drops, people.make_table_anew),
+            (odds.drops * 8, people.release),
+            (odds.rollbacks, people.roll_back),
         ]
         for probability, accident in kinds:
             if self._world.chance(probability):
@@ -128,7 +132,7 @@ class Accidents:
 
     def call_operator(self) -> None:
         """A worker has ended with a loss that it names."""
-        if self.catalog_went_back and self.operator_in is None:
+        if (self.catalog_went_back or self._world.people.is_renamed) and self.operator_in is None:
             self.operator_in = self._world.rng.randint(0, 30)
 
     # The store
@@ -186,17 +190,23 @@ class Accidents:
         for table in world.tables.values():
             table.supersede(Snapshot(world.next_id(), (), {}, world.now), key.recovered_at(log.identity, log.end))
         states = {".".join(name): table.state() for name, table in world.tables.items()}
-        ledgers = {name: key.read(s.ancestry, s.properties).present(topic_ids) for name, s in states.items()}
-        plan = world.recovery(ledgers, complete=world.chance(0.5))
+        said = {name: world.ledger_of(state) for name, state in states.items()}
+        ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
+        again = [".".join(name) for name in world.people.rolled_back]
+        plan = world.recovery(ledgers, again, complete=world.chance(0.5))
         for name, table in world.tables.items():
             left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(name)].items()}
             table.properties[key.holding] = encode_coverage(left_out)
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
-        for table in world.tables.values():
+        for name, table in world.tables.items():
+            if name in world.people.rolled_back:
+                table.properties |= key.brought_back(said[".".join(name)])
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
             table.properties |= key.recovered_at(store.identity, log.end)
-        landed = {path for t in world.tables.values() for s in t.snapshots for path in s.files}
-        world.checks.files_of = {path: at for path, at in world.checks.files_of.items() if path in landed}
+        world.log_ids = dict.fromkeys(store.positions, store.identity)
+        world.checks.keep_landed()
+        world.people.brought_back()
+        world.people.is_renamed = False
 
     def _overlooked(self) -> str:
         members = self._world.members

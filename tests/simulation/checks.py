@@ -133,6 +133,17 @@ class Checks:
         """Of each table and control log the furthest ledger."""
         self._answered: dict[UUID, set[TopicPartition]] = {}
 
+    def keep_landed(self) -> None:
+        """Nothing else that was published will ever be in a table: it is read again."""
+        landed = {path for t in self._world.tables.values() for s in t.snapshots for path in s.files}
+        self.files_of = {path: at for path, at in self.files_of.items() if path in landed}
+
+    def let_go(self, paths: Iterable[str]) -> None:
+        """Somebody has decided that these files are in no table."""
+        for path in paths:
+            self.files_of.pop(path, None)
+            self.forgiven.update(self._world.files[path])
+
     # As it happens
 
     def published(self, publication: Publication) -> None:
@@ -182,6 +193,9 @@ class Checks:
         if any(now.get(p, 0) < offset for p, offset in before.items()):
             raise Violation(f"I3: the ledger goes from {before} back to {now}")
         self._reached[table.uuid, key.log_id] = dict(now)
+        for file in admitted.data_files:
+            if world.people.written_for[file.file_path] != table.uuid:
+                raise Violation(f"C4: {file.file_path} was written for the table that {name} was before")
         if snapshot_id in table.discarded:
             raise Violation("C6: a snapshot was committed whose manifests had been deleted")
         files = tuple(f.file_path for f in admitted.data_files)
@@ -193,7 +207,7 @@ class Checks:
             table.properties.pop(key.holding, None)
             world.stats["caught up after a loss"] += 1
         world.stats["commits"] += 1
-        self._check_ledger(name, admitted.ledger)
+        self._check_ledger(name, world.ledger_of(table.state()) if world.people.former else admitted.ledger)
 
     def _check_read_again(self, name: TableId, left_out: Coverage) -> None:
         """What is left out while it is read again must be so until it has been."""
@@ -230,8 +244,14 @@ class Checks:
                     continue
                 if owner == name and is_held(record):
                     raise Violation(f"C6: the ledger claims {record}, which is in no snapshot of the table")
+                if record in world.people.again:
+                    continue
                 if record.offset < ledger.settled.get(world.known_as(record.tp), 0):
                     raise Violation(f"C6: {record} is called settled, and is in no snapshot")
+
+        for record in world.people.taken.get(name, ()):
+            if is_held(record) and self._is_told_apart(record):
+                raise Violation(f"C6: the ledger claims {record}, which a rollback has taken away")
 
     def _is_told_apart(self, record: Record) -> bool:
         """Whether a ledger that speaks of its offset means this record, and not another one before or after it."""
@@ -276,6 +296,9 @@ class Checks:
         rows = sum((t.rows for t in world.tables.values()), start=Counter[Record]())
         if twice := [r for r, n in rows.items() if n > 1]:
             raise Violation(f"I1: {len(twice)} records are in the tables twice, such as {twice[0]}")
+        for name, taken in world.people.taken.items():
+            if back := taken & rows.keys():
+                raise Violation(f"I2: {len(back)} records are back that a rollback of {name} had taken away")
         lost = {r for r in content if not r.is_filtered} - rows.keys() - self.forgiven
         if unexplained := lost - self.gone:
             raise Violation(f"I1: {len(unexplained)} records are lost, such as {min(unexplained)}")

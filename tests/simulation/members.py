@@ -107,6 +107,7 @@ class SimSession(MemorySession):
         self._store.append(self._member, publication.events, publication.spans)
         self._store.topic_ids.update(publication.identities)
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
+        self._world.log_ids.update(dict.fromkeys(publication.advances, self._store.identity))
         self._world.checks.published(publication)
 
     def follow(self, *, replay: bool) -> Cursor:
@@ -202,6 +203,8 @@ class Member:
         except ProtocolError:
             raise
         except (Crash, CalvingError) as error:
+            if isinstance(error, DataLossError):
+                world.accidents.call_operator()
             world.stats[type(error).__name__] += 1
             self.die()
 
@@ -245,6 +248,7 @@ class Member:
 
     def _start(self) -> WorkerLoop:
         world = self._world
+        world.people.guard()
         self._starts += 1
         member = f"{self._name}{self._starts}"
         self._session = world.session(world, world.store, member)

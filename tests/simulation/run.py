@@ -8,7 +8,8 @@ import sys
 from collections import Counter
 from functools import partial
 
-from tests.simulation.world import THEMES, Violation, World, simulate
+from tests.simulation.odds import THEMES
+from tests.simulation.world import Violation, World, simulate
 
 
 def in_theme(theme: str) -> type[World]:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.simulation.mutants import MUTANTS, table, verdicts
+from tests.simulation.odds import THEMES
 from tests.simulation.run import in_theme
-from tests.simulation.world import THEMES, simulate
+from tests.simulation.world import simulate
 
 SEEDS = int(os.environ.get("CALVING_SEEDS", "25"))
 """Of each theme."""
@@ -49,6 +50,7 @@ def test_what_may_happen_does_happen() -> None:
     total += sum((simulate(seed, in_theme("hangs")) for seed in range(12)), start=Counter[str]())
     kinds = ["Crash", "Fenced", "OutcomeUnknown", "Unavailable", "expelled", "partitions added", "expired"]
     kinds += ["store lost", "zombies", "stale loads", "snapshots expired", "topics made anew", "truncated"]
+    kinds += ["renamed", "tables made anew", "released", "rolled back"]
     kinds += ["open transactions", "entries passed over", "catalogs restored", *(f"hung: {call}" for call in CALLS)]
     assert [kind for kind in kinds if not total[kind]] == []
 

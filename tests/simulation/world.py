@@ -12,18 +12,19 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar
 from uuid import UUID
 
 from calving.backend.memory import MemoryStore
+from calving.cli.release import let_go
 from calving.errors import CalvingError, Unavailable
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import TableFiles, TableId, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition, within
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger import Ledger, LedgerKey
 from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop
@@ -32,53 +33,9 @@ from tests.simulation.accidents import Accidents
 from tests.simulation.broker import Broker, Record
 from tests.simulation.checks import Checks, Violation
 from tests.simulation.members import PACE, Crash, Member, SimSession
+from tests.simulation.odds import CALM, THEMES
+from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimTable, SimTarget
-
-
-@dataclass(frozen=True)
-class Odds:
-    """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step.
-    ``interventions`` are recoveries while a commit is on its way."""
-
-    crashes: float = 0.02
-    faults: float = 0.05
-    hangs: float = 0.0
-    contention: float = 0.05
-    staleness: float = 0.0
-    restarts: float = 0.004
-    expulsions: float = 0.02
-    coups: float = 0.03
-    omissions: float = 0.0
-    zombies: float = 0.0
-    interventions: float = 0.0
-    retention: float = 0.0
-    losses: float = 0.0
-    backups: float = 0.0
-    expiry: float = 0.0
-    recreations: float = 0.0
-    truncations: float = 0.0
-    stuck: float = 0.0
-
-
-CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
-THEMES: dict[str, Odds] = {
-    "rough": Odds(),
-    "crowd": Odds(crashes=0.005, contention=0.3, expulsions=0.06),
-    "long lives": Odds(crashes=0, faults=0.005, restarts=0, expulsions=0.003, coups=0.003),
-    "retention": Odds(crashes=0.01, retention=0.05),
-    "lost store": Odds(losses=0.004),
-    "zombies": Odds(losses=0.006, zombies=0.7, hangs=0.002),
-    "recovered too soon": Odds(crashes=0.005, faults=0.02, losses=0.008, zombies=1.0, interventions=0.06),
-    "hangs": Odds(crashes=0.005, faults=0.02, hangs=0.004),
-    "replica": Odds(faults=0.1, staleness=0.2),
-    "expiry": Odds(expiry=0.06),
-    "topic made anew": Odds(recreations=0.005),
-    "topic without identity": Odds(recreations=0.005),
-    "truncated": Odds(crashes=0.01, truncations=0.01),
-    "open transactions": Odds(stuck=0.03),
-    "catalog restored": Odds(crashes=0.01, contention=0, backups=0.004),
-    "entries passed over": Odds(crashes=0.01, omissions=0.02),
-}
 
 
 class World:
@@ -94,6 +51,8 @@ class World:
     policy = SourcePolicy(on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
     recovery = staticmethod(recovery)
+    release = staticmethod(let_go)
+    operators: type[Operators] = Operators
     pace = PACE
     names: tuple[TableId, ...] = (("db", "t0"), ("db", "t1"))
 
@@ -108,7 +67,7 @@ class World:
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")
         self.store = MemoryStore(
             partitions=1 + seed % 3,
-            fences_coordinators=seed % 2 == 0 or self.odds.zombies > 0,
+            fences_coordinators=seed % 2 == 0 or self.odds.zombies > 0 or self.odds.drops > 0,
             is_current=self.broker.is_current,
         )
         if seed % 3 == 0:  # milder weather, in which cycles do complete and leaders live long
@@ -129,7 +88,9 @@ class World:
         self.completed: list[UUID] = []
         self.veils: dict[int, int] = {}
         """Where an open transaction hides the rest of a partition of the control log."""
-        self.checks, self.accidents = Checks(self), Accidents(self)
+        self.log_ids: dict[TopicPartition, str] = {}
+        """Which control log each stored position belongs to."""
+        self.checks, self.accidents, self.people = Checks(self), Accidents(self), self.operators(self)
         self._disturbed = False
         self.members = {name: Member(self, name) for name in "abc"}
         self.stepping = self.members["a"]
@@ -187,7 +148,7 @@ class World:
     @property
     def is_upset(self) -> bool:
         """Whether something is lost, and no operator has been there yet."""
-        return self.accidents.operator_in is not None or self.accidents.catalog_went_back
+        return self.accidents.operator_in is not None or self.accidents.catalog_went_back or self.people.is_renamed
 
     # What the fakes ask of the world
 
@@ -206,6 +167,12 @@ class World:
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         return CommitLoop(target, target.key, 3)
+
+    def ledger_of(self, state: Loaded) -> Ledger:
+        """What a table says of the sink, under the name that it has, and the one that it had."""
+        found = self.key(self.store.identity).read(state.ancestry, state.properties)
+        former = self.people.former
+        return found if former is None else former.read(state.ancestry, state.properties).joined(found)
 
     def known_as(self, tp: TopicPartition) -> TopicPartition:
         """As ledgers name a partition of the topic that is there now."""
@@ -236,13 +203,20 @@ class World:
                 elif not record.is_filtered:
                     written.setdefault(name, []).append(record)
         files = {
-            TableReference("c", name[:-1], name[-1], UUID(int=self.tables[name].uuid)): TableFiles((self._file(found),))
+            TableReference("c", name[:-1], name[-1], self.uuid(self.tables[name].uuid)): TableFiles(
+                (self._file(found, self.tables[name].uuid),)
+            )
             for name, found in written.items()
         }
         return BatchOutcome(files, latest, records, records * 100)
 
-    def _file(self, records: list[Record]) -> DataFile:
+    @staticmethod
+    def uuid(number: int) -> UUID:
+        return UUID(int=number)
+
+    def _file(self, records: list[Record], table: int) -> DataFile:
         path = f"f{self.next_id()}"
+        self.people.written_for[path] = table
         self.files[path] = tuple(records)
         return DataFile(path, "PARQUET", len(records), 100)
 
@@ -331,6 +305,7 @@ class World:
                 self._step(name)
             if self.accidents.operator_in is not None:
                 self.accidents.recover()
+            self.people.release()
 
 
 def simulate(seed: int, world: Callable[[int], World] = World) -> Counter[str]:

@@ -21,13 +21,10 @@ from calving.protocol.ledger import (
     LedgerKey,
     Reach,
     admit,
-    decode_control,
-    decode_source,
-    encode_control,
-    encode_source,
     passed_over,
     twice,
 )
+from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 TABLE = TableReference("c", ("db",), "t")
@@ -359,6 +356,34 @@ def test_what_a_rollback_has_taken_away_is_not_held_and_not_called_settled() -> 
     after = admit([written(0, 9, "a")], {0: 10}, reach, ledger).ledger
     assert (after.source, after.settled, after.missing) == ({TP: 70}, {TP: 30}, {TP: (Span(30, 60),)})
     assert passed_over(after, reach) == {TP: (Span(30, 60),)}
+
+
+def test_what_a_rollback_has_taken_away_stays_away_until_it_is_to_come_back() -> None:
+    properties = KEY.properties(Ledger({0: 9}, {TP: 60}, {TP: 60}))
+    head = KEY.summary(Ledger({0: 5}, {TP: 30}, {TP: 30}))
+    reach = Reach({TP: (Span(0, 70),)}, {TP: (Span(0, 60),)})
+    for offset in (9, 10, 11):
+        ledger = admit([written(0, offset, str(offset))], {0: offset + 1}, reach, KEY.read([head], properties)).ledger
+        properties |= KEY.properties(ledger)
+        head = KEY.summary(ledger)
+        assert ledger.missing == {TP: (Span(30, 60),)}
+        assert KEY.newly_gone(ledger.gone, properties) == {}
+    assert KEY.read([head], properties | KEY.brought_back(ledger)).gone == {}
+
+
+def test_after_a_rollback_a_replay_brings_nothing_back() -> None:
+    properties = KEY.properties(Ledger({0: 9}, {TP: 60}, {TP: 60}))
+    ledger = KEY.read([KEY.summary(Ledger({0: 5}, {TP: 30}, {TP: 30}))], properties)
+    assert not admit([written(0, 7, "a")], {0: 9}, NOWHERE, ledger)
+
+
+def test_what_is_committed_again_is_gone_no_longer() -> None:
+    ledger = Ledger({0: 5}, {TP: 30}, {TP: 30}, gone={TP: (Span(30, 60),)})
+    again = replace(written(0, 9, "a"), spans={TP: (Span(30, 60),)})
+    reach = Reach({TP: (Span(30, 60),)}, {})
+    assert admit([again], {0: 10}, reach, ledger).ledger.gone == {}
+    left_out = {TP: (Span(30, 40),)}
+    assert admit([again], {0: 10}, reach, ledger, left_out).ledger.gone == left_out
 
 
 def test_a_ledger_says_what_is_settled_only_where_that_is_not_all() -> None:

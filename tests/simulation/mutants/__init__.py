@@ -1,6 +1,6 @@
 """Broken variants of the product, by the part that is broken."""
 
-from tests.simulation.mutants import coordinator, stores, tables, worker
+from tests.simulation.mutants import coordinator, operators, stores, tables, worker
 from tests.simulation.mutants.registry import MUTANTS, Verdicts, table, verdicts
 
-__all__ = ["MUTANTS", "Verdicts", "coordinator", "stores", "table", "tables", "verdicts", "worker"]
+__all__ = ["MUTANTS", "Verdicts", "coordinator", "operators", "stores", "table", "tables", "verdicts", "worker"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from calving.model.coverage import Coverage
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets
 from calving.protocol import commit as commit_module
@@ -47,8 +48,10 @@ class _CustomLoop(World):
     """A world whose commit loop admits by another rule."""
 
     @staticmethod
-    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
-        return admit(heard, read, reach, ledger)
+    def admit(
+        heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+    ) -> Admitted:
+        return admit(heard, read, reach, ledger, left_out)
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         rule = type(self).admit
@@ -67,16 +70,20 @@ class _CustomLoop(World):
 @mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd")
 class LedgerGoesBack(_CustomLoop):
     @staticmethod
-    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
-        found = admit(heard, read, reach, ledger)
+    def admit(
+        heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+    ) -> Admitted:
+        found = admit(heard, read, reach, ledger, left_out)
         return replace(found, ledger=replace(found.ledger, control=read))
 
 
 @mutant("C6.3 the new ledger is not moved at all")
 class LedgerStays(_CustomLoop):
     @staticmethod
-    def admit(heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
-        found = admit(heard, read, reach, ledger)
+    def admit(
+        heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+    ) -> Admitted:
+        found = admit(heard, read, reach, ledger, left_out)
         return replace(found, ledger=ledger)
 
 

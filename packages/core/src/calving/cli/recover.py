@@ -92,7 +92,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         session = backend.open(str(uuid4()))
         cursor = session.follow(replay=False)
         for name in found:
-            _mark(catalog, sink, name, replace(control, identity=cursor.log.identity))
+            _mark(catalog, sink, name, replace(control, identity=cursor.log.identity), again=name in rolled_back)
         refuse_reused_offsets(catalog, sink, cursor.log, found)
     finally:
         if cursor is not None:
@@ -188,14 +188,14 @@ def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping
             )
 
 
-def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog) -> None:
+def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again: bool) -> None:
     """Last of all: a table that belongs to another log is not written to. It may have got a new identity by now."""
     key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
     ledger = ledger_of(key, table)
     changed = key.recovered_at(control.identity, control.end)
-    if ledger.gone:  # whoever rolled it back has been heard
-        changed |= key.properties(replace(ledger, gone={}))
+    if ledger.gone and again:
+        changed |= key.brought_back(ledger)
     if table.properties.get(key.of_table(LOG_ID)) not in (None, control.identity):
         changed |= {key.of_table(LOG_ID): control.identity, key.of_table(key.offsets): "{}"}
     with table.transaction() as change:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pyiceberg.catalog import Catalog
 
@@ -20,6 +20,7 @@ from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
 from calving.protocol.marks import Marks
+from calving.runtime.coordinator import Committer
 from calving.runtime.guards import commit_style
 from calving.runtime.heard import read_to_end
 from calving.settings.load import Sink
@@ -49,9 +50,7 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
         yield f"let go of {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
 
 
-def _while_leading(
-    sink: Sink, catalog: Catalog, session: Session, tables: Collection[TableId], record: Path
-) -> dict[TableId, tuple[Envelope, ...]]:
+def _while_leading(sink: Sink, catalog: Catalog, session: Session, tables: Collection[TableId], record: Path) -> Stale:
     """Nobody else may have led from the first entry that was read until the position is saved.
 
     To open the log fences the sink's coordinator, and it pauses. Where it comes back too early, all that takes long is
@@ -60,7 +59,17 @@ def _while_leading(
     for _ in range(_TRIES):
         cursor = session.follow(replay=True)
         try:
-            return _release(sink, catalog, cursor, tables, record)
+            style = commit_style(sink, cursor.log.identity)
+            attempts = Attempts(sink.keys.commit_threads, sink.keys.table_timeout_ms / 1000)
+            committer = IcebergCommitter(catalog, sink.keys.catalog_name, style, attempts)
+            return let_go(
+                cursor,
+                committer,
+                tables,
+                uuid4(),
+                lambda table: _uuid(catalog, table),
+                lambda released: record.write_text(json.dumps(_written_down(released), indent=1)),
+            )
         except Fenced:
             record.unlink(missing_ok=True)
         finally:
@@ -70,26 +79,31 @@ def _while_leading(
     )
 
 
-def _release(
-    sink: Sink, catalog: Catalog, cursor: Cursor, tables: Collection[TableId], record: Path
-) -> dict[TableId, tuple[Envelope, ...]]:
-    """:raises Fenced: a coordinator came in between; nothing was let go."""
+def let_go(
+    cursor: Cursor,
+    committer: Committer,
+    tables: Collection[TableId],
+    commit_id: UUID,
+    uuid_of: Callable[[TableId], UUID | None],
+    write_down: Callable[[Stale], object],
+) -> Stale:
+    """Commit what is buffered, but what was written for ``tables`` as they were before ``uuid_of``; the latter.
+
+    :raises Fenced: a coordinator came in between; nothing was let go.
+    :raises CalvingError: there is nothing to let go of, or something else cannot be committed; nothing was let go.
+    """
     buffer, marks = Buffer(cursor.log.start), Marks()
     for entry in read_to_end(cursor):
         buffer.hear(entry)
         for table, mark in entry.marks.items():
             marks.note(table, mark)
-    stale = {table: _stale(catalog, table, entries) for table, entries in buffer.tables().items()}
+    stale = {table: _stale(entries, uuid_of(table)) for table, entries in buffer.tables().items()}
     released = {table: stale[table] for table in tables if stale.get(table)}
     if idle := [".".join(table) for table in tables if table not in released]:
         raise CalvingError(f"nothing is buffered that table {', '.join(idle)} cannot take")
     for table, entries in released.items():
         buffer.let_go(table, entries)
-    commit_id = uuid4()
     request = CommitTables(commit_id, buffer.tables(), buffer.whole(), buffer.reach(), None, marks.known)
-    style = commit_style(sink, cursor.log.identity)
-    attempts = Attempts(sink.keys.commit_threads, sink.keys.table_timeout_ms / 1000)
-    committer = IcebergCommitter(catalog, sink.keys.catalog_name, style, attempts)
     failed: dict[TableId, str] = {}
     outcomes = list(committer.commit(request))
     for table, outcome in outcomes:
@@ -101,15 +115,18 @@ def _release(
             failed[table] = outcome.reason
     if failed:
         raise CalvingError(_refusal(failed, {*released, *(table for table in failed if stale.get(table))}))
-    record.write_text(json.dumps(_written_down(released), indent=1))
+    write_down(released)
     cursor.acknowledge(buffer.position(), (CommitComplete(commit_id),), buffer.settled(), marks.known)
     return released
 
 
-def _stale(catalog: Catalog, table: TableId, entries: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
-    """Entries that were written for the table as it was before; all of them if there is none."""
+def _uuid(catalog: Catalog, table: TableId) -> UUID | None:
     found = find_table(catalog, table)
-    current = None if found is None else found.metadata.table_uuid
+    return None if found is None else found.metadata.table_uuid
+
+
+def _stale(entries: tuple[Envelope, ...], current: UUID | None) -> tuple[Envelope, ...]:
+    """Entries that were written for the table as it was before; all of them if there is none."""
 
     def is_stale(entry: Envelope) -> bool:
         if not isinstance(entry.event, DataWritten):

@@ -113,12 +113,13 @@ class IcebergTarget:
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
         table = state.table
-        if admitted.gone:
+        newly = self._key.newly_gone(admitted.gone, state.properties)
+        if newly:
             log.error(
                 "table %s was rolled back: it no longer holds %s, which this sink had committed, and goes on without;"
                 " to have these records again, stop all workers and run `calving recover FILE --table %s`",
                 ".".join(self._table),
-                text_of(admitted.gone),
+                text_of(newly),
                 ".".join(self._table),
             )
         summary = {**self._extra, **self._key.summary(admitted.ledger)}

@@ -98,7 +98,8 @@ class CommitLoop(Generic[S]):
         state = target.load()
         for tries in range(1, self._max_tries + 1):
             ledger = self._key.read(state.ancestry, state.properties)
-            admitted = admit(entries, read, reach, ledger)
+            left_out = self._key.left_out(state.properties)
+            admitted = admit(entries, read, reach, ledger, left_out)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
             if self._key.is_superseded(state.properties, reach):
@@ -106,7 +107,6 @@ class CommitLoop(Generic[S]):
                     "the sink was recovered after this coordinator had begun, or the recovery did not end: stop all"
                     " workers and run `calving recover FILE` to its end"
                 )
-            left_out = self._key.left_out(state.properties)
             for tp, spans in twice(admitted, reach, ledger, left_out).items():
                 raise AlreadyHeldError(
                     f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from calving.model.coverage import (
     Coverage,
@@ -24,6 +25,7 @@ from calving.model.coverage import (
 from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition, furthest
+from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 
 COMMIT_ID = "kafka.connect.commit-id"
 TASK_ID = "kafka.connect.task-id"
@@ -33,6 +35,7 @@ SOURCE_OFFSETS = "calving.source-offsets"
 SETTLED_OFFSETS = "calving.settled-offsets"
 MISSING_OFFSETS = "calving.missing-offsets"
 HELD_OFFSETS = "calving.held-offsets"
+GONE_OFFSETS = "calving.gone-offsets"
 RECOVERED_AT = "calving.recovered-at"
 
 
@@ -46,7 +49,7 @@ class Ledger:
     ``settled`` and ``source`` this table does not hold, because it was not heard yet. So a record at or above
     ``settled`` is in this table if and only if it is below ``source`` and not missing, and it belongs here.
 
-    ``gone``: what the table held before somebody rolled it back. It is read, and never written.
+    ``gone``: what the table held before somebody rolled it back, which says nothing about other tables.
     """
 
     control: ControlOffsets
@@ -128,26 +131,39 @@ class LedgerKey:
         whatever log the records went through: they were read. The Java sink says nothing of it.
         """
         found: Ledger | None = None
+        control: ControlOffsets = {}
+        if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
+            # Also after a rollback: what was taken away is not to come back with a replay.
+            control = decode_control(properties.get(self.of_table(self.offsets), "{}"))
         for summary in ancestry:
             if self.offsets not in summary:
                 continue
             if found is None and SOURCE_OFFSETS in summary:
                 found = self._less_what_is_gone(_of_source(summary, str), properties)
             if summary.get(LOG_ID, self.log_id) == self.log_id:
-                return replace(
-                    found or _of_source(properties, self.of_table), control=decode_control(summary[self.offsets])
-                )
-        found = found or _of_source(properties, self.of_table)
-        offsets = properties.get(self.of_table(self.offsets))
-        if offsets is not None and properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
-            return replace(found, control=decode_control(offsets))
-        return found
+                control = furthest(control, decode_control(summary[self.offsets]))
+                break
+        found = found or replace(_of_source(properties, self.of_table), gone=self._known_to_be_gone(properties))
+        return replace(found, control=control)
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
         """A rollback takes snapshots away, and no properties: these still say what the branch held."""
         before = _of_source(properties, self.of_table)
-        gone = {tp: without(before.held(tp), found.held(tp)) for tp in before.source}
+        known = self._known_to_be_gone(properties)
+        gone = {
+            tp: without(merged((*before.held(tp), *known.get(tp, ()))), found.held(tp))
+            for tp in {*before.source, *known}
+        }
         return replace(found, gone={tp: spans for tp, spans in gone.items() if spans})
+
+    def _known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
+        return decode_coverage(properties.get(self.of_table(GONE_OFFSETS), "{}"))
+
+    def newly_gone(self, gone: Coverage, properties: Mapping[str, str]) -> Coverage:
+        """What of it no commit has written down yet."""
+        known = self._known_to_be_gone(properties)
+        found = {tp: without(spans, known.get(tp, ())) for tp, spans in gone.items()}
+        return {tp: spans for tp, spans in found.items() if spans}
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as snapshot summary entries; every value is a string, Java refuses anything else."""
@@ -159,7 +175,14 @@ class LedgerKey:
 
     def properties(self, ledger: Ledger) -> dict[str, str]:
         """The ledger as table properties, for the day its snapshot expires."""
-        return {self.of_table(name): value for name, value in self.summary(ledger).items()}
+        found = {self.of_table(name): value for name, value in self.summary(ledger).items()}
+        if ledger.gone:
+            found[self.of_table(GONE_OFFSETS)] = encode_coverage(ledger.gone)
+        return found
+
+    def brought_back(self, ledger: Ledger) -> dict[str, str]:
+        """The table properties after which what is gone is as if the table had never held it."""
+        return {**self.properties(replace(ledger, gone={})), self.of_table(GONE_OFFSETS): "{}"}
 
     @property
     def holding(self) -> str:
@@ -211,11 +234,18 @@ class Admitted:
         return bool(self.data_files or self.delete_files)
 
 
-def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger) -> Admitted:
+def admit(
+    heard: Iterable[Envelope],
+    read: ControlOffsets,
+    reach: Reach,
+    ledger: Ledger,
+    left_out: Coverage = MappingProxyType({}),
+) -> Admitted:
     """Steps 2 and 3 of C6: leave out what the table has, each file once, and move the ledger to what was read.
 
     ``heard`` is everything of this table below ``read`` that may not be in it, and ``read`` ends no publication in the
-    middle: else the ledger would claim too much, or too little, of the source.
+    middle: else the ledger would claim too much, or too little, of the source. ``left_out``: what is not in these files
+    although they cover it.
     """
     data: dict[str, DataFile] = {}
     deletes: dict[str, DataFile] = {}
@@ -236,7 +266,7 @@ def admit(heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger:
     return Admitted(
         tuple(f for f in data.values() if f.record_count),
         tuple(f for f in deletes.values() if f.record_count),
-        _moved(ledger, read, reach, passed),
+        _moved(ledger, read, reach, passed, publications.values(), left_out),
         tuple(publications.values()),
         ledger.gone,
         reach,
@@ -271,7 +301,12 @@ def _heard(covered: tuple[Span, ...]) -> tuple[Span, ...]:
 
 
 def _moved(
-    ledger: Ledger, read: ControlOffsets, reach: Reach, passed: Mapping[TopicPartition, Iterable[Span]]
+    ledger: Ledger,
+    read: ControlOffsets,
+    reach: Reach,
+    passed: Mapping[TopicPartition, Iterable[Span]],
+    admitted: Iterable[Coverage],
+    left_out: Coverage,
 ) -> Ledger:
     """``passed``: publications with files for this table that are below its control offsets. What of them it does not
     hold it never got: a store that forgot them has let somebody else commit beyond.
@@ -279,9 +314,14 @@ def _moved(
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
+    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in reach.anew}
+    for publication in admitted:
+        for tp in gone.keys() & publication.keys():
+            gone[tp] = without(gone[tp], without((plain(publication[tp][-1]),), left_out.get(tp, ())))
+    gone = {tp: spans for tp, spans in gone.items() if spans}
     for tp in sorted({*ledger.source, *reach.covered}):
         before = NO_LEDGER if tp in reach.anew else ledger
-        never = without(merged((*passed.get(tp, ()), *before.gone.get(tp, ()))), before.held(tp))
+        never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
         told = without(reach.settled.get(tp, ()), never)
         below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
         held = merged((*before.held(tp), Span(0, below), *without(reach.covered.get(tp, ()), never)))
@@ -290,7 +330,7 @@ def _moved(
             holes = without((Span(below, held[-1].end),), held)
             if holes:
                 missing[tp] = holes
-    return Ledger(furthest(ledger.control, read), source, settled, missing)
+    return Ledger(furthest(ledger.control, read), source, settled, missing, gone)
 
 
 def plain(span: Span) -> Span:
@@ -321,34 +361,4 @@ def _source_entries(ledger: Ledger) -> dict[str, str]:
             {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
         ),
         MISSING_OFFSETS: encode_coverage(ledger.missing),
-    }
-
-
-def encode_control(offsets: ControlOffsets) -> str:
-    """``{"0":3,"1":7}``: the Java sink's form, keys in order."""
-    return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
-
-
-def decode_control(text: str) -> dict[int, int]:
-    return {int(p): int(offset) for p, offset in json.loads(text).items()}
-
-
-def encode_source(offsets: SourceOffsets) -> str:
-    """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` where they are not all there from 0 on."""
-    topics: dict[str, dict[int, int]] = {}
-    for tp in sorted(offsets):
-        topics.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
-    found = {
-        topic: list(said.values()) if list(said) == list(range(len(said))) else {str(p): at for p, at in said.items()}
-        for topic, said in topics.items()
-    }
-    return json.dumps(found, separators=(",", ":"))
-
-
-def decode_source(text: str) -> dict[TopicPartition, int]:
-    """Either form; version 0.1.0 only wrote the longer one."""
-    return {
-        TopicPartition(topic, int(p)): int(offset)
-        for topic, said in json.loads(text).items()
-        for p, offset in (enumerate(said) if isinstance(said, list) else said.items())
     }

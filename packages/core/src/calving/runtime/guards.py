@@ -16,7 +16,8 @@ from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle, LoadedTable
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
-from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey, decode_source
+from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
+from calving.protocol.offsets_text import decode_source
 from calving.protocol.recovery import doubled
 from calving.runtime.worker import SKIP, made_anew_text
 from calving.settings.load import Sink
@@ -66,13 +67,21 @@ def owner_of(sink: Sink) -> str:
 
 
 def _others(sink: Sink, table: Table) -> dict[str, SourceOffsets]:
+    metadata = table.metadata
+    return others_of(metadata.properties, metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
+
+
+def others_of(
+    properties: Mapping[str, str], branches: Collection[str], known: Collection[str]
+) -> dict[str, SourceOffsets]:
+    """What sinks of other names than the ``known`` ones have left in a table's properties."""
     found: dict[str, SourceOffsets] = {}
-    for name, value in table.metadata.properties.items():
+    for name, value in properties.items():
         if name.startswith(f"{SOURCE_OFFSETS}."):
             owner = name.removeprefix(f"{SOURCE_OFFSETS}.")
             before, _, branch = owner.rpartition("@")
-            owner = before if branch in table.metadata.refs else owner
-            if owner not in (owner_of(sink), *sink.keys.other_sinks):
+            owner = before if branch in branches else owner
+            if owner not in known:
                 found[owner] = decode_source(value)
     return found
 
@@ -190,15 +199,9 @@ def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: Contr
     logs = session.log_ids(every)
     # Version 0.1.0 noted no log: after a change of the control topic its positions are there, and no ledger is.
     unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in found.values())
-    _mind_names(sink, former_names(found, every, identities), stored, unknown)
-    for tp, log_id in logs.items():
-        if log_id not in ("", control.identity):
-            raise DataLossError(
-                f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
-                f" '{sink.keys.control_topic}' is now: the key iceberg.control.topic was changed, or the topic was made"
-                " anew, and what was published there and not committed is in no table; change the key back, or"
-                f" {_REMEDY}, after a change with --from <former control topic>.{sink.group}"
-            )
+    owner = (sink.keys.control_topic, sink.group)
+    mind_names(*owner, former_names(found, every, identities), stored, unknown=unknown)
+    mind_logs(*owner, control.identity, logs, stored)
 
 
 def former_names(
@@ -212,22 +215,46 @@ def former_names(
                     yield table, owner, tp, offset
 
 
-def _mind_names(
-    sink: Sink, former: Iterable[tuple[str, str, TopicPartition, int]], stored: SourceOffsets, unknown: bool
+def mind_names(
+    control_topic: str,
+    group: str,
+    former: Iterable[tuple[str, str, TopicPartition, int]],
+    stored: SourceOffsets,
+    *,
+    unknown: bool,
 ) -> None:
     """W1: a sink that was given another name, group or control topic has no positions, and is no first start.
 
     ``unknown``: nothing tells which control log the positions belong to.
+
+    :raises DataLossError: names the command that takes over from the former name.
     """
     begun = {tp.topic for tp in stored}
     for table, owner, tp, offset in former:
-        if tp.topic not in begun or (unknown and owner.endswith(f".{sink.group}")):
+        if tp.topic not in begun or (unknown and owner.endswith(f".{group}")):
             raise DataLossError(
                 f"table {table} holds records of {tp} up to offset {offset} that a sink of the name {owner} has"
-                f" written, and {owner_of(sink)} begins: if this is the same sink (name, iceberg.connect.group-id or"
-                " iceberg.control.topic was changed), change the key back, or stop all workers and run"
-                f" `calving recover FILE --from {owner}`; if it is another sink, and both are to write there, set"
-                f" iceberg.control.other-sinks = {owner}"
+                f" written, and {control_topic}.{group} begins: if this is the same sink (name,"
+                " iceberg.connect.group-id or iceberg.control.topic was changed), change the key back, or"
+                f" stop all workers and run `calving recover FILE --from {owner}`; if it is another sink, and"
+                f" both are to write there, set iceberg.control.other-sinks = {owner}"
+            )
+
+
+def mind_logs(
+    control_topic: str, group: str, log_id: str, logs: Mapping[TopicPartition, str], stored: SourceOffsets
+) -> None:
+    """W1: positions that belong to another control log say nothing of what was committed of it.
+
+    :raises DataLossError: names the command that takes over from the former log.
+    """
+    for tp, other in logs.items():
+        if other not in ("", log_id):
+            raise DataLossError(
+                f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
+                f" '{control_topic}' is now: the key iceberg.control.topic was changed, or the topic was made"
+                " anew, and what was published there and not committed is in no table; change the key back, or"
+                f" {_REMEDY}, after a change with --from <former control topic>.{group}"
             )
 
 

@@ -1,0 +1,37 @@
+"""Offsets as text, as snapshots and table properties hold them."""
+
+from __future__ import annotations
+
+import json
+
+from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
+
+
+def encode_control(offsets: ControlOffsets) -> str:
+    """``{"0":3,"1":7}``: the Java sink's form, keys in order."""
+    return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
+
+
+def decode_control(text: str) -> dict[int, int]:
+    return {int(p): int(offset) for p, offset in json.loads(text).items()}
+
+
+def encode_source(offsets: SourceOffsets) -> str:
+    """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` where they are not all there from 0 on."""
+    topics: dict[str, dict[int, int]] = {}
+    for tp in sorted(offsets):
+        topics.setdefault(tp.topic, {})[tp.partition] = offsets[tp]
+    found = {
+        topic: list(said.values()) if list(said) == list(range(len(said))) else {str(p): at for p, at in said.items()}
+        for topic, said in topics.items()
+    }
+    return json.dumps(found, separators=(",", ":"))
+
+
+def decode_source(text: str) -> dict[TopicPartition, int]:
+    """Either form; version 0.1.0 only wrote the longer one."""
+    return {
+        TopicPartition(topic, int(p)): int(offset)
+        for topic, said in json.loads(text).items()
+        for p, offset in (enumerate(said) if isinstance(said, list) else said.items())
+    }

@@ -1,0 +1,69 @@
+"""What leads on from an operator's act, broken."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+
+from calving.cli.release import let_go
+from calving.protocol.ledger import GONE_OFFSETS, Ledger, LedgerKey
+from calving.protocol.offsets_text import decode_control
+from calving.protocol.recovery import Recovery
+from calving.protocol.recovery import recovery as real_recovery
+from tests.simulation.mutants.registry import mutant
+from tests.simulation.operators import Operators
+from tests.simulation.tables import Loaded, SimTarget
+from tests.simulation.world import World
+
+
+@mutant("W1 a sink that was given another name starts as if it were another one", "renamed")
+class TakesAnyName(World):
+    class operators(Operators):
+        def guard(self) -> None:
+            pass
+
+
+@mutant("recovery does not know what the tables say under the former name", "renamed")
+class ForgetsFormerName(World):
+    def ledger_of(self, state: Loaded) -> Ledger:
+        return self.key(self.store.identity).read(state.ancestry, state.properties)
+
+
+@mutant("C4 files that wait for the table as it was are committed to the new one", "table made anew")
+class CommitsToAnother(World):
+    class target(SimTarget):
+        def load(self) -> Loaded:
+            self._uuids = frozenset()
+            return super().load()
+
+
+@mutant("C4 release lets go of what was written for the table as it is, too", "table made anew")
+class ReleasesAll(World):
+    @staticmethod
+    def release(cursor, committer, tables, commit_id, uuid_of, write_down):  # type: ignore[no-untyped-def]
+        return let_go(cursor, committer, tables, commit_id, lambda _: None, write_down)
+
+
+@mutant("C6 after a rollback a replay brings back what was taken away", "rolled back")
+class ReplaysOverRollback(World):
+    class ledger_key(LedgerKey):
+        def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
+            summaries = list(ancestry)
+            found = super().read(summaries, properties)
+            own = next((s for s in summaries if self.offsets in s), None)
+            return found if own is None else replace(found, control=decode_control(own[self.offsets]))
+
+
+@mutant("C6 what a rollback took away is forgotten with the second commit", "rolled back")
+class ForgetsRollback(World):
+    class ledger_key(LedgerKey):
+        def properties(self, ledger: Ledger) -> dict[str, str]:
+            found = super().properties(ledger)
+            return {name: value for name, value in found.items() if not name.startswith(GONE_OFFSETS)}
+
+
+@mutant("recovery of a table that was rolled back trusts what the others say is settled", "rolled back")
+class TrustsTheOthers(World):
+    @staticmethod
+    def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
+        return real_recovery(ledgers, (), complete=complete)

@@ -1,0 +1,57 @@
+"""How likely things are, by the theme of a world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step.
+    ``interventions`` are recoveries while a commit is on its way."""
+
+    crashes: float = 0.02
+    faults: float = 0.05
+    hangs: float = 0.0
+    contention: float = 0.05
+    staleness: float = 0.0
+    restarts: float = 0.004
+    expulsions: float = 0.02
+    coups: float = 0.03
+    omissions: float = 0.0
+    zombies: float = 0.0
+    interventions: float = 0.0
+    retention: float = 0.0
+    losses: float = 0.0
+    backups: float = 0.0
+    expiry: float = 0.0
+    recreations: float = 0.0
+    truncations: float = 0.0
+    stuck: float = 0.0
+    renames: float = 0.0
+    drops: float = 0.0
+    rollbacks: float = 0.0
+
+
+CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
+THEMES: dict[str, Odds] = {
+    "rough": Odds(),
+    "crowd": Odds(crashes=0.005, contention=0.3, expulsions=0.06),
+    "long lives": Odds(crashes=0, faults=0.005, restarts=0, expulsions=0.003, coups=0.003),
+    "retention": Odds(crashes=0.01, retention=0.05),
+    "lost store": Odds(losses=0.004),
+    "zombies": Odds(losses=0.006, zombies=0.7, hangs=0.002),
+    "recovered too soon": Odds(crashes=0.005, faults=0.02, losses=0.008, zombies=1.0, interventions=0.06),
+    "hangs": Odds(crashes=0.005, faults=0.02, hangs=0.004),
+    "replica": Odds(faults=0.1, staleness=0.2),
+    "expiry": Odds(expiry=0.06),
+    "topic made anew": Odds(recreations=0.005),
+    "topic without identity": Odds(recreations=0.005),
+    "truncated": Odds(crashes=0.01, truncations=0.01),
+    "open transactions": Odds(stuck=0.03),
+    "catalog restored": Odds(crashes=0.01, contention=0, backups=0.004),
+    "entries passed over": Odds(crashes=0.01, omissions=0.02),
+    "renamed": Odds(renames=0.003),
+    "table made anew": Odds(drops=0.006),
+    "rolled back": Odds(rollbacks=0.008),
+}

@@ -1,0 +1,157 @@
+"""What people do to a sink and its tables on purpose: rename it, drop tables and make them anew, roll tables back; and
+the commands that lead on from there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from calving.backend.memory import MemorySession
+from calving.cli.release import Stale
+from calving.errors import CalvingError
+from calving.model.events import DataWritten, TableId
+from calving.protocol.ledger import LedgerKey
+from calving.runtime.guards import Held, former_names, mind_logs, mind_names, others_of
+from tests.simulation.broker import Record
+from tests.simulation.members import Crash
+from tests.simulation.tables import SimCommitter
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Operators:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.former: LedgerKey | None = None
+        """The name that the sink had before."""
+        self.is_renamed = False
+        """And nobody has recovered the sink since."""
+        self.rolled_back: set[TableId] = set()
+        """Tables that are to have everything again at the next recovery."""
+        self.taken: dict[TableId, set[Record]] = {}
+        """What rollbacks have taken away, for good."""
+        self.written_for: dict[str, int] = {}
+        """Which table each file was written for, by the table's identity."""
+        self.again: set[Record] = set()
+        """What a rollback took away, and is read again: other tables know it to be settled from before."""
+        self.made_anew: set[TableId] = set()
+
+    # Names
+
+    def rename(self) -> None:
+        """The sink is stopped, and started with another group or control topic."""
+        world = self._world
+        if self.former is not None:
+            return
+        for member in world.members.values():
+            member.die()
+        self.former = world.key("")
+        store = world.store
+        store.log, store.saved, store.identity = [[] for _ in store.log], {}, "renamed"
+        if world.chance(0.5):
+            world.group = "connect-other"
+            for stored in (store.positions, store.topic_ids, world.log_ids):
+                stored.clear()
+        else:
+            world.control_topic = "another-control"
+        said = (self.former.read((), table.properties) for table in world.tables.values())
+        self.is_renamed = bool(store.positions) or any(any(ledger.source.values()) for ledger in said)
+        if not self.is_renamed:
+            world.checks.keep_landed()  # all begins anew, and nothing is in the tables yet
+        world.stats["renamed"] += 1
+
+    def guard(self) -> None:
+        """What a worker looks at before it starts, as far as it is about names.
+
+        :raises DataLossError: the sink had another name before.
+        """
+        world = self._world
+        every = frozenset(world.broker.content)
+        own = (world.control_topic, world.group)
+        found = {
+            ".".join(name): Held(world.key("").read((), {}), None, {}, others_of(table.properties, (), [".".join(own)]))
+            for name, table in world.tables.items()
+        }
+        stored = world.store.positions
+        mind_names(*own, former_names(found, every, world.broker.topic_ids()), stored, unknown=False)
+        mind_logs(*own, world.store.identity, world.log_ids, stored)
+
+    # Tables
+
+    def make_table_anew(self) -> None:
+        """A table is dropped and created again; what was in it is gone, and its user knows."""
+        world = self._world
+        name = world.rng.choice(world.names)
+        landed = {path for s in world.tables[name].snapshots for path in s.files}
+        world.checks.let_go(landed)
+        world.tables[name] = world.table(world.next_id())
+        self.made_anew.add(name)
+        world.stats["tables made anew"] += 1
+
+    def _waiting(self) -> set[TableId]:
+        """Tables with files that wait for the table as it was before."""
+        world, found = self._world, set()
+        for p, entries in enumerate(world.store.log):
+            for event in (entry[0] for entry in entries[world.store.saved.get(p, 0) :] if entry is not None):
+                if isinstance(event, DataWritten):
+                    name = event.table.identifier
+                    found |= {name} if event.table.table_uuid != world.uuid(world.tables[name].uuid) else set()
+        return found
+
+    def release(self) -> None:
+        """As ``calving release`` does, while the sink runs."""
+        world = self._world
+        if not self.made_anew or not (waiting := self._waiting()):
+            return
+        cursor = MemorySession(world.store, "operator").follow(replay=True)
+        committer = SimCommitter(world, world.key(cursor.log.identity), lambda request: None)
+        former = {p for p, name in world.checks.files_of.items() if self.written_for[p] != world.tables[name].uuid}
+        for path in former:  # the ledgers may say so before it is done
+            world.checks.forgiven.update(world.files[path])
+        try:
+            world.release(
+                cursor,
+                committer,
+                sorted(waiting),
+                world.fresh_id(),
+                lambda name: world.uuid(world.tables[name].uuid),
+                self._written,
+            )
+        except (Crash, CalvingError) as error:
+            world.stats[f"release: {type(error).__name__}"] += 1
+            return
+        world.checks.let_go(former & self._released)
+        world.stats["released"] += 1
+
+    def _written(self, released: Stale) -> None:
+        events = [e.event for entries in released.values() for e in entries]
+        self._released = {f.file_path for e in events if isinstance(e, DataWritten) for f in e.data_files}
+
+    def roll_back(self) -> None:
+        """The head of a table is an older snapshot. Its user wants it so, or has the sink bring back what it took."""
+        world = self._world
+        name = world.names[0]
+        table, key = world.tables[name], world.key("")
+        good = [i for i, s in enumerate(table.snapshots[:-1], 1) if i > table.expired and key.offsets in s.summary]
+        if not good or world.accidents.operator_in is not None:
+            return
+        before = set(table.rows)
+        count = world.rng.choice(good[-6:])
+        files = {path for s in table.snapshots[count:] for path in s.files}
+        table.back_to(count, world.files)
+        taken = before - set(table.rows)
+        world.checks.let_go(files)
+        world.checks.went_back(name)
+        self.taken.setdefault(name, set()).update(taken)
+        if world.chance(0.5):
+            self.rolled_back.add(name)
+            world.accidents.operator_in = world.rng.randint(0, 30)
+        world.stats["rolled back"] += 1
+
+    def brought_back(self) -> None:
+        """A recovery has had these tables read everything again."""
+        for name in self.rolled_back:
+            self.again |= self.taken.pop(name, set())
+        self._world.checks.forgiven -= self.again
+        self.rolled_back = set()
