@@ -27,6 +27,8 @@ class Accidents:
         """After so many steps an operator recovers the sink."""
         self.catalog_went_back = False
         """And nobody has recovered the sink since."""
+        self.stalled: set[TableId] = set()
+        """Tables whose commits do not come back; they may land later."""
         self._older_tables: dict[TableId, tuple[list[Snapshot], int, dict[str, str], int]] = {}
 
     def happen(self) -> None:
@@ -46,6 +48,7 @@ class Accidents:
             (odds.drops, people.make_table_anew),
             (odds.drops * 8, people.release),
             (odds.rollbacks, people.roll_back),
+            (odds.stalls, self._stall),
         ]
         for probability, accident in kinds:
             if self._world.chance(probability):
@@ -104,6 +107,10 @@ class Accidents:
         old = sum(s.at < world.now - _KEPT for s in table.snapshots[:-1])
         table.expired = max(table.expired, old)
         world.stats["snapshots expired"] += 1
+
+    def _stall(self) -> None:
+        self.stalled ^= {self._world.names[0]}
+        self._world.stats["tables that hung"] += 1
 
     def _copy_tables(self) -> None:
         self._older_tables = {

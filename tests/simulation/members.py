@@ -28,7 +28,6 @@ from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import WorkerLoop
 from tests.simulation.broker import SimGroup
 from tests.simulation.checks import Judge, Violation
-from tests.simulation.tables import SimCommitter
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -235,7 +234,7 @@ class Member:
             assert isinstance(cursor, SimCursor)
             judge = cursor.judge
             assert judge is not None
-            committer = SimCommitter(world, world.key(cursor.log.identity), judge.committing)
+            committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
             self._coordinator = (
                 world.coordinator(

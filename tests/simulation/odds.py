@@ -31,6 +31,7 @@ class Odds:
     renames: float = 0.0
     drops: float = 0.0
     rollbacks: float = 0.0
+    stalls: float = 0.0
 
 
 CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
@@ -54,4 +55,5 @@ THEMES: dict[str, Odds] = {
     "renamed": Odds(renames=0.003),
     "table made anew": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
+    "table hangs": Odds(crashes=0.005, stalls=0.02),
 }

@@ -14,7 +14,6 @@ from calving.protocol.ledger import LedgerKey
 from calving.runtime.guards import Held, former_names, mind_logs, mind_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.members import Crash
-from tests.simulation.tables import SimCommitter
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -105,7 +104,7 @@ class Operators:
         if not self.made_anew or not (waiting := self._waiting()):
             return
         cursor = MemorySession(world.store, "operator").follow(replay=True)
-        committer = SimCommitter(world, world.key(cursor.log.identity), lambda request: None)
+        committer = world.committer(world, world.key(cursor.log.identity), lambda request: None)
         former = {p for p, name in world.checks.files_of.items() if self.written_for[p] != world.tables[name].uuid}
         for path in former:  # the ledgers may say so before it is done
             world.checks.forgiven.update(world.files[path])

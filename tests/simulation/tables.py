@@ -174,6 +174,8 @@ class SimCommitter:
         self._world, self._key, self._on_request = world, key, on_request
         self.failing: set[TableId] = set()
         """Tables whose last commit failed."""
+        self._late: dict[TableId, CommitTables] = {}
+        """Commits that have not come back."""
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         self._on_request(request)
@@ -181,9 +183,17 @@ class SimCommitter:
             self._world.hazard()
             if self._world.chance(self._world.odds.contention):
                 self._world.disturb()
-            outcome = self._settle(table, request)
+            outcome = self._in_time(table, request)
             (self.failing.add if isinstance(outcome, Failed) else self.failing.discard)(table)
             yield table, outcome
+
+    def _in_time(self, table: TableId, request: CommitTables) -> Committed | Failed:
+        if table in self._world.accidents.stalled:
+            self._late.setdefault(table, request)
+            return Failed("still committing")
+        if table in self._late:  # it ends at last, and nobody waits for it any more
+            self._settle(table, self._late.pop(table))
+        return self._settle(table, request)
 
     def _settle(self, table: TableId, request: CommitTables) -> Committed | Failed:
         world, entries = self._world, request.tables[table]

@@ -50,7 +50,7 @@ def test_what_may_happen_does_happen() -> None:
     total += sum((simulate(seed, in_theme("hangs")) for seed in range(12)), start=Counter[str]())
     kinds = ["Crash", "Fenced", "OutcomeUnknown", "Unavailable", "expelled", "partitions added", "expired"]
     kinds += ["store lost", "zombies", "stale loads", "snapshots expired", "topics made anew", "truncated"]
-    kinds += ["renamed", "tables made anew", "released", "rolled back"]
+    kinds += ["renamed", "tables made anew", "released", "rolled back", "tables that hung"]
     kinds += ["open transactions", "entries passed over", "catalogs restored", *(f"hung: {call}" for call in CALLS)]
     assert [kind for kind in kinds if not total[kind]] == []
 

@@ -35,7 +35,7 @@ from tests.simulation.checks import Checks, Violation
 from tests.simulation.members import PACE, Crash, Member, SimSession
 from tests.simulation.odds import CALM, THEMES
 from tests.simulation.operators import Operators
-from tests.simulation.tables import Loaded, SimTable, SimTarget
+from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget
 
 
 class World:
@@ -53,6 +53,7 @@ class World:
     recovery = staticmethod(recovery)
     release = staticmethod(let_go)
     operators: type[Operators] = Operators
+    committer = SimCommitter
     pace = PACE
     names: tuple[TableId, ...] = (("db", "t0"), ("db", "t1"))
 
@@ -255,7 +256,8 @@ class World:
     def _calm(self) -> None:
         if self.accidents.operator_in is not None:
             self.accidents.recover()
-        self.odds = CALM
+        self.odds_of_theme, self.odds = self.odds, CALM
+        self.accidents.stalled = set()
         self.veils.clear()
         self.broker.stuck.clear()
         self.broker.late_notice = self.broker.late_arrival = 0.0
@@ -270,7 +272,22 @@ class World:
             if all(self.store.positions.get(tp) == len(t) for tp, t in self.broker.content.items()):
                 break
             self._rounds(1)
+        self._one_hangs()
         self._two_cycles()
+
+    def _one_hangs(self) -> None:
+        """As long as one table hangs, the other gets what was written for it."""
+        if not self.odds_of_theme.stalls:
+            return
+        hung, other = self.names
+        self.accidents.stalled = {hung}
+        self._more_records()
+        for _ in range(2):
+            self._two_cycles()
+        landed = {path for s in self.tables[other].snapshots for path in s.files}
+        if waiting := {path for path, name in self.checks.files_of.items() if name == other} - landed:
+            raise Violation(f"C4: {len(waiting)} files of {other} wait, and only {hung} hangs")
+        self.accidents.stalled = set()
 
     def _two_cycles(self) -> None:
         started = len(self.completed)
@@ -283,13 +300,16 @@ class World:
         if self.checks.was_partial(self.completed[-1]):
             raise Violation("I6: with every worker alive a cycle still ended partially")
 
+    def _more_records(self) -> None:
+        for tp in sorted(self.broker.content):
+            for _ in range(4):
+                self.broker.produce(tp, int(self.now))
+
     def _last_words(self) -> None:
         """What is committed last tells of all before that it is settled."""
         ends = {tp: self.broker.end(tp) for tp in self.broker.content}
         for _ in range(2):
-            for tp in ends:
-                for _ in range(4):
-                    self.broker.produce(tp, int(self.now))
+            self._more_records()
             self._two_cycles()
         if not self.store.fences_coordinators:
             return  # one that is not fenced may save a position beyond what another has said, and say less itself

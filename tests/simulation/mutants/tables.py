@@ -6,15 +6,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope
+from calving.model.events import Envelope, TableId
 from calving.model.offsets import ControlOffsets
 from calving.protocol import commit as commit_module
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
+from calving.protocol.coordinator import Committed, Failed
+from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import NOWHERE, Admitted, Ledger, LedgerKey, Reach, admit
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from tests.simulation.mutants.registry import mutant
-from tests.simulation.tables import Loaded, SimTable, SimTarget, Snapshot
+from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget, Snapshot
 from tests.simulation.world import World
 
 
@@ -178,6 +180,14 @@ class OvertakenRecovery(World):
     class table(SimTable):
         def supersede(self, snapshot: Snapshot, properties: Mapping[str, str]) -> None:
             self.properties |= properties
+
+
+@mutant("C4 once a table hangs the others have to wait for it", "table hangs")
+class WaitsForAll(World):
+    class committer(SimCommitter):
+        def _in_time(self, table: TableId, request: CommitTables) -> Committed | Failed:
+            hung = self._world.accidents.stalled & request.tables.keys()
+            return super()._in_time(table, request) if not hung or table in hung else Failed("not tried")
 
 
 @mutant("C6.1 the table's property is not read where the summaries have expired", "expiry")
