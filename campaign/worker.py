@@ -19,7 +19,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from calving.iceberg.commit import IcebergCommitter, IcebergTarget
-from calving.protocol.ledger import Admitted
+from calving.protocol.admission import Admitted
 from calving.protocol.worker import Worker
 from calving.runtime.worker import WorkerLoop
 

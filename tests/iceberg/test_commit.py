@@ -25,10 +25,11 @@ from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition
+from calving.protocol.admission import admit
 from calving.protocol.commit import CommitLoop, CommitRefused, Settled, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, Reach, admit
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, Reach
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")

@@ -28,10 +28,11 @@ from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
 from calving.model.text import listed, offsets_text
+from calving.protocol.admission import Admitted
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, Publish, RunBatch
-from calving.protocol.ledger import Admitted, LedgerKey
+from calving.protocol.ledger import LedgerKey
 from calving.protocol.positions import starting
 from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker

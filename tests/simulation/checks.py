@@ -29,8 +29,9 @@ from calving.model.events import (
     TableId,
 )
 from calving.model.offsets import Span, TopicPartition, named
+from calving.protocol.admission import Admitted
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Admitted, Ledger, LedgerKey
+from calving.protocol.ledger import Ledger, LedgerKey
 from tests.simulation.broker import Record
 from tests.simulation.tables import SimCommitter, Snapshot
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from calving.model.events import DataWritten, TableId, TableMark
+from calving.protocol.admission import Admitted
 from calving.protocol.commit import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Admitted, LedgerKey
+from calving.protocol.ledger import LedgerKey
 from tests.simulation.broker import Record
 
 if TYPE_CHECKING:

@@ -14,16 +14,9 @@ from calving.model.coverage import encode_coverage
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
+from calving.protocol.admission import admit, passed_over, twice
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import (
-    NOWHERE,
-    Ledger,
-    LedgerKey,
-    Reach,
-    admit,
-    passed_over,
-    twice,
-)
+from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, Reach
 from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 
 KEY = LedgerKey("control", "connect-x", "log-1")

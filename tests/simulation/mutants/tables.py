@@ -9,10 +9,11 @@ from calving.model.coverage import Coverage
 from calving.model.events import Envelope, TableId
 from calving.model.offsets import ControlOffsets
 from calving.protocol import commit as commit_module
+from calving.protocol.admission import Admitted, admit
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import NOWHERE, Admitted, Ledger, LedgerKey, Reach, admit
+from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, Reach
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from tests.simulation.mutants.registry import mutant

@@ -26,10 +26,11 @@ from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
+from calving.protocol.admission import Admitted, passed_over
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, Admitted, LedgerKey, Reach, passed_over
+from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, Reach
 from calving.version import __version__
 
 log = logging.getLogger(__name__)

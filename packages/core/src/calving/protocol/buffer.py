@@ -9,7 +9,8 @@ from calving.errors import DataLossError
 from calving.model.coverage import Coverage, merged, without
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, Span, TopicPartition
-from calving.protocol.ledger import Reach, plain, publication_of
+from calving.protocol.admission import plain, publication_of
+from calving.protocol.ledger import Reach
 
 _ANEW = Span(1, 0)
 

@@ -14,7 +14,8 @@ from typing import Generic, Protocol, TypeVar
 from calving.errors import CalvingError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, named
-from calving.protocol.ledger import NOWHERE, Admitted, LedgerKey, Reach, admit, twice
+from calving.protocol.admission import Admitted, admit, twice
+from calving.protocol.ledger import NOWHERE, LedgerKey, Reach
 
 
 class CommitRefused(CalvingError):

@@ -16,8 +16,9 @@ from calving.iceberg.commit import LoadedTable
 from calving.model.coverage import Coverage, common
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, StartCommit, TableId
 from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import LedgerKey, passed_over
+from calving.protocol.ledger import LedgerKey
 from calving.runtime.guards import ledger_key, ledger_of
 from calving.settings.load import Sink
 

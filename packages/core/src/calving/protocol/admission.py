@@ -1,0 +1,140 @@
+"""Which of the entries that were heard are not in a table yet, and what its ledger says once they are (rule C6)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
+from calving.model.events import DataWritten, Envelope
+from calving.model.files import DataFile
+from calving.model.offsets import ControlOffsets, Span, TopicPartition, furthest
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What of the heard entries is not in the table yet, and the ledger of the commit that brings it in."""
+
+    data_files: tuple[DataFile, ...]
+    delete_files: tuple[DataFile, ...]
+    ledger: Ledger
+    publications: tuple[Coverage, ...] = ()
+    """What each publication that these files come from covers."""
+    gone: Coverage = field(default_factory=dict)
+    """What the table held before it was rolled back."""
+    reach: Reach = NOWHERE
+    """What the coordinator knows of the source."""
+
+    def __bool__(self) -> bool:
+        return bool(self.data_files or self.delete_files)
+
+
+def admit(
+    heard: Iterable[Envelope],
+    read: ControlOffsets,
+    reach: Reach,
+    ledger: Ledger,
+    left_out: Coverage = MappingProxyType({}),
+) -> Admitted:
+    """Steps 2 and 3 of C6: leave out what the table has, each file once, and move the ledger to what was read.
+
+    ``heard`` is everything of this table below ``read`` that may not be in it, and ``read`` ends no publication in the
+    middle: else the ledger would claim too much, or too little, of the source. ``left_out``: what is not in these files
+    although they cover it.
+    """
+    data: dict[str, DataFile] = {}
+    deletes: dict[str, DataFile] = {}
+    publications: dict[Hashable, Coverage] = {}
+    passed: dict[TopicPartition, list[Span]] = {}
+    for envelope in heard:
+        if not isinstance(envelope.event, DataWritten):
+            continue
+        if envelope.offset < ledger.control.get(envelope.partition, 0):
+            for tp, spans in envelope.spans.items():
+                passed.setdefault(tp, []).append(plain(spans[-1]))
+            continue
+        for file in envelope.event.data_files:
+            data.setdefault(file.file_path, file)
+        for file in envelope.event.delete_files:
+            deletes.setdefault(file.file_path, file)
+        publications[publication_of(envelope)] = envelope.spans
+    return Admitted(
+        tuple(f for f in data.values() if f.record_count),
+        tuple(f for f in deletes.values() if f.record_count),
+        _moved(ledger, read, reach, passed, publications.values(), left_out),
+        tuple(publications.values()),
+        ledger.gone,
+        reach,
+    )
+
+
+def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
+    """Records that a table would get a second time: it holds them, and they were not left out when they were read.
+
+    Nothing that keeps its promises leads here; a store that forgot what it had acknowledged does.
+    """
+    found: dict[TopicPartition, tuple[Span, ...]] = {}
+    held = {tp: ledger.held(tp) for tp in ledger.source}
+    for publication in admitted.publications:
+        for tp, spans in publication.items():
+            if tp not in reach.anew:
+                own = (plain(spans[-1]),)
+                again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
+                found[tp] = merged((*found.get(tp, ()), *again))
+                held[tp] = merged((*held.get(tp, ()), *own))
+    return {tp: spans for tp, spans in found.items() if spans}
+
+
+def passed_over(ledger: Ledger, reach: Reach) -> Coverage:
+    """What is missing although something later has been heard: of one partition publications come in order."""
+    found = {tp: common(holes, _heard(reach.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
+    return {tp: spans for tp, spans in found.items() if spans}
+
+
+def _heard(covered: tuple[Span, ...]) -> tuple[Span, ...]:
+    return (Span(0, covered[-1].end),) if covered else ()
+
+
+def _moved(
+    ledger: Ledger,
+    read: ControlOffsets,
+    reach: Reach,
+    passed: Mapping[TopicPartition, Iterable[Span]],
+    admitted: Iterable[Coverage],
+    left_out: Coverage,
+) -> Ledger:
+    """``passed``: publications with files for this table that are below its control offsets. What of them it does not
+    hold it never got: a store that forgot them has let somebody else commit beyond.
+    """
+    source: dict[TopicPartition, int] = {}
+    settled: dict[TopicPartition, int] = {}
+    missing: dict[TopicPartition, tuple[Span, ...]] = {}
+    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in reach.anew}
+    for publication in admitted:
+        for tp in gone.keys() & publication.keys():
+            gone[tp] = without(gone[tp], without((plain(publication[tp][-1]),), left_out.get(tp, ())))
+    gone = {tp: spans for tp, spans in gone.items() if spans}
+    for tp in sorted({*ledger.source, *reach.covered}):
+        before = NO_LEDGER if tp in reach.anew else ledger
+        never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
+        told = without(reach.settled.get(tp, ()), never)
+        below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
+        held = merged((*before.held(tp), Span(0, below), *without(reach.covered.get(tp, ()), never)))
+        if held:
+            source[tp], settled[tp] = held[-1].end, below
+            holes = without((Span(below, held[-1].end),), held)
+            if holes:
+                missing[tp] = holes
+    return Ledger(furthest(ledger.control, read), source, settled, missing, gone)
+
+
+def plain(span: Span) -> Span:
+    """The offsets that a span covers, also where they have started anew."""
+    return span if span.start <= span.end else Span(0, span.end)
+
+
+def publication_of(envelope: Envelope) -> Hashable:
+    """What tells the publication of an entry: no two cover the same records."""
+    return frozenset(envelope.spans.items())
