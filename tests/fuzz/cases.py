@@ -141,7 +141,8 @@ def make(seed: int, number: int) -> Case:
         create=random.random() < 0.2, evolve=random.random() < 0.35, case_insensitive=random.random() < 0.15
     )
     writer.shapes = random.choice((None, 5, 40)) if count >= _MANY else None
-    writer.few_keys = evolution.create or evolution.evolve
+    if evolution.create or evolution.evolve:
+        writer.few_keys = 4 if count >= _MANY else 12
     targets = tuple(_targets(random, evolution, many=count >= _MANY))
     routing = _routing(random, targets)
     rules = TableRules(new_columns=10**6, columns=10**6, create_properties=schemas.properties(random))
@@ -169,15 +170,17 @@ def make(seed: int, number: int) -> Case:
 
 def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
     """Records of one or two schemas."""
-    converter = random.choice(("avro", "envelope", "protobuf"))
+    converter = random.choice(("avro", "envelope", "protobuf", "json-schema"))
     first = nodes.record(random, shape.as_struct(), converter)
     both = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
     if routing.field is not None:
         both = tuple(_with_route(node, routing.field) for node in both)
-    schema_of = {"avro": encoding.avro_schema, "envelope": encoding.connect_schema, "protobuf": protobuf.schema}[
-        converter
-    ]
-    encoder = {"avro": encoding.avro, "envelope": encoding.envelope, "protobuf": protobuf.encoder}[converter]
+    schema_of, encoder = {
+        "avro": (encoding.avro_schema, encoding.avro),
+        "envelope": (encoding.connect_schema, encoding.envelope),
+        "json-schema": (encoding.json_schema, encoding.with_json_schema),
+        "protobuf": (protobuf.schema, protobuf.encoder),
+    }[converter]
     texts = [schema_of(node) for node in both]
     encoders = [encoder(text, node) for text, node in zip(texts, both, strict=True)]
     raws: list[bytes | None] = []

@@ -190,6 +190,46 @@ def envelope(schema: str, node: Node) -> Callable[[Any], bytes]:
     return encode
 
 
+def json_schema(node: Node) -> str:
+    """As Confluent's JSON Schema converter registers it."""
+    return json.dumps(_json_type(node), ensure_ascii=False)
+
+
+def _json_type(node: Node) -> dict[str, Any]:
+    kind = _CONNECT_TYPES[node.kind]
+    found: dict[str, Any] = {"type": _JSON_TYPES.get(kind, kind)}
+    if kind not in ("boolean", "string", "array", "struct"):
+        found["connect.type"] = _JSON_NAMES.get(kind, kind)
+    if node.kind in _LOGICAL:
+        found["title"] = _CONNECT + _LOGICAL[node.kind]
+    match node.kind:
+        case "struct":
+            found["properties"] = {n.name: _json_type(n) | {"connect.index": i} for i, n in enumerate(node.inner)}
+            found["required"] = [n.name for n in node.inner]
+        case "list":
+            found["items"] = _json_type(node.inner[0])
+        case "map":
+            found["additionalProperties"] = _json_type(node.inner[1])
+        case "decimal":
+            found["connect.parameters"] = {"scale": str(node.scale), "connect.decimal.precision": str(node.size)}
+    return {"oneOf": [{"type": "null"}, found]} if node.optional else found
+
+
+_JSON_TYPES = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), "integer"),
+    **dict.fromkeys(("float", "double"), "number"),
+    **dict.fromkeys(("map", "struct"), "object"),
+    "bytes": "string",
+}
+_JSON_NAMES = {"float": "float32", "double": "float64"}
+
+
+def with_json_schema(schema: str, node: Node) -> Callable[[Any], bytes]:
+    """Makes values, with their header."""
+    header = struct.pack(">bI", 0, schema_id(schema))
+    return lambda value: header + json.dumps(payload(node, value), ensure_ascii=False).encode()
+
+
 def payload(node: Node, value: Any) -> Any:
     if value is None:
         return None

@@ -141,7 +141,7 @@ class _Oracle:
                 self.tables[name] = created(need.create, self.rules.id_columns)
                 self.made.add(name)
             elif name in self.tables:
-                self.tables[name] = self.tables[name].changed(need)
+                self.tables[name] = self.tables[name].changed(need, self.rules.fold)
         return again or any(needs.values())
 
     @property
@@ -160,7 +160,7 @@ class _Oracle:
                 return Rows({})
         rows: dict[str, Any] = {}
         found: dict[str, Needs] = {}
-        missing = False
+        missing = waits = False
         for name in names:
             if name in self.tables:
                 converter = Converter(self.tables[name], self.rules.evolve, self.rules.fold)
@@ -171,16 +171,16 @@ class _Oracle:
                 found[name] = converter.needs
             elif self.rules.create:
                 kind = self._kind(value)
-                if self.created or not self._creates(value, kind):
-                    return Dead(ANY)
-                inner = [".".join(path) for path in kinds.paths(kind)]
-                if len(set(inner)) < len(inner) or not all(all(path) for path in kinds.paths(kind)):
+                if self.created or not isinstance(value.value if isinstance(value, Typed) else value, dict):
                     return Dead(ANY)
                 found[name] = Needs(create=kind)
+                waits = waits or not self._creates(kind)
             elif self.rules.routing.missing_table == "skip":
                 missing = True
             else:
                 return Dead("ROUTING")
+        if waits:  # until others have created the table: it may fit
+            return Rows({})
         # Of what cannot be written it is said once everything could be converted, and tables need nothing any more.
         if not any(found.values()) and any(self._unwritable(name, row) for name, row in rows.items()):
             return Dead("WRITING")
@@ -188,14 +188,13 @@ class _Oracle:
             self.needs.setdefault(name, Needs()).merge(need)
         return Filtered("missing table") if missing and not rows else Rows(rows)
 
-    def _creates(self, value: Any, kind: kinds.Kind) -> bool:
-        """Whether a table can be created from a record: it is an object, with a whole number or text in the id-columns."""
-        row = value.value if isinstance(value, Typed) else value
-        if not isinstance(row, dict):
-            return False
+    def _creates(self, kind: kinds.Kind) -> bool:
+        """Whether a table can be created from a record: all fields have names, and id-columns whole numbers or text."""
         fields = (kind or {}).get("struct") or {}
         ids = [fields.get(name) for name in self.rules.id_columns]
-        return all(isinstance(found, str) and found not in ("float", "double") for found in ids)
+        inner = [".".join(path) for path in kinds.paths(kind)]
+        named = len(set(inner)) == len(inner) and all(all(path) for path in kinds.paths(kind))
+        return named and bool(fields) and all(isinstance(i, str) and i not in ("float", "double") for i in ids)
 
     def _is_orc(self, name: str) -> bool:
         return name in self.rules.orc or (self.rules.creates_orc and name in self.made)

@@ -70,7 +70,7 @@ class Node:
 
 def record(random: Random, struct: StructType, converter: str) -> Node:
     """A record's schema that mostly fits a table, of types that the converter's format has."""
-    found = _Builder(random, converter == "envelope").struct(struct, "", False)
+    found = _Builder(random, converter in ("envelope", "json-schema")).struct(struct, "", False)
     if converter == "avro" and random.random() < 0.3:
         found = replace(found, inner=(*found.inner, _union(random)))
     return replace(_protobuf(found), optional=False) if converter == "protobuf" else found

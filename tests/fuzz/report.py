@@ -16,6 +16,8 @@ class Report:
         self._seed, self._started = seed, time.monotonic()
         self._name = f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}.json"
         self._cases = self._records = self._taken = 0
+        self._unread = 0
+        """Cases whose files no library can read: they count for nothing."""
         self._covered: Counter[str] = Counter()
         self._peak = 0
         self._slowest = 0.0
@@ -23,6 +25,9 @@ class Report:
         self.disagreements: list[dict[str, Any]] = []
 
     def add(self, answer: dict[str, Any], seconds: float) -> None:
+        if not answer["read"]:
+            self._unread += 1
+            return
         self._cases += 1
         self._records += len(answer["records"])
         self._taken += answer["taken"]
@@ -51,6 +56,7 @@ class Report:
             "seed": self._seed,
             "seconds": round(seconds, 1),
             "cases": self._cases,
+            "cases_not_read": self._unread,
             "records": self._records,
             "records_taken_in_all_runs": self._taken,
             "covered": dict(sorted(self._covered.items())),

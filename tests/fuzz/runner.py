@@ -78,6 +78,7 @@ class Worker:
         self.stop()
         return {
             "records": list(records or []),
+            "read": True,
             "tags": {},
             "taken": 0,
             "found": [_finding("process", "an answer", got)],

@@ -152,6 +152,7 @@ class Run:
     """Tasks at the same time; with several, rows are shuffled as the tables want it."""
     exactly: bool = False
     """Nothing goes a fast way."""
+    inferred_records: int = 10**6
     partitions: tuple[TopicPartition, ...] = (TopicPartition(TOPIC, 0),)
     """Where the records come from, cut into as many parts."""
 
@@ -193,10 +194,10 @@ class Sink:
 
     def use(self, converter: str, schemas: Sequence[str]) -> Mapping[str, TopicConverters]:
         """How values are decoded; ``schemas`` are what the registry has."""
-        self._schemas |= {schema_id(text): (text, converter.upper()) for text in schemas}
+        self._schemas |= {schema_id(text): (text, converter.upper().partition("-")[0]) for text in schemas}
         options = {"schema.registry.url": self._registry.url}
         match converter:
-            case "avro" | "protobuf":
+            case "avro" | "json-schema" | "protobuf":
                 return {"": TopicConverters(value=ConverterSpec(converter, options))}
             case "envelope":
                 return {"": TopicConverters(value=ConverterSpec("json", {"schemas.enable": "true"}))}
@@ -238,7 +239,7 @@ class Sink:
             run.transforms,
             run.tolerance,
             ErrorLimits(per_batch=10**9),
-            Limits(block_records=run.block_records, inferred_records=10**6),
+            Limits(block_records=run.block_records, inferred_records=run.inferred_records),
         )
         rules = replace(run.rules, case_insensitive=run.evolution.case_insensitive)
         tables = Tables(self.catalog, "iceberg", rules)

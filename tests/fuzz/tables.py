@@ -38,15 +38,17 @@ class Column:
 class Table:
     columns: tuple[Column, ...]
 
-    def changed(self, needs: Needs) -> Table:
+    def changed(self, needs: Needs, fold: bool) -> Table:
         """The table once it has what records need. In a name mapping only new columns get names."""
         columns = self.columns
         for path in needs.optional:
             columns = _at(columns, path, lambda c: replace(c, required=False))
         for path, wider in needs.widen.items():
             columns = _at(columns, path, lambda c, w=wider: replace(c, kind=_primitive(w)))
-        for path, kind in needs.add.items():
-            columns = _add(columns, path, column_of(path[-1], kind))
+        there = set(self.paths(fold))
+        for path, kind in sorted(needs.add.items(), key=lambda item: (len(item[0]), item[0])):
+            for name, inner in _named_once({path[-1]: kind}, path[:-1], there).items():
+                columns = _add(columns, path, column_of(name, inner))
         return Table(columns)
 
     def paths(self, fold: bool) -> frozenset[str]:
@@ -143,5 +145,34 @@ def _add(columns: Sequence[Column], path: tuple[str, ...], new: Column) -> tuple
 
 def created(kind: Kind, id_columns: Sequence[str]) -> Table:
     """A table made of what records need."""
-    columns = column_of("", kind).inner
+    columns = column_of("", kind | {"struct": _named_once(kind["struct"], (), set())}).inner
     return Table(tuple(replace(c, required=True, identifier=True) if c.name in id_columns else c for c in columns))
+
+
+def _named_once(fields: Mapping[str, Kind], path: Sequence[str], there: set[str]) -> dict[str, Kind]:
+    """New columns without those whose full name is there already. Those of objects come before those with dots."""
+    left: dict[str, Kind] = {}
+    for name, kind in sorted(fields.items()):
+        full = ".".join((*path, name))
+        if full not in there:
+            there.add(full)
+            inner = _once(kind, (*path, name), there)
+            if inner is None:
+                there.remove(full)
+            else:
+                left[name] = inner
+    return left
+
+
+def _once(kind: Kind, path: Sequence[str], there: set[str]) -> Kind:
+    match kind:
+        case {"struct": fields}:
+            left = _named_once(fields, path, there)
+            return kind | {"struct": left} if left else None
+        case {"list": element}:
+            left = _named_once({"element": element}, path, there)
+            return kind | {"list": left["element"]} if left else None
+        case {"map": [key, value]}:
+            left = _named_once({"key": key, "value": value}, path, there)
+            return kind | {"map": [left["key"], left["value"]]} if len(left) == 2 else None
+    return kind

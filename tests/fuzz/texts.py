@@ -83,7 +83,7 @@ _DEEP = tuple(
     for levels in (20, 31, 32, 66, 350, 3_000)
     for opened, closed in ((b"[", b"]"), (b'{"x":', b"}"))
 )
-_MORE = ("a.b", "", "new", "extra", "id", "A", "Id", "Value", "a", "ts", "n1", "n2", "mixed")
+_MORE = ("a.b", "b", "", "new", "extra", "id", "A", "Id", "Value", "a", "ts", "n1", "n2", "mixed")
 
 
 _HABITS = (
@@ -105,9 +105,6 @@ _HABITS = (
 )
 
 
-_FEW = 12
-
-
 class Writer:
     """Writes records for one struct of columns."""
 
@@ -119,8 +116,8 @@ class Writer:
         self.shapes: int | None = None
         """How many forms records have, for a topic whose records are much alike; None: each has its own."""
         self._form, self._forms = random, random.random()
-        self.few_keys = False
-        """Whether maps have few distinct keys, because each may become a column."""
+        self.few_keys: int | None = None
+        """How many distinct keys maps have, where each may become a column."""
         self._keys: dict[str, list[str]] = {}
 
     def record(self, struct: StructType, number: int) -> bytes:
@@ -179,10 +176,10 @@ class Writer:
         return self.primitive(kind)
 
     def key(self, kind: IcebergType) -> str:
-        if not self.few_keys:
+        if self.few_keys is None:
             return self._key(kind)
         known = self._keys.setdefault(str(kind), [])
-        if len(known) < _FEW:
+        if len(known) < self.few_keys:
             known.append(self._key(kind))
         return self._random.choice(known)
 

@@ -49,10 +49,11 @@ def _answer(question: dict[str, Any], sink: Sink) -> dict[str, Any]:
     case = _case(question["seed"], question["case"])
     if question.get("records") is not None:
         case = case.only(question["records"])
+    read = True
     try:
         found = check(case, sink, question.get("only"))
     except UnreadableError:
-        found = []
+        found, read = [], False
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         found = [
@@ -62,6 +63,7 @@ def _answer(question: dict[str, Any], sink: Sink) -> dict[str, Any]:
         ]
     return {
         "records": list(case.places),
+        "read": read,
         "tags": case.tags,
         "taken": sink.records - before,
         "found": [d.plain() | {"signature": d.signature} for d in found],

@@ -316,6 +316,49 @@ def test_a_new_column_with_the_name_of_a_nested_one_is_refused_with_its_record(s
     assert found.error is None and list(found.dead) == [0]
 
 
+@pytest.mark.parametrize(
+    ("transform", "options", "one", "other"),
+    [
+        ("Flatten$Value", {}, {"a": {"id": 1}}, {"a.id": 2}),
+        ("ReplaceField$Value", {"renames": "x:id"}, {"x": 1}, {"id": 2}),
+    ],
+)
+def test_a_field_that_a_record_lacks_is_no_null_behind_a_transform(
+    sink: Sink, transform: str, options: dict[str, str], one: object, other: object
+) -> None:
+    run = Run(ONE, transforms=(TransformSpec("t", transform, options),))
+    records = lines(*[one, other] * 100)
+    there = [
+        Target("db.t", Schema(*(NestedField(i, n, LongType(), required=False) for i, n in ((1, "id"), (2, "a.id")))))
+    ]
+    found, exactly = sink.take(run, there, records), sink.take(replace(run, exactly=True), there, records)
+    assert (found.error, found.dead, found.rows) == (None, exactly.dead, exactly.rows)
+
+
+CLASHES = [
+    ({"a.b": 2}, {"a": {"b": 1}}),
+    ({"s": {"a.b": 2}}, {"s": {"a": {"b": 1}}}),
+    ({"a.b": {"c": 2}}, {"a": {"b.c": 1}}),
+    ({"l": [{"a.b": 2}]}, {"l": [{"a": {"b": 1}}]}),
+    ({"l.element": 2}, {"l": [{"x": 1}]}),
+]
+
+
+@pytest.mark.parametrize("evolution", [EVOLVE, CREATE], ids=["added", "created"])
+@pytest.mark.parametrize(("dotted", "nested"), CLASHES)
+def test_of_columns_with_one_full_name_the_nested_one_is_there_in_any_order(
+    sink: Sink, dotted: object, nested: object, evolution: Evolution
+) -> None:
+    for given in (lines(dotted, nested), lines(nested, dotted)):
+        found = sink.take(Run(ONE, evolution), [] if evolution.create else [table(id=LongType())], given)
+        assert found.error is None and [given[i] for i in found.dead] == lines(dotted)
+
+
+def test_names_that_clash_in_two_records_create_a_table_that_both_fit_where_it_is_not_evolved(sink: Sink) -> None:
+    found = sink.take(Run(ONE, Evolution(create=True)), [], lines({"a.b": 2}, {"a": {"b": 1}}))
+    assert (found.error, found.dead, rows(found)) == (None, {}, ["a: None", "a: {b: 1}"])
+
+
 def test_of_two_new_columns_with_one_name_the_same_one_is_added_in_any_order(sink: Sink) -> None:
     records = lines({"a.b": 2}, {"a": {"b": 1}})
     for given in (records, records[::-1]):
@@ -337,11 +380,38 @@ def test_a_record_without_the_id_column_creates_no_table(sink: Sink) -> None:
     assert found.error is None and list(found.dead) == [1]
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_record_from_which_no_table_can_be_created_fits_the_one_that_others_create(sink: Sink, slots: int) -> None:
+    records = lines({"id": 1, "v": {"": 1}}, {"id": 2})
+    found = sink.take(Run(ONE, Evolution(create=True), slots=slots), [], records)
+    assert found.dead == {} and rows(found) == ["id: 1", "id: 2"]
+
+
+def test_a_record_from_which_no_table_can_be_created_is_bad_where_no_other_creates_it(sink: Sink) -> None:
+    found = sink.take(Run(ONE, CREATE), [], lines({"id": 1, "v": {"": 1}}, {}))
+    assert list(found.dead) == [0, 1] and found.rows == {}
+    assert "a column needs a name" in found.reasons[0] and "no field with a value" in found.reasons[1]
+
+
+def test_a_table_is_created_from_a_record_behind_many_from_which_it_cannot_be(sink: Sink) -> None:
+    run = Run(ONE, CREATE, inferred_records=2)
+    found = sink.take(run, [], lines({}, {}, {}, {"id": 1}, {"id": 2}, {"id": 3}))
+    assert found.error is None and found.dead == {}
+    assert rows(found) == ["id: 1", "id: 2", "id: 3", "id: None", "id: None", "id: None"]
+
+
+def test_a_record_that_creates_one_table_and_is_refused_by_another_asks_that_one_for_nothing(sink: Sink) -> None:
+    rules = TableRules(tables={"db.t": TableSettings(id_columns=("id",))})
+    there = table("db.u", x=LongType())
+    found = sink.take(Run(BOTH, CREATE, rules=rules), [there], lines({"x": 1, "new": 1}, {"x": 1}))
+    assert list(found.dead) == [0, 1] and found.tables["db.u"].paths(False) == {"x"}
+
+
 def test_a_record_without_any_field_is_the_first_bad_one_where_a_table_with_an_id_column_is_missing(sink: Sink) -> None:
     rules = TableRules(defaults=TableSettings(id_columns=("id",)))
     run = Run(ONE, CREATE, rules=rules, tolerance=Tolerance("error"))
     found = sink.take(run, [], lines({"id": 1}, {}, {"id": 1.5}))
-    assert found.error_kind == "bad record" and "offset 101: table db.t: the record has no value" in str(found.error)
+    assert found.error_kind == "bad record" and "offset 101: table db.t: field 'id': " in str(found.error)
 
 
 def test_a_fraction_in_the_id_column_is_bad_and_the_others_create_the_table(sink: Sink) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from pyiceberg.schema import Schema, index_by_name
@@ -90,11 +90,41 @@ def check_new(kind: Kind, limits: Limits, fold: bool) -> None:
         raise UnfitError((), f"its {len(inner)} columns are more than iceberg.limits.columns = {limits.columns}")
     full = [".".join(path) for path in inner]
     if fold:
-        full = [".".join(path) for path in paths_of(folded(kind))]
+        full = [".".join(path).lower() for path in paths_of(folded(kind))]
     full.sort()
     twice = next((b for a, b in pairwise(full) if a == b), None)
     if twice is not None:
         raise UnfitError((), f"the table would have '{twice}' twice")
+
+
+def distinct(kind: Kind, path: Path, taken: set[str], key: Callable[[str], str]) -> Kind | None:
+    """The kind of what is at this path without what would give two columns one full name: what is left is the same in
+    whatever order the fields come. None: nothing is left.
+
+    ``taken`` are the names that are there, by ``key``; those of what is left join them.
+    """
+    if isinstance(kind, str):
+        return kind
+    inner = _inner(kind)
+    found: dict[str, Kind] = {}
+    for name in sorted(inner, key=key):
+        full = key(".".join((*path, name)))
+        if full in taken:
+            continue
+        taken.add(full)
+        part = distinct(inner[name], (*path, name), taken, key)
+        if part is None:
+            taken.discard(full)
+        else:
+            found[name] = part
+    if len(found) < (1 if "struct" in kind else len(inner)):
+        return None
+    if "struct" in kind:
+        fields = {"struct": {name: found[name] for name in inner if name in found}}
+        required = [name for name in kind.get("required", ()) if name in found]
+        return fields | ({"required": required} if required else {})
+    parts = [*found.values()]
+    return kind | ({"list": parts[0]} if "list" in kind else {"map": parts})
 
 
 def depth(kind: Kind) -> int:

@@ -35,7 +35,7 @@ from pyiceberg.transforms import (
 )
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
-from calving.casting.growth import paths_of
+from calving.casting.growth import distinct
 from calving.casting.needs import Needs
 from calving.errors import CalvingError, ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, is_rest, table_id
@@ -129,12 +129,12 @@ class Tables:
 
         A record that does use one asks for it again.
         """
+        self._barren.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
         missing = [name for name in self._used if name in self._missing]
         for name in {*idle, *missing[:-_MOST_MISSING]}:
             for known in (self._used, self._known, self._specs, self._missing):
                 known.pop(name, None)
-            self._barren.discard(name)
 
     def specs(self) -> Mapping[str, TableSpec]:
         return dict(self._specs)
@@ -145,7 +145,7 @@ class Tables:
 
     @property
     def barren(self) -> frozenset[str]:
-        """Missing tables that could not be created: no record had a field with a value."""
+        """Missing tables that can be created from no record of this batch."""
         return frozenset(self._barren)
 
     @property
@@ -239,6 +239,7 @@ class Tables:
 
     def _create(self, name: str, kind: Kind) -> None:
         rules = self._rules.of(name)
+        kind = distinct(kind, (), set(), self._rules.key)
         if self._rules.case_insensitive:
             kind = _spelt(kind, [*rules.id_columns, *(parse_term(term, name)[0] for term in rules.partition_by)])
         schema = schema_of(all_optional(kind) if self._rules.force_optional else kind, rules.id_columns, name)
@@ -310,16 +311,15 @@ class Tables:
         taken = {rules.key(known) for known in index_by_name(table.schema())}
         found: list[Need] = []
         added = 0
-        for need in sorted(needs, key=lambda n: (n.kind, len(n.path), n.path)):
+        for need in sorted(needs, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
             if need.kind == "add":
-                full = [need.path, *((*need.path, *inner) for inner in paths_of(need.type))]
-                names = {rules.key(".".join(path)) for path in full}
-                if names & taken:
+                there = len(taken)
+                new = distinct({"struct": {need.path[-1]: need.type}}, need.path[:-1], taken, rules.key)
+                if new is None:
                     continue
-                taken |= names
-                added += len(full)
-                if rules.force_optional:
-                    need = replace(need, type=all_optional(need.type))
+                added += len(taken) - there
+                kind = new["struct"][need.path[-1]]
+                need = replace(need, type=all_optional(kind) if rules.force_optional else kind)
             found.append(need)
         if added > rules.new_columns:
             raise ConfigError(

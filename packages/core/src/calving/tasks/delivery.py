@@ -119,7 +119,7 @@ class Delivery:
         pending = [table for table in tables if table not in live and table not in absent]
         if pending:
             # The tables come first, and then the task runs again: for now it only looks for what they need.
-            bad, _ = self._convert(live, values) if live else ({}, [])
+            bad, _ = self._tried(live, values)
             result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
             values = values.choose([i for i in range(len(values)) if i not in bad]) if bad else values
             result.written += self._ask_for(pending, values, result)
@@ -175,17 +175,22 @@ class Delivery:
 
     def _convert(self, tables: Sequence[str], values: Values) -> tuple[dict[int, Bad], list[tuple[str, Converted]]]:
         """For every table, the values as rows; needs only of values that no table refuses."""
-        bad: dict[int, Bad] = {}
-        converted = [(table, self._converter(table).convert(values)) for table in tables]
-        for _, found in converted:
-            for each in found.bad:
-                bad.setdefault(each.index, each)
+        bad, converted = self._tried(tables, values)
         needs = [need for _, found in converted for need in found.needs]
         if needs and len(tables) > 1 and bad:
             converted = self._convert_some(tables, values, [i for i in range(len(values)) if i not in bad])
             needs = [need for _, found in converted for need in found.needs]
         for need in needs:
             self._needs.add(need)
+        return bad, converted
+
+    def _tried(self, tables: Sequence[str], values: Values) -> tuple[dict[int, Bad], list[tuple[str, Converted]]]:
+        """As ``_convert``, but the tables are asked for nothing."""
+        bad: dict[int, Bad] = {}
+        converted = [(table, self._converter(table).convert(values)) for table in tables]
+        for _, found in converted:
+            for each in found.bad:
+                bad.setdefault(each.index, each)
         return bad, converted
 
     def _convert_some(
@@ -303,27 +308,29 @@ class Delivery:
         unknown = [table for table in tables if table not in self._spec.missing]
         for table in unknown:
             self._needs.add(Need(table, "load"))
-        created = [table for table in tables if table in self._spec.missing]
-        room = {table: self._spec.limits.inferred_records - self._inferred[table] for table in created}
-        if not any(count > 0 or table in self._spec.barren for table, count in room.items()):
+        missing = [table for table in tables if table in self._spec.missing]
+        most = self._spec.limits.inferred_records
+        if all(self._inferred[table] >= most for table in missing):
             return len(values)
-        for table in created:
-            self._inferred[table] += min(len(values), max(0, room[table]))
         good = 0
-        for i, kind in enumerate(_kinds(values)):
-            found = ((table, self._uncreatable(table, kind)) for table in created)
-            reason = next((f"table {table}: {why}" for table, why in found if why is not None), None)
-            if reason is not None:
-                result.bad.append(Bad(values.places[i], STAGE, "UnfitError", reason))
+        for place, kind in zip(values.places, _kinds(values), strict=True):
+            reasons = {table: why for table in missing if (why := self._uncreatable(table, kind)) is not None}
+            barren = next((table for table in reasons if table in self._spec.barren), None)
+            if barren is not None:
+                result.bad.append(Bad(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
                 continue
             good += 1
-            for table in created:
-                if i < room[table]:
+            for table in reasons:
+                # The record may yet fit the table that others create.
+                self._needs.add(Need(table, "create"))
+            for table in missing:
+                if not reasons and self._inferred[table] < most:
+                    self._inferred[table] += 1
                     self._needs.add(Need(table, "create", type=kind))
         return good
 
     def _uncreatable(self, table: str, kind: Kind | None) -> str | None:
-        """Why a record of this kind cannot be in the table that is to be created; None: it can."""
+        """Why the table cannot be created from a record of this kind; None: it can."""
         fold = self._spec.evolution.case_insensitive
         fields = {} if kind is None else kind["struct"]
         kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
@@ -334,8 +341,7 @@ class Delivery:
             if not isinstance(found, str) or found in ("float", "double"):
                 return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
         if kind is None:
-            empty = "it does not exist, and the record has no field with a value to create it from"
-            return empty if table in self._spec.barren else None
+            return "it does not exist, and the record has no field with a value to create it from"
         try:
             check_new(kind, self._spec.limits, fold)
         except ValueError as error:

@@ -43,7 +43,7 @@ class TaskSpec:
     limits: Limits = field(default_factory=Limits)
     shuffle: bool = False
     barren: frozenset[str] = frozenset()
-    """Missing tables that no record had a field for: a record that has none either is bad."""
+    """Missing tables that can be created from no record of the batch: each record for one of them is bad."""
     id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns that missing tables are to be created with as identifier fields."""
     careful: bool = False
