@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -172,7 +173,13 @@ def _any(seen: Seen) -> pa.DataType:
     return pa.float64() if "double" in seen.kinds else READ[kind]
 
 
+_MINUS_ZERO = pa.scalar(-(2**63), pa.int64())
+"""The bits of -0.0."""
+
+
 def _is_odd_double(column: pa.Array) -> pa.Array | None:
     """Not finite (Arrow takes NaN for a number), or -0.0, which the text -0 becomes only as a double."""
-    odd = pc.or_(pc.invert(pc.is_finite(column)), pc.equal(pc.divide(pa.scalar(1.0), column), float("-inf")))
-    return pc.fill_null(odd, False) if pc.any(odd).as_py() else None
+    minus_zeros = pc.equal(column.view(pa.int64()), _MINUS_ZERO)
+    if isfinite(pc.sum(column).as_py() or 0.0) and not pc.any(minus_zeros).as_py():
+        return None
+    return pc.fill_null(pc.or_(pc.invert(pc.is_finite(column)), minus_zeros), False)
