@@ -13,7 +13,7 @@ from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
 from calving.services.kafka import KafkaServer
 from calving.source.client import client_config
-from calving.source.kafka import KafkaGroup
+from calving.source.kafka import KafkaGroup, Topics
 from calving.testing import BackendContract, Harness
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
@@ -97,7 +97,7 @@ class KafkaHarness(Harness):
         self._leave()
 
     def _join(self, partitions: int) -> None:
-        group = KafkaGroup(self._kafka, self._sink.group, [self.source[0].topic], None)
+        group = KafkaGroup(self._kafka, self._sink.group, Topics(self._kafka, [self.source[0].topic], None))
         held = _Held()
         self._members.append((group, held))
         deadline = time.monotonic() + 30

@@ -25,7 +25,7 @@ from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.source.client import client_config
-from calving.source.kafka import KafkaGroup
+from calving.source.kafka import KafkaGroup, Topics
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
 from calving_kafka.trimming import Trimming
@@ -76,14 +76,17 @@ class Sink:
         return self._keep(self.session().follow(replay=replay))
 
     def join(self, partitions: int = 1) -> tuple[KafkaGroup, Listener]:
-        group = self._keep(KafkaGroup(self.kafka, self.identity.group, [self.topic.name], None))
+        group = self._keep(KafkaGroup(self.kafka, self.identity.group, Topics(self.kafka, [self.topic.name], None)))
         listener = Listener()
         wait(lambda: len(listener.held) >= partitions, lambda: group.poll(0.1, listener))
         return group, listener
 
     def join_another(self, first: KafkaGroup, listener: Listener) -> tuple[KafkaGroup, Listener]:
         """A second member, and the partition that it got of the first one's."""
-        group, other = self._keep(KafkaGroup(self.kafka, self.identity.group, [self.topic.name], None)), Listener()
+        group, other = (
+            self._keep(KafkaGroup(self.kafka, self.identity.group, Topics(self.kafka, [self.topic.name], None))),
+            Listener(),
+        )
 
         def both() -> None:
             first.poll(0.05, listener)
@@ -161,7 +164,7 @@ def test_events_and_positions_become_visible_together(sink: Callable[..., Sink],
 def test_a_claim_without_a_member_is_refused_and_nothing_is_written(sink: Callable[..., Sink]) -> None:
     s = sink()
     cursor, session = s.cursor(replay=False), s.session()
-    outsider = KafkaGroup(s.kafka, s.identity.group, [s.topic.name], None)
+    outsider = KafkaGroup(s.kafka, s.identity.group, Topics(s.kafka, [s.topic.name], None))
     try:
         claim = outsider.claim()  # has not joined: generation -1, no member
         assert claim.member_id == ""
@@ -225,7 +228,7 @@ _ZOMBIE = """
 import sys
 from calving.backend.interface import SinkIdentity
 from calving.errors import CalvingError
-from calving.source.kafka import KafkaGroup
+from calving.source.kafka import KafkaGroup, Topics
 from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
 from calving_kafka.trimming import Trimming
@@ -236,7 +239,7 @@ if protocol == "classic":
     kafka |= {"session.timeout.ms": "3000", "heartbeat.interval.ms": "500"}
 identity = SinkIdentity(name, f"connect-{name}", f"control-{name}", {"bootstrap.servers": servers})
 session = KafkaBackend(identity, KafkaOptions()).open("zombie")
-group, listener = KafkaGroup(kafka, identity.group, [topic], None), Listener()
+group, listener = KafkaGroup(kafka, identity.group, Topics(kafka, [topic], None)), Listener()
 while not listener.held:
     group.poll(0.1, listener)
 claim = group.claim()
@@ -335,7 +338,7 @@ def test_a_rebalance_makes_an_old_claim_worthless_for_what_moved(sink: Callable[
     s = sink(partitions=2)
     first, listener = s.join(2)
     claim = first.claim()
-    second = KafkaGroup(s.kafka, s.identity.group, [s.topic.name], None)
+    second = KafkaGroup(s.kafka, s.identity.group, Topics(s.kafka, [s.topic.name], None))
     other = Listener()
     try:
 

@@ -29,6 +29,7 @@ from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
+from calving.source.kafka import Topics
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
@@ -59,7 +60,8 @@ class App:
         self._parts: Parts | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())
-        self._membership = Membership(sink)
+        self._topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
+        self._membership = Membership(sink, self._topics)
         self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
         self._well = time.monotonic()
         """When a step was last done."""
@@ -191,7 +193,7 @@ class App:
                 if self._alone:
                     without_pandas()
                 from calving.runtime.parts import Parts
-            self._parts = self._staying(Parts(self._sink, self._engine))
+            self._parts = self._staying(Parts(self._sink, self._topics, self._engine))
         return self._parts
 
     def _staying(self, made: T) -> T:
@@ -203,4 +205,4 @@ class App:
         return None if self._parts is None else self._parts.runner.stalled(self._sink.keys.stalled_ms / 1000)
 
     def _coordinator(self) -> CoordinatorThread:
-        return CoordinatorThread(self._sink, self._backend, self._made().committer, self.progress)
+        return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self.progress)

@@ -163,13 +163,14 @@ def refuse_reused_offsets(catalog: Catalog, sink: Sink, control: ControlLog, tab
                 )
 
 
-def refuse_a_loss(catalog: Catalog, sink: Sink, session: Session, control: ControlLog, tables: Iterable[str]) -> None:
+def refuse_a_loss(
+    catalog: Catalog, sink: Sink, topics: Topics, session: Session, control: ControlLog, tables: Iterable[str]
+) -> None:
     """W1: positions that are missing, or behind what a table holds, are no start; and a log that was made anew has lost
     what was published and not committed.
 
     :raises DataLossError: names the command that goes back to where nothing is lost.
     """
-    topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
     every = topics.partitions()
     # The tables first: others may publish and commit meanwhile, and positions only move on.
     found = dict(held(catalog, sink, control.identity, tables))

@@ -49,9 +49,15 @@ class CoordinatorThread:
     """A coordinator on its own thread and session, from election until an error or ``stop``."""
 
     def __init__(
-        self, sink: Sink, backend: Backend, committer: Callable[[Cursor], IcebergCommitter], progress: Progress
+        self,
+        sink: Sink,
+        topics: Topics,
+        backend: Backend,
+        committer: Callable[[Cursor], IcebergCommitter],
+        progress: Progress,
     ) -> None:
-        self._sink, self._backend, self._make_committer, self._progress = sink, backend, committer, progress
+        self._sink, self._topics, self._backend = sink, topics, backend
+        self._make_committer, self._progress = committer, progress
         self._stop = threading.Event()
         self.error: BaseException | None = None
         self.hurry = threading.Event()
@@ -97,9 +103,8 @@ class CoordinatorThread:
         try:
             cursor = session.follow(replay=True)
             committer = self._make_committer(cursor)
-            topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
             pace = Pace(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _INVITE_SECONDS)
-            loop = CoordinatorLoop(cursor, committer, topics.partitions, pace, self._now, uuid4)
+            loop = CoordinatorLoop(cursor, committer, self._topics.partitions, pace, self._now, uuid4)
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
                 if self.hurry.is_set():

@@ -30,17 +30,16 @@ _CAUGHT_UP_SECONDS = 0.3
 class Membership:
     """The place in the consumer group. It is kept over lives: who leaves and joins again makes all others wait."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, topics: Topics) -> None:
+        self._sink, self._topics = sink, topics
         self._group: Group | None = None
 
     def group(self) -> Group:
         """The place that there is, or a new one."""
-        keys = self._sink.keys
         if self._group is not None and self._group.broken:
             self.leave()
         if self._group is None:
-            self._group = KafkaGroup(self._sink.kafka, self._sink.group, keys.topics, keys.topics_regex)
+            self._group = KafkaGroup(self._sink.kafka, self._sink.group, self._topics)
         return self._group
 
     def leave(self) -> None:
@@ -101,8 +100,7 @@ class Life:
                 raise Apart(str(error)) from error
             group = self._membership.group()
             runner = self._prepared(group, session, cursor.log)
-            topics = Topics(self._sink.kafka, keys.topics, keys.topics_regex)
-            stop_at = topics.bounds(topics.partitions()).ends if self._sink.replayed else None
+            stop_at = group.bounds(group.partitions()).ends if self._sink.replayed else None
             deaf_seconds = 2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000
             policy = SourcePolicy(
                 keys.reset,

@@ -24,20 +24,20 @@ from calving.source.kafka import Topics
 class Parts:
     """The catalog, and what works with it."""
 
-    def __init__(self, sink: Sink, engine: Engine) -> None:
+    def __init__(self, sink: Sink, topics: Topics, engine: Engine) -> None:
         """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
         check_record_path(sink)
         keys = sink.keys
-        self._sink = sink
+        self._sink, self._topics = sink, topics
         self._catalog = open_catalog(keys.catalog_name, sink.catalog)
-        self._tables = Tables(self._catalog, keys.catalog_name, table_rules(sink))
+        self._tables = Tables(self._catalog, keys.catalog_name, table_rules(sink, topics))
         self._attempts = Attempts(keys.commit_threads, keys.table_timeout_ms / 1000)
         self._routed: list[str] | None = None
         self.runner = BatchRunner(engine, self._tables, batch_settings(sink))
 
     def check(self, session: Session, log: ControlLog) -> None:
         """:raises DataLossError: to go on would lose or double records."""
-        refuse_a_loss(self._catalog, self._sink, session, log, self._held_tables())
+        refuse_a_loss(self._catalog, self._sink, self._topics, session, log, self._held_tables())
 
     def committer(self, cursor: Cursor) -> IcebergCommitter:
         """For a coordinator that reads with ``cursor``.
@@ -61,6 +61,6 @@ class Parts:
         and known to this process from then on.
         """
         if self._routed is None:
-            topics = Topics(self._sink.kafka, self._sink.keys.topics, self._sink.keys.topics_regex).partitions()
-            self._routed = routed_tables(self._catalog, self._sink, {tp.topic for tp in topics})
+            topics = {tp.topic for tp in self._topics.partitions()}
+            self._routed = routed_tables(self._catalog, self._sink, topics)
         return [*own_tables(self._sink), *self._routed, *self._tables.specs()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Literal
 
 from calving.converters.registry import converter
@@ -69,17 +68,15 @@ def _tolerance(sink: Sink) -> Tolerance:
     return Tolerance(to, keys.dead_letter_table, keys.errors_per_batch, sink.replayed)
 
 
-def _left_out(sink: Sink) -> Callable[[str, Mapping[str, str]], Coverage]:
-    topics = cache(lambda: Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex))  # rarely needed: no client yet
-
+def _left_out(sink: Sink, topics: Topics) -> Callable[[str, Mapping[str, str]], Coverage]:
     def look(name: str, properties: Mapping[str, str]) -> Coverage:
         found = ledger_key(sink, "", name).left_out(properties)
-        return present(found, topics().identities({named(tp).topic for tp in found})) if found else {}
+        return present(found, topics.identities({named(tp).topic for tp in found})) if found else {}
 
     return look
 
 
-def table_rules(sink: Sink) -> TableRules:
+def table_rules(sink: Sink, topics: Topics) -> TableRules:
     """How its tables are created and written."""
     keys = sink.keys
     defaults = TableSettings(keys.default_partition_by, keys.default_id_columns)
@@ -97,7 +94,7 @@ def table_rules(sink: Sink) -> TableRules:
         tables,
         defaults,
         keys.force_optional,
-        _left_out(sink),
+        _left_out(sink, topics),
         keys.case_insensitive,
         keys.new_columns,
         keys.columns,

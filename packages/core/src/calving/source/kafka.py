@@ -6,6 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -17,6 +18,7 @@ from confluent_kafka import (
     Uuid,
 )
 from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
@@ -33,14 +35,9 @@ _NO_IDENTITY = str(Uuid(0, 0))
 class Topics:
     """Which partitions the sink reads now, and their bounds. May be used by several threads."""
 
-    def __init__(
-        self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None, consumer: Consumer | None = None
-    ) -> None:
-        """``consumer`` is asked for bounds; without it, one that is made when the first are wanted."""
-        self._kafka, self._consumer = kafka, consumer
-        self._uncommitted: Consumer | None = None
-        self._admin = admin_client(kafka)
-        self._topics, self._regex = topics, re.compile(regex) if regex else None
+    def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
+        self._kafka, self.names, self.regex = kafka, topics, regex
+        self._pattern = re.compile(regex) if regex else None
         self._known: frozenset[TopicPartition] = frozenset()
         self._asked = float("-inf")
 
@@ -59,18 +56,25 @@ class Topics:
 
         :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
         """
-        if self._consumer is None:
-            self._consumer = self._made("read_committed")
-        # The ends first: what is removed between the two requests must not look like offsets that never were.
-        ends = _offsets(self._consumer, partitions, OFFSET_END)
-        asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
-        return Bounds(_offsets(self._consumer, asked, OFFSET_BEGINNING), ends)
+        return _bounds(self._committed, partitions, read_up_to)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after the last records, decided or not. :raises Unavailable: as ``bounds``."""
-        if self._uncommitted is None:
-            self._uncommitted = self._made("read_uncommitted")
         return _offsets(self._uncommitted, partitions, OFFSET_END)
+
+    # Each client has threads of its own, which cost something also where nothing is to be done: made when it is wanted.
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return admin_client(self._kafka)
+
+    @cached_property
+    def _committed(self) -> Consumer:
+        return self._made("read_committed")
+
+    @cached_property
+    def _uncommitted(self) -> Consumer:
+        return self._made("read_uncommitted")
 
     def _made(self, isolation: str) -> Consumer:
         # The client wants a group; this one never joins it.
@@ -95,16 +99,16 @@ class Topics:
 
     def _ask(self) -> frozenset[TopicPartition]:
         with reaching("asking for the topics' partitions"):
-            if self._regex is not None:
+            if self._pattern is not None:
                 found = self._admin.list_topics(timeout=TIMEOUT).topics
-                topics = {name: list(meta.partitions) for name, meta in found.items() if self._regex.fullmatch(name)}
+                topics = {name: list(meta.partitions) for name, meta in found.items() if self._pattern.fullmatch(name)}
             else:
                 topics = dict(self._described())
         return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)
 
     def _described(self) -> Iterator[tuple[str, list[int]]]:
         # To ask for a topic by its name with `list_topics` makes it, where the broker creates topics by itself.
-        asked = self._admin.describe_topics(TopicCollection(list(self._topics)), request_timeout=TIMEOUT)
+        asked = self._admin.describe_topics(TopicCollection(list(self.names)), request_timeout=TIMEOUT)
         for name, future in asked.items():
             try:
                 yield name, [p.id for p in future.result().partitions]
@@ -114,6 +118,13 @@ class Topics:
                         f"topic '{name}' does not exist: create it, or correct the key 'topics'"
                     ) from error
                 raise
+
+
+def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_to: SourceOffsets) -> Bounds:
+    # The ends first: what is removed between the two requests must not look like offsets that never were.
+    ends = _offsets(consumer, partitions, OFFSET_END)
+    asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
+    return Bounds(_offsets(consumer, asked, OFFSET_BEGINNING), ends)
 
 
 @patiently
@@ -151,7 +162,7 @@ def members(kafka: Mapping[str, str], group: str) -> frozenset[str]:
 class KafkaGroup(Group):
     """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
 
-    def __init__(self, kafka: Mapping[str, str], group: str, topics: Sequence[str], regex: str | None) -> None:
+    def __init__(self, kafka: Mapping[str, str], group: str, topics: Topics) -> None:
         # librdkafka waits 45 s before a dead member's partitions go to another one; brokers allow 6 s by default.
         session = kafka.get("session.timeout.ms", "6000")
         classic = {
@@ -175,12 +186,12 @@ class KafkaGroup(Group):
                 )
             )
             self._consumer.subscribe(
-                [f"^{regex}$"] if regex else list(topics),
+                [f"^{topics.regex}$"] if topics.regex else list(topics.names),
                 on_assign=self._on_assign,
                 on_revoke=self._on_revoke,
                 on_lost=self._on_lost,
             )
-        self._topics = Topics(kafka, topics, regex, self._consumer)
+        self._topics = topics
         self._closed = False
         self._held: set[TopicPartition] = set()
         self.broken = False
@@ -218,7 +229,7 @@ class KafkaGroup(Group):
         return self._topics.identities(topics)
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        return self._topics.bounds(partitions, read_up_to)
+        return _bounds(self._consumer, partitions, read_up_to)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._topics.highs(partitions)
