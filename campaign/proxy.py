@@ -33,6 +33,12 @@ class Proxy:
         self._server = socket.create_server((LOOPBACK, self.port))
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
+    @property
+    def wires(self) -> int:
+        """Connections that are open."""
+        with self._lock:
+            return len(self._open) // 2
+
     def cut(self) -> None:
         self._refusing = True
         with self._lock:

@@ -67,24 +67,39 @@ def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(run
     r.assert_exactly_once()
 
 
-def test_a_catalog_that_falls_silent_does_not_hold_up_a_clean_stop(
-    run: Callable[..., Run], rest_uri: str, unique: str
-) -> None:
+@pytest.fixture
+def silenced(run: Callable[..., Run], rest_uri: str, unique: str) -> Iterator[tuple[Run, Proxy]]:
+    """A sink that has written to a REST catalog, and what its way to the catalog goes through."""
     proxy = Proxy(int(rest_uri.rpartition(":")[2].strip("/")))
     space = f"hangs{unique}"
     through = {"iceberg.catalog.type": "rest", "iceberg.catalog.uri": f"http://127.0.0.1:{proxy.port}"}
     r = run(settings={**SOON, **through, "iceberg.catalog.warehouse": None}, tables=(f"{space}.even", f"{space}.odd"))
-    try:
-        worker = r.start()
-        r.produce(600)
-        catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
-        wait(lambda: find_table(catalog, (space, "odd")) is not None)
-        proxy.hush()
-        r.produce(600)
-        time.sleep(3)
-        assert stops_cleanly(worker, 30)
-    finally:
-        proxy.close()
+    catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
+    r.start()
+    r.produce(600)
+    wait(lambda: find_table(catalog, (space, "odd")) is not None)
+    yield r, proxy
+    proxy.close()
+
+
+def test_a_catalog_that_falls_silent_does_not_hold_up_a_clean_stop(silenced: tuple[Run, Proxy]) -> None:
+    r, proxy = silenced
+    proxy.hush()
+    r.produce(600)
+    time.sleep(3)
+    assert stops_cleanly(r.workers[-1], 30)
+
+
+def test_a_catalog_that_is_silent_when_a_worker_starts_does_not_hold_up_its_clean_stop(
+    silenced: tuple[Run, Proxy],
+) -> None:
+    r, proxy = silenced
+    r.stop()
+    proxy.hush()
+    wait(lambda: proxy.wires == 0)
+    worker = r.start()
+    wait(lambda: proxy.wires > 0)
+    assert stops_cleanly(worker, 15)
 
 
 def test_a_worker_whose_batch_never_ends_says_where_it_hangs_and_ends_itself(run: Callable[..., Run]) -> None:

@@ -167,7 +167,7 @@ class App:
             return self._stop.is_set()
 
         parts = self._sink, self._backend, self._member, self._membership
-        life = Life(*parts, self._prepare, meanwhile)
+        life = Life(*parts, self._prepare, meanwhile, self._stop.is_set)
         life.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:

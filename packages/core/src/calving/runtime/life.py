@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
+from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
-from calving.errors import Unavailable
+from calving.errors import CalvingError, Unavailable
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
@@ -79,15 +80,18 @@ class Life:
         membership: Membership,
         prepare: Callable[[Session, ControlLog], BatchRunner],
         meanwhile: Callable[[Group], None],
+        stopping: Callable[[], bool],
     ) -> None:
         """``member`` is the process's name in the backend. ``prepare`` checks that reading may go on, and tells what
-        runs the batches; ``meanwhile`` is called while it takes its time, on another thread than it.
+        runs the batches; ``meanwhile`` is called while it takes its time, on another thread than it. ``stopping``: a
+        clean stop was asked for.
         """
         self._sink, self._backend, self._member = sink, backend, member
         self._membership, self._prepare, self._meanwhile = membership, prepare, meanwhile
+        self._stopping = stopping
 
     def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
-        """Until ``step`` says that it is enough."""
+        """Until ``step`` says that it is enough, or a stop is asked for before its first call."""
         keys = self._sink.keys
         session: Session | None = None
         cursor: Cursor | None = None
@@ -99,7 +103,11 @@ class Life:
             except Unavailable as error:
                 raise Apart(str(error)) from error
             group = self._membership.group()
-            runner = self._prepared(group, session, cursor.log)
+            preparing = beside("calving-preparing", partial(self._prepare, session, cursor.log))
+            if not self._is_prepared(preparing, group, wind_down_seconds):
+                session = cursor = None  # the checks may still use them: the process ends without closing them
+                return
+            runner = preparing.result()
             stop_at = group.bounds(group.partitions()).ends if self._sink.replayed else None
             deaf_seconds = 2 * keys.commit_interval_ms / 1000 + keys.commit_timeout_ms / 1000
             policy = SourcePolicy(
@@ -120,16 +128,24 @@ class Life:
                 if part is not None:
                     part.close()
 
-    def _prepared(self, group: Group, session: Session, log: ControlLog) -> BatchRunner:
-        """Whoever joins and then is not heard would make all others wait."""
-        preparing = beside("calving-preparing", lambda: self._prepare(session, log))
+    def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:
+        """Waits for the checks of the start; for so many ``seconds`` once a stop is asked for. False: they go on.
+
+        Whoever joins and then is not heard would make all others wait, so the group is polled.
+        """
+        deadline = float("inf")
         try:
-            while not preparing.done():
+            while not preparing.done() and time.monotonic() < deadline:
                 group.poll(STEP_SECONDS, _NOBODY)
                 self._meanwhile(group)
-        finally:
+                if self._stopping():
+                    deadline = min(deadline, time.monotonic() + seconds)
+        except CalvingError:
             preparing.exception()  # nobody else uses its session meanwhile
-        return preparing.result()
+            raise
+        if not preparing.done():
+            log.warning("the checks of the start are left behind: they have not ended %.0f s after the stop", seconds)
+        return preparing.done()
 
     def _wind_down(self, loop: WorkerLoop, runner: BatchRunner, seconds: float) -> None:
         """The batch that runs is let finish, and what is finished is published (W6)."""
