@@ -445,6 +445,12 @@ def test_keys_that_become_one_key_of_a_map_are_bad(sink: Sink) -> None:
     assert sorted(found.dead) == [0, 2]
 
 
+def test_a_decimal_has_one_zero_as_the_key_of_a_map(sink: Sink) -> None:
+    kind = MapType(5, DecimalType(3, 1), 6, LongType(), False)
+    records = lines({"m": {"0": 1, "-0": 2}}, {"m": {"0.0": 1, "-0.01": 2}}, {"m": {"-0": 1}})
+    assert sorted(check(sink, Run(ONE), [table(m=kind)], records).dead) == [0, 1]
+
+
 @pytest.mark.parametrize("text", ['"1_000"', '"\u0661"', '"1e400"'])
 def test_text_that_is_no_number_elsewhere_is_none_here(sink: Sink, text: str) -> None:
     records = [f'{{"d":{text}}}'.encode(), b'{"d":1.5}']

@@ -106,7 +106,7 @@ def decimal(value: Any, kind: DecimalType) -> Decimal:
         rounded = number.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP)
         if len(rounded.as_tuple().digits) > kind.precision and rounded != 0:
             raise OverflowError(f"{short(value)} does not fit {kind}")
-    return rounded
+    return rounded.copy_abs() if rounded.is_zero() else rounded  # a decimal has one zero, also as the key of a map
 
 
 def short(value: Any) -> str:
