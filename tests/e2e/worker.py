@@ -3,7 +3,8 @@
 ``FAULT = <place>:<when>:<count>``: at the ``count``-th call of a place the process kills itself ``before`` or ``after``
 it takes effect, hangs, or (for ``table``, ``table=<name>``) the commit is made to answer wrongly. ``<place>:<when>:@<folder>``: as soon as the
 file ``<place>-<when>`` is there, which the first takes away that finds it. Several faults are separated by commas.
-``FORCE_LEAD = <file>``: while the file exists,
+``<place>:broken:@<folder>``: every call fails while that
+file is there. ``PARK_BEHIND`` is ``Coordinator.park_behind``, and a commit fails soon. ``FORCE_LEAD = <file>``: while the file exists,
 this worker believes that it leads. ``BACKEND`` names the sink's backend.
 """
 
@@ -23,6 +24,8 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import Session
 from calving.cli.main import main
+from calving.iceberg import commit
+from calving.protocol.coordinator import Coordinator
 from calving.runtime.batch import BatchRunner
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
@@ -63,6 +66,10 @@ def arm(fault: str) -> None:
         if only and ".".join(args[0].name()) != only:
             return original(*args, **kwargs)
         calls += 1
+        if when == "broken":
+            if Path(count[1:], f"{place}-{when}").exists():
+                raise OSError("broken")
+            return original(*args, **kwargs)
         if not (taken(Path(count[1:], f"{place}-{when}")) if count.startswith("@") else calls == int(count)):
             return original(*args, **kwargs)
         match when:
@@ -105,6 +112,9 @@ def force_lead(flag: Path) -> None:
 
 if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)  # a stuck worker can be asked where it is
+    if "PARK_BEHIND" in os.environ:
+        Coordinator.park_behind = int(os.environ["PARK_BEHIND"])
+        commit.MAX_TRIES = 2
     if "FAULT" in os.environ:
         for each in os.environ["FAULT"].split(","):
             arm(each)

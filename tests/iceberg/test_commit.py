@@ -20,9 +20,11 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.errors import ConfigError
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
-from calving.iceberg.commit import CommitStyle, IcebergCommitter, IcebergTarget, TableTroubleError, java_date_time
+from calving.iceberg.commit import CommitStyle, IcebergCommitter, IcebergTarget, TableTroubleError
+from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
+from calving.iceberg.snapshot import java_date_time
 from calving.model.coverage import merged
-from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.events import DataWritten, Envelope, Parked, TableId, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit
@@ -370,6 +372,46 @@ def test_a_table_that_fails_does_not_keep_the_others_from_committing(catalog: Ca
     assert isinstance(outcomes["db", "t"], Committed)
     failed = outcomes["db", "missing"]
     assert isinstance(failed, Failed) and "does not exist" in failed.reason
+
+
+def test_the_commits_of_a_failing_table_are_parked_beside_its_files_and_made_in_order(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, tp, parked = REFERENCE.identifier, TopicPartition("s", 0), dict[TableId, Parked]()
+
+    def commit(offset: int) -> Committed | Failed:
+        files = entry(offset, dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f{offset}"))
+        reach = Reach({tp: (Span(0, offset * 10 + 10),)}, {})
+        request = CommitTables(uuid4(), {table: (files,)}, {0: offset + 1}, reach, None, {}, parked, frozenset([table]))
+        return dict(committer(catalog).commit(request))[table]  # as a successor: it knows nothing but the request
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Table, "_do_commit", lambda *_: (_ for _ in ()).throw(OSError("broken")))
+        broken.setattr("calving.iceberg.commit.MAX_TRIES", 1)
+        for offset in (3, 5):
+            failed = commit(offset)
+            assert isinstance(failed, Failed) and failed.parked is not None
+            parked[table] = Parked(failed.parked, 1, {})
+    assert len(list((tmp_path / "data").glob("calving-parked-*"))) == 2
+    assert isinstance(commit(7), Committed)
+    assert [p.rpartition("/")[2] for p in paths(catalog)] == ["f3", "f5", "f7"]
+    assert head(catalog)["kafka.connect.offsets.control.connect-x"] == '{"0":8}'
+    assert json.loads(head(catalog)["calving.source-offsets"]) == {"s": [80]}
+
+
+def test_files_of_parked_commits_are_deleted_with_the_next_commit_that_does_not_name_them(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    made, table = committer(catalog), REFERENCE.identifier
+    later = dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f3")
+    last = Parking(CatalogStorage(catalog)).park(table, ParkedCommit((entry(3, later),), {0: 4}, NOWHERE), None)
+    parked = {table: Parked(last, 1, {})}
+    assert isinstance(
+        dict(made.commit(CommitTables(uuid4(), {table: ()}, {0: 5}, NOWHERE, None, {}, parked)))[table], Committed
+    )
+    assert Path(last.removeprefix("file://")).exists()
+    dict(made.commit(CommitTables(uuid4(), {table: (entry(6, file("f6")),)}, {0: 7}, NOWHERE, None)))
+    assert not Path(last.removeprefix("file://")).exists()
 
 
 def test_valid_through_is_written_as_java_writes_it(catalog: Catalog) -> None:

@@ -49,6 +49,7 @@ class Accidents:
             (odds.drops * 8, people.release),
             (odds.rollbacks, people.roll_back),
             (odds.stalls, self._stall),
+            (odds.breakage, self._break_table),
         ]
         for probability, accident in kinds:
             if self._world.chance(probability):
@@ -98,6 +99,15 @@ class Accidents:
         world.stats["open transactions"] += 1
 
     # The tables
+
+    def _break_table(self) -> None:
+        """One fails for long, or is mended."""
+        broken = [table for table in self._world.tables.values() if table.broken]
+        if not broken:
+            self._world.rng.choice([*self._world.tables.values()]).broken = True
+            self._world.stats["tables broken"] += 1
+        elif self._world.chance(0.2):
+            broken[0].broken = False
 
     def _expire_snapshots(self) -> None:
         """Somebody else writes without end, and all that is old has expired: the sink's summaries among it."""

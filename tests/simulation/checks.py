@@ -28,7 +28,7 @@ from calving.model.events import (
     StartCommit,
     TableId,
 )
-from calving.model.offsets import Span, TopicPartition, named
+from calving.model.offsets import ControlOffsets, Span, TopicPartition, named
 from calving.protocol.admission import Admitted
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Ledger, LedgerKey
@@ -37,6 +37,10 @@ from tests.simulation.tables import SimCommitter, Snapshot
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
+
+
+_AGAIN = 200
+"""Entries, where one table fails: what is parked, what its next commits bring until then, and a long cycle."""
 
 
 class Violation(AssertionError):
@@ -97,6 +101,13 @@ class Judge:
         else:
             self._check("the log", event.commit_id, event.valid_through_us)
         self._world.checks.complete(event)
+
+    def saved(self, position: ControlOffsets) -> None:
+        """What a successor would have to hear again is bounded, also while a table fails."""
+        world = self._world
+        again = sum(len(entries) - position.get(p, 0) for p, entries in enumerate(world.store.log))
+        if world.odds.breakage and again > _AGAIN:
+            raise Violation(f"C5: a successor would have to hear {again} entries again")
 
     def _check(self, whom: str, cycle: UUID, told: int | None) -> None:
         answers = self._answers.get(cycle, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from calving.model.events import (
     DataWritten,
     Envelope,
     Event,
+    Parked,
     Publication,
     StartCommit,
     TableId,
@@ -103,7 +105,7 @@ class SimSession(MemorySession):
             self.check()
         if self._world.fences_by_claim and not self._store.is_current(claim):
             raise Fenced(claim.member_id)
-        self._store.append(self._member, publication.events, publication.spans)
+        self._store.append(publication.events, publication.spans, self._store.shard(self._member))
         self._store.topic_ids.update(publication.identities)
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
         self._world.log_ids.update(dict.fromkeys(publication.advances, self._store.identity))
@@ -150,13 +152,15 @@ class SimCursor(Cursor):
         events: Sequence[Event],
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
+        parked: Mapping[TableId, Parked] | None = None,
     ) -> None:
         assert self.judge is not None
         self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
-        self._inner.acknowledge(position, events, settled, marks)
+        self._inner.acknowledge(position, events, settled, marks, parked)
         for event in events:
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)
+                self.judge.saved(position)
             elif isinstance(event, CommitToTable):
                 self.judge.committed(event)
             elif isinstance(event, StartCommit):
@@ -236,12 +240,12 @@ class Member:
             assert judge is not None
             committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
-            self._coordinator = (
-                world.coordinator(
-                    cursor, committer, judge.seen(self._group.partitions), PACE, lambda: world.now, world.fresh_id
-                ),
-                judge,
+            loop = world.coordinator(
+                cursor, committer, judge.seen(self._group.partitions), PACE, lambda: world.now, world.fresh_id
             )
+            # What is parked is handed on by the last one that writes: there must be one.
+            loop.machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
+            self._coordinator = (loop, judge)
         elif not leads and not world.chance(world.odds.coups * 30):  # a deposed one may live on for a while
             self._coordinator = None
 

@@ -32,6 +32,7 @@ class Odds:
     drops: float = 0.0
     rollbacks: float = 0.0
     stalls: float = 0.0
+    breakage: float = 0.0
 
 
 CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
@@ -55,5 +56,8 @@ THEMES: dict[str, Odds] = {
     "renamed": Odds(renames=0.003),
     "table made anew": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
+    "failing table": Odds(
+        crashes=0.008, faults=0.04, restarts=0.001, expulsions=0.003, coups=0.005, breakage=0.03, stuck=0.01
+    ),
     "table hangs": Odds(crashes=0.005, stalls=0.02),
 }

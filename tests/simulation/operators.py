@@ -4,16 +4,19 @@ the commands that lead on from there.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from calving.backend.memory import MemorySession
 from calving.cli.release import Stale
 from calving.errors import CalvingError
-from calving.model.events import DataWritten, TableId
+from calving.iceberg.parking import ParkedCommit, Parking
+from calving.model.events import CommitComplete, DataWritten, TableId, TableReference
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.guards import Held, former_names, mind_logs, mind_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.members import Crash
+from tests.simulation.tables import Seen, SimStorage
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -89,14 +92,25 @@ class Operators:
         world.stats["tables made anew"] += 1
 
     def _waiting(self) -> set[TableId]:
-        """Tables with files that wait for the table as it was before."""
-        world, found = self._world, set()
-        for p, entries in enumerate(world.store.log):
-            for event in (entry[0] for entry in entries[world.store.saved.get(p, 0) :] if entry is not None):
-                if isinstance(event, DataWritten):
-                    name = event.table.identifier
-                    found |= {name} if event.table.table_uuid != world.uuid(world.tables[name].uuid) else set()
-        return found
+        """Tables with files that wait, parked or not, for the table as it was before."""
+        events = [entry[0] for p, log in enumerate(self._world.store.log) for entry in log[self._saved(p) :] if entry]
+        events += [e.event for found in self._parked() for commit in found for e in commit.entries]
+        return {e.table.identifier for e in events if isinstance(e, DataWritten) and self._is_former(e.table)}
+
+    def _saved(self, partition: int) -> int:
+        return self._world.store.saved.get(partition, 0)
+
+    def _is_former(self, table: TableReference) -> bool:
+        world = self._world
+        return table.table_uuid != world.uuid(world.tables[table.identifier].uuid)
+
+    def _parked(self) -> Iterator[Iterable[ParkedCommit]]:
+        """As the last CommitComplete says, and the files that it names."""
+        parking = Parking(Seen(self._world))
+        said = (
+            entry[4] for entry in reversed(self._world.store.log[0]) if entry and isinstance(entry[0], CommitComplete)
+        )
+        return (parking.commits(table, parked) for table, parked in next(said, {}).items())
 
     def release(self) -> None:
         """As ``calving release`` does, while the sink runs."""
@@ -112,6 +126,7 @@ class Operators:
             world.release(
                 cursor,
                 committer,
+                world.parking(SimStorage(world), lambda: str(world.next_id())),
                 sorted(waiting),
                 world.fresh_id(),
                 lambda name: world.uuid(world.tables[name].uuid),

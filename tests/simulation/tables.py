@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from calving.model.events import DataWritten, TableId, TableMark
+from calving.iceberg.parking import ParkedCommit
+from calving.model.events import DataWritten, TableId, TableMark, TableReference
 from calving.protocol.admission import Admitted
 from calving.protocol.commit import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.protocol.coordinator import Committed, Failed
@@ -168,11 +169,41 @@ class SimTarget:
         pass
 
 
+class SimStorage:
+    """A storage that may fail, or be slow."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def write(self, table: TableId, location: str, data: bytes) -> None:
+        self._world.fail("storage", CommitUncertain("not written"))
+        self._world.stored[location] = data
+        self._world.fail("storage", CommitUncertain("written, or not"))
+
+    def read(self, table: TableId, location: str) -> bytes:
+        self._world.fail("storage", CommitUncertain("not read"))
+        if location not in self._world.stored:
+            raise CommitUncertain(f"there is no {location}")
+        return self._world.stored[location]
+
+    def delete(self, table: TableId, location: str) -> None:
+        self._world.fail("storage", CommitUncertain("not deleted"))
+        self._world.stored.pop(location, None)
+
+
+class Seen(SimStorage):
+    """For one who only looks."""
+
+    def read(self, table: TableId, location: str) -> bytes:
+        return self._world.stored[location]
+
+
 class SimCommitter:
     """Of one coordinator: it writes under the identity that the control log had when that coordinator opened it."""
 
     def __init__(self, world: World, key: LedgerKey, on_request: Callable[[CommitTables], None]) -> None:
         self._world, self._key, self._on_request = world, key, on_request
+        self._parking = world.parking(SimStorage(world), lambda: str(world.next_id()))
         self.failing: set[TableId] = set()
         """Tables whose last commit failed."""
         self._late: dict[TableId, CommitTables] = {}
@@ -197,12 +228,18 @@ class SimCommitter:
         return self._settle(table, request)
 
     def _settle(self, table: TableId, request: CommitTables) -> Committed | Failed:
-        world, entries = self._world, request.tables[table]
-        references = [e.event.table for e in entries if isinstance(e.event, DataWritten)]
-        uuids = frozenset(int(r.table_uuid or 0) for r in references)
-        target = world.target(world, table, self._key, uuids, request.marks.get(table))
+        world = self._world
+        last = ParkedCommit(request.tables[table], request.read, request.reach)
+        parked, mark, snapshot_id = request.parked.get(table), request.marks.get(table), None
         try:
-            done = world.commit_loop(target).settle(entries, request.read, request.reach)
+            self._parking.clear(table, parked)
+            for commit in world.in_order(self._parking.commits(table, parked) if parked is not None else (), last):
+                uuids = frozenset(
+                    int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
+                )
+                target = world.target(world, table, self._key, uuids, mark)
+                done = world.commit_loop(target).settle(commit.entries, commit.read, commit.reach)
+                mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
         except WentBack as error:
             return Failed(str(error), lost=True)
         except SupersededError as error:
@@ -211,5 +248,18 @@ class SimCommitter:
             world.stats["held already"] += 1
             return Failed(str(error))
         except (CommitRefused, CommitUncertain) as error:
-            return Failed(str(error))
-        return Committed(references[0], done.snapshot_id, target.mark)
+            return Failed(str(error), parked=self._park(table, last, request))
+        if parked is not None:
+            self._parking.served(table, parked)
+            world.stats["brought back"] += 1
+        return Committed(TableReference("c", table[:-1], table[-1]), snapshot_id, mark)
+
+    def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
+        if table not in request.park:
+            return None
+        try:
+            last = self._parking.park(table, commit, request.parked.get(table))
+        except CommitUncertain:
+            return None
+        self._world.stats["parked"] += 1
+        return last

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 from uuid import UUID
@@ -19,6 +19,7 @@ from uuid import UUID
 from calving.backend.memory import MemoryStore
 from calving.cli.release import let_go
 from calving.errors import CalvingError, Unavailable
+from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import TableFiles, TableId, TableReference
 from calving.model.files import DataFile
@@ -47,6 +48,7 @@ class World:
     coordinator = CoordinatorLoop
     session = SimSession
     target = SimTarget
+    parking = Parking
     table = SimTable
     policy = SourcePolicy(on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
@@ -55,6 +57,7 @@ class World:
     operators: type[Operators] = Operators
     committer = SimCommitter
     pace = PACE
+    park_behind = 10
     names: tuple[TableId, ...] = (("db", "t0"), ("db", "t1"))
 
     def __init__(self, seed: int) -> None:
@@ -68,7 +71,7 @@ class World:
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")
         self.store = MemoryStore(
             partitions=1 + seed % 3,
-            fences_coordinators=seed % 2 == 0 or self.odds.zombies > 0 or self.odds.drops > 0,
+            fences_coordinators=seed % 2 == 0 or max(self.odds.zombies, self.odds.drops, self.odds.breakage) > 0,
             is_current=self.broker.is_current,
         )
         if seed % 3 == 0:  # milder weather, in which cycles do complete and leaders live long
@@ -87,6 +90,7 @@ class World:
         self.expected_at: dict[UUID, frozenset[TopicPartition]] = {}
         self.started_at: dict[UUID, float] = {}
         self.completed: list[UUID] = []
+        self.stored: dict[str, bytes] = {}
         self.veils: dict[int, int] = {}
         """Where an open transaction hides the rest of a partition of the control log."""
         self.log_ids: dict[TopicPartition, str] = {}
@@ -165,6 +169,11 @@ class World:
 
     def key(self, log_id: str) -> LedgerKey:
         return self.ledger_key(self.control_topic, self.group, log_id)
+
+    def in_order(self, parked: Iterable[ParkedCommit], last: ParkedCommit) -> Iterator[ParkedCommit]:
+        """What was parked comes first."""
+        yield from parked
+        yield last
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         return CommitLoop(target, target.key, 3)

@@ -48,6 +48,7 @@ class Log:
 def started() -> tuple[Coordinator, Log]:
     coordinator = Coordinator(Pace(10, 30, 5), {}, 0)
     assert coordinator.tick(0, C[1], BOTH) == [Announce((StartCommit(C[1]),))]
+    coordinator.heard(Envelope(0, -1, StartCommit(C[1])))
     return coordinator, Log(coordinator)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage
-from calving.model.events import DataWritten, Envelope, TableId, TableMark
+from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Coordinator, Failed
@@ -159,6 +160,58 @@ class SettlesTooEarly(World):
             return replace(found, settled=found.covered)
 
     coordinator = with_buffer(_Hasty)
+
+
+@mutant("C5 a successor does not take over what was parked", "failing table")
+class ForgetsParked(World):
+    class _Deaf(Buffer):
+        def __init__(self, position=None) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(position)
+            self.adopting = False
+
+    coordinator = with_buffer(_Deaf)
+
+
+@mutant("C5 a coordinator commits before it has heard what was parked", "failing table")
+class CommitsUnheard(World):
+    class _Machine(Coordinator):
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._caught_up = True
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 what was parked is called settled", "failing table")
+class SettlesParked(World):
+    class _Machine(Coordinator):
+        def _reach(self) -> Reach:
+            parked, self._buffer.parked = self._buffer.parked, {}
+            found = self._buffer.reach()
+            self._buffer.parked = parked
+            return found
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C5 a table that fails holds the position back for good", "failing table")
+class NeverParks(World):
+    park_behind = 10**9
+
+
+@mutant("C6 what was parked is committed after what came later", "failing table")
+class LatestFirst(World):
+    def in_order(self, parked: Iterable[ParkedCommit], last: ParkedCommit) -> Iterator[ParkedCommit]:
+        yield last
+        yield from parked
+
+
+@mutant("C5 what was parked is deleted before it is written down that it has served", "failing table")
+class DeletesTooEarly(World):
+    class parking(Parking):
+        def served(self, table: TableId, parked: Parked) -> None:
+            super().served(table, parked)
+            self.clear(table, None)
 
 
 @mutant("W3 a StartCommit is not repeated while answers are missing")

@@ -15,18 +15,20 @@ from calving.backend.entries import BEFORE, Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, TableId, TableMark
+from calving.model.events import Envelope, Event, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
-from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, partition_of, records_of
+from calving_kafka.records import BESIDE_HEADER, SPANS_HEADER, records_of
 from calving_kafka.transactions import GroupOffsets, Transactions
 from calving_kafka.trimming import Trimming
 
 log = logging.getLogger(__name__)
 
 _PARTITIONS_SECONDS = 10.0
+_COORDINATORS = 0
+"""The partition that all coordinators write to, so that each hears its predecessors before itself."""
 _TAIL = "calving tail="
 """The note beside a saved position: so many offsets were taken by what was written with it, its end mark included."""
 
@@ -64,7 +66,6 @@ class KafkaCursor(Cursor):
         self._assigned: dict[int, int] = {}
         self._looked = time.monotonic()
         partitions = self._partitions()
-        self._partition = partition_of(self._sender, len(partitions))
         bounds = self._bounds(partitions)
         saved = self._saved(partitions) if replay or watch else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if replay or watch else bounds[p].end for p in partitions}
@@ -91,11 +92,12 @@ class KafkaCursor(Cursor):
         events: Sequence[Event],
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
+        parked: Mapping[TableId, Parked] | None = None,
     ) -> None:
-        records = records_of(self._sink, self._options, events, settled, self._sender, self._partition, marks)
+        records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # Where the log ends right behind what is written here, nothing else is at the saved position or above.
-        notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == self._partition else 0}" for tp in offsets}
+        notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == _COORDINATORS else 0}" for tp in offsets}
         self._writer().write(records, GroupOffsets(offsets, group, notes))
         if position:
             self._trimming.saved(self._assigned, self.entries.others)

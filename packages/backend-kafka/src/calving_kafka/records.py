@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from calving.backend.entries import beside_text, payloads, spans_text
 from calving.backend.interface import SinkIdentity
 from calving.model.coverage import Coverage
-from calving.model.events import Event, TableId, TableMark
+from calving.model.events import Event, Parked, TableId, TableMark
 from calving.source.dead_letters import OutRecord
 from calving_kafka.options import KafkaOptions
 
@@ -33,9 +33,10 @@ def records_of(
     sender: str,
     partition: int,
     marks: Mapping[TableId, TableMark] | None = None,
+    parked: Mapping[TableId, Parked] | None = None,
 ) -> list[OutRecord]:
     """The records of events: several for one where its list of files has to be divided."""
     values = payloads(sink.group, events, options.max_message_bytes)
     headers = [(SPANS_HEADER, spans_text(spans))] if spans else []
-    headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, marks)))
+    headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, marks, parked)))
     return [OutRecord(sink.control_topic, sender, value, headers, partition=partition) for value in values]

@@ -12,7 +12,7 @@ from calving.backend.entries import BEFORE, Entries, beside_text, partition_key,
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, TableId, TableMark
+from calving.model.events import Envelope, Event, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
@@ -82,11 +82,12 @@ class RedisCursor(Cursor):
         events: Sequence[Event],
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
+        parked: Mapping[TableId, Parked] | None = None,
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
-        beside = beside_text(self._sink.group, events, parts, marks)
+        beside = beside_text(self._sink.group, events, parts, marks, parked)
         arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), beside, *parts]
         self._write(scripts.ACKNOWLEDGE, [self._keys.state, self._keys.log], arguments)
 

@@ -17,7 +17,7 @@ from calving.backend.entries import BEFORE, Entries, beside_text, partition_key,
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, TableId, TableMark
+from calving.model.events import Envelope, Event, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
@@ -81,6 +81,7 @@ class ZooKeeperCursor(Cursor):
         events: Sequence[Event],
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
+        parked: Mapping[TableId, Parked] | None = None,
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
@@ -89,7 +90,7 @@ class ZooKeeperCursor(Cursor):
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=saved)
 
-        beside = beside_text(self._sink.group, events, parts, marks)
+        beside = beside_text(self._sink.group, events, parts, marks, parked)
         state = self._store.write(save, self._sender, spans_text(settled), parts, beside)
         if position and state.saved is not None:
             self._trim(state.saved)

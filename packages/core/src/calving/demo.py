@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.commit import java_date_time
+from calving.iceberg.snapshot import java_date_time
 from calving.model.offsets import TopicPartition
 from calving.runtime.app import App, Progress
 from calving.services.kafka import kafka

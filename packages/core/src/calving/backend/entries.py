@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage
-from calving.model.events import DataComplete, DataWritten, Envelope, Event, TableId, TableMark
+from calving.model.events import DataComplete, DataWritten, Envelope, Event, Parked, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
@@ -77,14 +77,22 @@ def spans_text(spans: Coverage | None) -> bytes:
 
 
 def beside_text(
-    group: str, events: Sequence[Event], values: Sequence[bytes], marks: Mapping[TableId, TableMark] | None = None
+    group: str,
+    events: Sequence[Event],
+    values: Sequence[bytes],
+    marks: Mapping[TableId, TableMark] | None = None,
+    parked: Mapping[TableId, Parked] | None = None,
 ) -> bytes:
-    """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks."""
+    """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks, and what
+    is parked of them.
+    """
     found: dict[str, object] = {"group": group}
     if any(isinstance(event, DataComplete) for event in events):
         found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
     if marks:
         found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in marks.items()]
+    if parked:
+        found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in parked.items()]
     return json.dumps(found, separators=(",", ":")).encode()
 
 
@@ -143,5 +151,9 @@ class Entries:
             return None
         coverage = decode_coverage(spans.decode()) if spans else {}
         marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}
+        parked = {
+            tuple(table): Parked(last, entries, decode_coverage(waiting))
+            for *table, last, entries, waiting in said.get("parked", ())
+        }
         parts = said.get("parts") if isinstance(decoded.event, DataComplete) else None
-        return Envelope(partition, offset, decoded.event, coverage, parts, marks)
+        return Envelope(partition, offset, decoded.event, coverage, parts, marks, parked)

@@ -19,11 +19,11 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session, Sink
 from calving.errors import Fenced, ProtocolError
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
-from calving.model.events import DataComplete, DataWritten, Envelope, Event, Publication, TableId, TableMark
+from calving.model.events import DataComplete, DataWritten, Envelope, Event, Parked, Publication, TableId, TableMark
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest
 
-_Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark]] | None
+_Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark], Mapping[TableId, Parked]] | None
 
 
 @dataclass
@@ -47,16 +47,21 @@ class MemoryStore:
 
     def append(
         self,
-        sender: str,
         events: Sequence[Event],
         spans: Coverage,
+        shard: int,
         marks: Mapping[TableId, TableMark] | None = None,
+        parked: Mapping[TableId, Parked] | None = None,
     ) -> None:
-        shard = self.log[sum(sender.encode()) % len(self.log)]
         parts = sum(isinstance(event, DataWritten) for event in events)
-        shard.extend(
-            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}) for event in events
+        self.log[shard].extend(
+            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}, parked or {})
+            for event in events
         )
+
+    def shard(self, member: str) -> int:
+        """Where all that a member publishes goes."""
+        return sum(member.encode()) % len(self.log)
 
     def ends(self) -> dict[int, int]:
         return {p: len(entries) for p, entries in enumerate(self.log)}
@@ -97,11 +102,12 @@ class MemoryCursor(Cursor):
         events: Sequence[Event],
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
+        parked: Mapping[TableId, Parked] | None = None,
     ) -> None:
         store = self._store
         with store.lock:
             self._check()
-            store.append(self._member + "/coordinator", events, settled or {}, marks)
+            store.append(events, settled or {}, 0, marks, parked)
             store.saved = furthest(store.saved, position)
 
     def rewind(self, positions: SourceOffsets) -> None:
@@ -145,7 +151,7 @@ class MemorySession(Session):
             for tp, advance in publication.advances.items():
                 if store.positions.get(tp) != advance.start:
                     raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
-            store.append(self._member, publication.events, publication.spans)
+            store.append(publication.events, publication.spans, store.shard(self._member))
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)

@@ -24,8 +24,8 @@ from calving.settings.load import Sink
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """``state``: ok; waiting, for the next commit; DEGRADED: several cycles committed nothing, or offsets are missing;
-    missing, where there is no such table.
+    """``state``: ok; waiting, for the next commit; DEGRADED: several cycles committed nothing, entries are parked,
+    or offsets are missing; missing, where there is no such table.
     """
 
     name: str
@@ -37,6 +37,8 @@ class TableHealth:
     files: int = 0
     missing: Coverage = field(default_factory=dict)
     valid_through: str = ""
+    parked: int = 0
+    """Control entries that are parked."""
 
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
@@ -46,10 +48,12 @@ def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) 
 
 
 def _health(sink: Sink, name: str, table: Table | None, heard: Heard) -> TableHealth:
+    parked = heard.parked(table_id(name))
     if table is None:
         waiting = heard.waiting(table_id(name), {})
         cycles = heard.cycles(waiting)
-        return TableHealth(name, "DEGRADED" if cycles >= DEGRADED else "missing", cycles=cycles, files=_files(waiting))
+        state = "DEGRADED" if cycles >= DEGRADED or parked else "missing"
+        return TableHealth(name, state, cycles=cycles, files=_files(waiting), parked=parked)
     key = ledger_key(sink, heard.log_id, name)
     loaded = LoadedTable(table, key.branch)
     waiting = heard.waiting(table_id(name), key.read(loaded.ancestry, loaded.properties).control)
@@ -57,13 +61,14 @@ def _health(sink: Sink, name: str, table: Table | None, heard: Heard) -> TableHe
     head = next(iter(loaded.ancestry), {})
     return TableHealth(
         name,
-        "DEGRADED" if cycles >= DEGRADED or missing else "waiting" if waiting else "ok",
+        "DEGRADED" if cycles >= DEGRADED or missing or parked else "waiting" if waiting else "ok",
         head.get("total-records", "0"),
         _last_commit(table, key),
         cycles,
         _files(waiting),
         missing,
         next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
+        parked,
     )
 
 

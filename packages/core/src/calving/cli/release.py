@@ -15,6 +15,7 @@ from calving.errors import CalvingError, Fenced
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.commit import IcebergCommitter
+from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed
@@ -65,6 +66,7 @@ def _while_leading(sink: Sink, catalog: Catalog, session: Session, tables: Colle
             return let_go(
                 cursor,
                 committer,
+                Parking(CatalogStorage(catalog)),
                 tables,
                 uuid4(),
                 lambda table: _uuid(catalog, table),
@@ -82,6 +84,7 @@ def _while_leading(sink: Sink, catalog: Catalog, session: Session, tables: Colle
 def let_go(
     cursor: Cursor,
     committer: Committer,
+    parking: Parking,
     tables: Collection[TableId],
     commit_id: UUID,
     uuid_of: Callable[[TableId], UUID | None],
@@ -97,6 +100,9 @@ def let_go(
         buffer.hear(entry)
         for table, mark in entry.marks.items():
             marks.note(table, mark)
+    parked = dict(buffer.parked)
+    for table, found in parked.items():
+        buffer.unpark(table, [entry for commit in parking.commits(table, found) for entry in commit.entries])
     stale = {table: _stale(entries, uuid_of(table)) for table, entries in buffer.tables().items()}
     released = {table: stale[table] for table in tables if stale.get(table)}
     if idle := [".".join(table) for table in tables if table not in released]:
@@ -117,6 +123,9 @@ def let_go(
         raise CalvingError(_refusal(failed, {*released, *(table for table in failed if stale.get(table))}))
     write_down(released)
     cursor.acknowledge(buffer.position(), (CommitComplete(commit_id),), buffer.settled(), marks.known)
+    for table, found in parked.items():
+        parking.served(table, found)
+        parking.clear(table, None)
     return released
 
 

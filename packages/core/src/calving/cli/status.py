@@ -50,6 +50,7 @@ def _tables(tables: list[TableHealth]) -> RichTable:
             "valid through",
             "files waiting",
             "for cycles",
+            "entries parked",
             "missing offsets",
         ),
         title="Tables",
@@ -58,6 +59,6 @@ def _tables(tables: list[TableHealth]) -> RichTable:
         waits = (str(t.files), str(t.cycles)) if t.files else ("-", "-")
         shown.add_row(
             *(t.name, t.state, t.records, t.last_commit, t.valid_through),
-            *(*waits, text_of(t.missing) if t.missing else "-"),
+            *(*waits, str(t.parked) if t.parked else "-", text_of(t.missing) if t.missing else "-"),
         )
     return shown

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
@@ -23,9 +23,10 @@ from calving.iceberg.ancestry import ancestors
 from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.lineage import new_snapshot
-from calving.iceberg.snapshot import SinkSnapshot
+from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
+from calving.iceberg.snapshot import SinkSnapshot, java_date_time
 from calving.model.coverage import Coverage, text_of
-from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, TableId, TableMark, TableReference
 from calving.protocol.admission import Admitted, passed_over
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled, SupersededError
 from calving.protocol.coordinator import Committed, Failed
@@ -246,6 +247,7 @@ class IcebergCommitter:
         """``attempts`` are the process's: an earlier coordinator's may still be running."""
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
+        self._parking = Parking(CatalogStorage(catalog))
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
@@ -254,7 +256,10 @@ class IcebergCommitter:
         """Committed since the start."""
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
-        jobs = {table: partial(self._settle, table, entries, request) for table, entries in request.tables.items()}
+        jobs = {
+            table: partial(self._settle, table, ParkedCommit(entries, request.read, request.reach), request)
+            for table, entries in request.tables.items()
+        }
         for table, result in self._attempts.run(jobs):
             if isinstance(result, Late):
                 log.warning("table %s: %s; its files stay buffered", ".".join(table), result.reason)
@@ -262,20 +267,29 @@ class IcebergCommitter:
             else:
                 yield table, result
 
-    def _settle(self, table: TableId, entries: Sequence[Envelope], request: CommitTables) -> Committed | Failed:
+    def _settle(self, table: TableId, latest: ParkedCommit, request: CommitTables) -> Committed | Failed:
         try:
-            done, mark = self._commit_one(table, entries, request)
+            done, mark = self._commit_one(table, latest, request)
         except WentBackError as error:
             return Failed(str(error), lost=True)
         except SupersededError as error:
             return Failed(f"table {'.'.join(table)}: {error}", lost=True)
         except Exception as error:  # one table's trouble must not reach the others
-            log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
-            return Failed(str(error))
+            log.warning("table %s was not committed, its files wait: %s", ".".join(table), error)
+            return Failed(str(error), parked=self._park(table, latest, request))
         self._mind_holes(table, done, request.reach)
-        self.files += len(done.admitted.data_files) + len(done.admitted.delete_files)
-        self.records += sum(f.record_count for f in done.admitted.data_files)
         return Committed(TableReference(self._catalog_name, table[:-1], table[-1]), done.snapshot_id, mark)
+
+    def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
+        if table not in request.park:
+            return None
+        try:
+            last = self._parking.park(table, commit, request.parked.get(table))
+        except Exception as error:  # then they stay where they are
+            log.warning("the files of table %s could not be parked: %s", ".".join(table), error)
+            return None
+        log.warning("table %s: %d entries with its files are parked in %s", ".".join(table), len(commit.entries), last)
+        return last
 
     def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
         """What two commits in a row have passed over: said once, and kept for as long as it is so."""
@@ -299,7 +313,21 @@ class IcebergCommitter:
             )
 
     def _commit_one(
-        self, table: TableId, entries: Sequence[Envelope], request: CommitTables
+        self, table: TableId, latest: ParkedCommit, request: CommitTables
+    ) -> tuple[Settled, TableMark | None]:
+        mark, parked = request.marks.get(table), request.parked.get(table)
+        self._parking.clear(table, parked)
+        if parked is None:
+            return self._make(table, latest, request, mark)
+        snapshot_id = None
+        for commit in chain(self._parking.commits(table, parked), [latest]):
+            done, mark = self._make(table, commit, request, mark)
+            snapshot_id = done.snapshot_id or snapshot_id
+        self._parking.served(table, parked)
+        return replace(done, snapshot_id=snapshot_id), mark
+
+    def _make(
+        self, table: TableId, commit: ParkedCommit, request: CommitTables, mark: TableMark | None
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key = style.key(table)
@@ -311,20 +339,10 @@ class IcebergCommitter:
         }
         if request.valid_through_us is not None:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
-        uuids = {e.event.table.table_uuid for e in entries if isinstance(e.event, DataWritten)}
+        uuids = {e.event.table.table_uuid for e in commit.entries if isinstance(e.event, DataWritten)}
         expected = frozenset(str(u) for u in uuids if u is not None)
-        mark = request.marks.get(table)
         target = IcebergTarget(self._catalog, table, key.branch, key, summary, expected, mark)
-        return CommitLoop(target, key, MAX_TRIES).settle(entries, request.read, request.reach), target.mark
-
-
-def java_date_time(micros: int) -> str:
-    """Java's ``OffsetDateTime.toString()`` in UTC: no seconds if zero, a fraction of 3 or 6 digits."""
-    seconds, fraction = divmod(micros, 1_000_000)
-    moment = datetime.fromtimestamp(seconds, UTC)
-    text = moment.strftime("%Y-%m-%dT%H:%M")
-    if moment.second or fraction:
-        text += moment.strftime(":%S")
-    if fraction:
-        text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
-    return text + "Z"
+        done = CommitLoop(target, key, MAX_TRIES).settle(commit.entries, commit.read, commit.reach)
+        self.files += len(done.admitted.data_files) + len(done.admitted.delete_files)
+        self.records += sum(f.record_count for f in done.admitted.data_files)
+        return done, target.mark

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from pyiceberg.manifest import (
@@ -227,3 +228,15 @@ def integer_equality_ids(schema: Schema) -> Schema:
             for f in schema.fields
         )
     )
+
+
+def java_date_time(micros: int) -> str:
+    """Java's ``OffsetDateTime.toString()`` in UTC: no seconds if zero, a fraction of 3 or 6 digits."""
+    seconds, fraction = divmod(micros, 1_000_000)
+    moment = datetime.fromtimestamp(seconds, UTC)
+    text = moment.strftime("%Y-%m-%dT%H:%M")
+    if moment.second or fraction:
+        text += moment.strftime(":%S")
+    if fraction:
+        text += f".{fraction // 1000:03d}" if fraction % 1000 == 0 else f".{fraction:06d}"
+    return text + "Z"

@@ -115,6 +115,18 @@ class TableMark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Parked:
+    """Commits of a table that does not take its files, kept in storage so that nobody has to hear their entries again.
+
+    ``last`` is the file of the last one, which names the one before it; ``waiting``: what they cover, and maybe more.
+    """
+
+    last: str
+    entries: int
+    waiting: Coverage
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """An event, where in the control log it was found, and what travelled beside it.
 
@@ -124,7 +136,7 @@ class Envelope:
     where offsets have started anew. Other senders than calving leave it empty.
 
     ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
-    ``marks``, with CommitComplete: the tables as the coordinator last saw them.
+    ``marks``, with CommitComplete: the tables as the coordinator last saw them. ``parked``, too: all that is.
     """
 
     partition: int
@@ -133,6 +145,7 @@ class Envelope:
     spans: Coverage = field(default_factory=dict)
     parts: int | None = None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
+    parked: Mapping[TableId, Parked] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from calving.errors import DataLossError
-from calving.model.coverage import Coverage, merged, without
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableId
+from calving.model.coverage import Coverage, common, merged, without
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Parked, TableId
 from calving.model.offsets import ControlOffsets, Span, TopicPartition
 from calving.protocol.admission import plain, publication_of
 from calving.protocol.ledger import Reach
@@ -40,6 +40,13 @@ class Buffer:
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
         """What of it is in the tables, as other coordinators said: it was whole when they heard it."""
         self._anew: set[TopicPartition] = set()
+        self._count = 0
+        self._counted: dict[TableId, int] = {}
+        """How many entries had been heard before the oldest of each table that is buffered."""
+        self.parked: dict[TableId, Parked] = {}
+        """By table: it comes before what is buffered."""
+        self.adopting = True
+        """Whether what is heard to be parked is a predecessor's. Later it is the own voice, and old."""
 
     def hear(self, envelope: Envelope) -> None:
         """Take note of an entry. Redelivered entries change nothing.
@@ -51,9 +58,11 @@ class Buffer:
         # A part that was passed over may come before the first one that was heard.
         begin = self.read.get(envelope.partition, envelope.offset)
         self.read[envelope.partition] = envelope.offset + 1
+        self._count += 1
         match envelope.event:
             case DataWritten(table=table):
                 self._heard.setdefault(table.identifier, []).append(envelope)
+                self._counted.setdefault(table.identifier, self._count)
                 if envelope.spans:
                     # Parts are counted whether or not they seem to be known: a restart in between may change that.
                     begun = self._begun.setdefault(publication_of(envelope), _Begun(envelope.partition, begin))
@@ -70,6 +79,10 @@ class Buffer:
                 self._restart(told - self._anew)
                 self._cover(envelope.spans)
                 _add(self._told, envelope.spans)
+                if self.adopting:
+                    self.parked = dict(envelope.parked)
+                    for parked in self.parked.values():
+                        self._cover(parked.waiting)
 
     def whole(self) -> dict[int, int]:
         """The read position, before any publication of which only a part has been heard."""
@@ -79,27 +92,44 @@ class Buffer:
         return read
 
     def tables(self) -> dict[TableId, tuple[Envelope, ...]]:
-        """Everything buffered that belongs to whole publications, by table.
+        """Everything buffered that belongs to whole publications, by table, and the tables that have more parked.
 
         By identifier only: two references to one table that differ in UUID or catalog name must share one commit,
         because the first commit's ledger covers both.
         """
         read = self.whole()
         found = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
-        return {table: entries for table, entries in found.items() if entries}
+        return dict.fromkeys(self.parked, ()) | {table: entries for table, entries in found.items() if entries}
 
     def reach(self) -> Reach:
         """How far the source is known: everything heard to be complete, and what of it is not waiting here."""
-        waiting: dict[TopicPartition, list[Span]] = {}
-        for heard in self._heard.values():
-            for envelope in heard:
-                for tp, spans in envelope.spans.items():
-                    waiting.setdefault(tp, []).append(plain(spans[-1]))
+        waiting = self._buffered()
+        for parked in self.parked.values():
+            for tp, spans in parked.waiting.items():
+                waiting.setdefault(tp, []).extend(spans)
         settled = {
             tp: without(spans, merged(waiting[tp])) if tp in waiting else spans for tp, spans in self._covered.items()
         }
         settled = {tp: spans for tp, spans in settled.items() if spans}
         return Reach(dict(self._covered), settled, frozenset(self._anew), self._since)
+
+    def _buffered(self) -> dict[TopicPartition, list[Span]]:
+        waiting: dict[TopicPartition, list[Span]] = {}
+        for heard in self._heard.values():
+            for envelope in heard:
+                for tp, spans in envelope.spans.items():
+                    waiting.setdefault(tp, []).append(plain(spans[-1]))
+        return waiting
+
+    def handed_on(self) -> dict[TableId, Parked]:
+        """What a successor is told to be parked. What is buffered it hears again, and knows nothing of until then:
+        other tables may not have it.
+        """
+        buffered = {tp: merged(spans) for tp, spans in self._buffered().items()}
+        return {
+            table: replace(p, waiting={tp: without(spans, buffered.get(tp, ())) for tp, spans in p.waiting.items()})
+            for table, p in self.parked.items()
+        }
 
     def settled(self) -> Coverage:
         """What a successor is told: all that is in the tables, and which partitions have begun anew."""
@@ -107,26 +137,46 @@ class Buffer:
         return {**found, **{tp: (_ANEW, *found.get(tp, ())) for tp in self._anew}}
 
     def settle(self, table: TableId, read: ControlOffsets) -> None:
-        """What was heard for ``table`` below ``read`` is in it."""
-        left = [e for e in self._heard.get(table, ()) if e.offset >= read.get(e.partition, 0)]
-        for e in self._heard.get(table, ()):
-            if e.offset < read.get(e.partition, 0):
-                self._begins.pop((e.partition, e.offset), None)
-        if left:
-            self._heard[table] = left
-        else:
-            self._heard.pop(table, None)
+        """What was heard for ``table`` below ``read``, and what was parked before, is in it."""
+        self.parked.pop(table, None)
+        self.let_go(table, self._below(table, read))
+
+    def behind(self, table: TableId) -> int:
+        """How many entries a successor would have to hear again for the sake of this table."""
+        return self._count - self._counted[table] if table in self._heard else 0
+
+    def park(self, table: TableId, read: ControlOffsets, last: str) -> None:
+        """What was heard for ``table`` below ``read`` is parked in file ``last``, behind what was parked before."""
+        entries, before = self._below(table, read), self.parked.get(table, Parked("", 0, {}))
+        spans = {tp: list(found) for tp, found in before.waiting.items()}
+        for entry in entries:
+            for tp, found in entry.spans.items():
+                spans.setdefault(tp, []).append(plain(found[-1]))
+        # The gaps count as waiting, too: there may be as many as entries, and this travels with every CommitComplete.
+        hulls = {tp: (Span(min(s.start for s in found), max(s.end for s in found)),) for tp, found in spans.items()}
+        waiting = {tp: common(hull, self._covered.get(tp, ())) for tp, hull in hulls.items()}
+        self.parked[table] = Parked(last, before.entries + len(entries), {tp: s for tp, s in waiting.items() if s})
+        self.let_go(table, entries)
+
+    def unpark(self, table: TableId, entries: Iterable[Envelope]) -> None:
+        """``entries`` are all that was parked for ``table``: from now on they are buffered again."""
+        self.parked.pop(table, None)
+        known = {(e.partition, e.offset): e for e in (*entries, *self._heard.get(table, ()))}
+        self._heard[table] = list(known.values())
+
+    def _below(self, table: TableId, read: ControlOffsets) -> list[Envelope]:
+        return [e for e in self._heard.get(table, ()) if e.offset < read.get(e.partition, 0)]
 
     def let_go(self, table: TableId, entries: Iterable[Envelope]) -> None:
-        """These will never be in their table: an operator has decided."""
+        """These are elsewhere by now, or will never be in their table: an operator has decided."""
         away = {(e.partition, e.offset) for e in entries}
-        left = [e for e in self._heard.get(table, ()) if (e.partition, e.offset) not in away]
+        left = [e for e in self._heard.pop(table, ()) if (e.partition, e.offset) not in away]
+        self._counted.pop(table, None)
         for place in away:
             self._begins.pop(place, None)
         if left:
             self._heard[table] = left
-        else:
-            self._heard.pop(table, None)
+            self._counted[table] = self._count
 
     def position(self) -> dict[int, int]:
         """Where a successor has to start: at the lowest publication still buffered, else at the read position (C5).
@@ -153,6 +203,9 @@ class Buffer:
             self._anew.add(tp)
             self._covered.pop(tp, None)
             self._told.pop(tp, None)
+            for table, parked in self.parked.items():  # that was of the offsets as they were before
+                left = {other: spans for other, spans in parked.waiting.items() if other != tp}
+                self.parked[table] = replace(parked, waiting=left)
 
     def _is_told(self, spans: Coverage) -> bool:
         """Also true of publications that say nothing of what they cover, as those of the Java sink."""

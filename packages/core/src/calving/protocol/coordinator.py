@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -31,7 +31,11 @@ from calving.model.events import (
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
+from calving.protocol.ledger import Reach
 from calving.protocol.marks import Marks
+
+_MOST_PARKED, _MOST_SPANS = 100, 10_000
+"""Tables, and of all of them the partitions: what is parked travels with every CommitComplete."""
 
 
 class Phase(enum.Enum):
@@ -65,9 +69,14 @@ class Failed:
 
     reason: str
     lost: bool = False
+    parked: str | None = None
+    """The file that this commit is parked in."""
 
 
 class Coordinator:
+    park_behind = 2_000
+    """A table that fails has its commits parked once a successor would have to hear so many entries because of it."""
+
     def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
         """``position`` is the saved position at which the log was opened; the first cycle starts at once."""
         self.phase = Phase.IDLE
@@ -89,6 +98,10 @@ class Coordinator:
         self._committing: ControlOffsets = {}
         self._cycle = 0
         self._resting: dict[TableId, int] = {}
+        self._caught_up = False
+        """Whether the log has been heard to where this coordinator has written: all that others have parked."""
+        self._alone = True
+        """Whether nobody takes part who would forget what is parked: the Java sink, version 0.1.0."""
 
     @property
     def missing(self) -> frozenset[TopicPartition]:
@@ -97,8 +110,9 @@ class Coordinator:
 
     @property
     def buffered(self) -> Mapping[TableId, int]:
-        """Entries that are not in their table yet, by table."""
-        return {table: len(entries) for table, entries in self._buffer.tables().items()}
+        """Entries that are not in their table yet, by table, the parked ones among them."""
+        parked = {table: parked.entries for table, parked in self._buffer.parked.items()}
+        return {table: len(found) + parked.get(table, 0) for table, found in self._buffer.tables().items()}
 
     def hurry(self, now: float) -> None:
         """Start the next cycle at the next tick instead of after the interval."""
@@ -117,7 +131,7 @@ class Coordinator:
             return self._invite(now)
         if self._complete():
             return self._commit(partial=False)
-        if now - self.started >= self._pace.timeout:
+        if self._caught_up and now - self.started >= self._pace.timeout:
             return self._commit(partial=True)
         return self._invite(now) if now - self._invited >= self._pace.invite else []
 
@@ -126,6 +140,11 @@ class Coordinator:
         self._buffer.hear(envelope)
         for table, mark in envelope.marks.items():
             self._marks.note(table, mark)
+        match envelope.event:
+            case StartCommit(commit_id) if commit_id == self._commit_id:
+                self._caught_up, self._buffer.adopting = True, False
+            case DataComplete() if envelope.parts is None:
+                self._alone = False
         match envelope.event:
             case DataComplete(commit_id, assignments) if commit_id == self._commit_id and self.phase is Phase.WAITING:
                 for progress in assignments:
@@ -155,7 +174,9 @@ class Coordinator:
                 if snapshot_id is not None:
                     event = CommitToTable(self._commit_id, reference, snapshot_id, self._valid_through)
                     effects.append(Announce((event,)))
-            case Failed():
+            case Failed(parked=last):
+                if last is not None:
+                    self._buffer.park(table, self._committing, last)
                 self.failures[table] = self.failures.get(table, 0) + 1
                 # At most one cycle of rest: once the table is well again, two cycles must be enough (I6).
                 self._resting[table] = self._cycle + (1 if self.failures[table] == 1 else 2)
@@ -174,7 +195,7 @@ class Coordinator:
         self._answers[progress.source] = max(known) if known else None
 
     def _complete(self) -> bool:
-        return bool(self._expected) and self._answers.keys() >= self._expected
+        return self._caught_up and bool(self._expected) and self._answers.keys() >= self._expected
 
     def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
         self.phase = Phase.COMMITTING
@@ -190,8 +211,31 @@ class Coordinator:
         if not tables:
             return self._complete_cycle()
         self._committing = self._buffer.whole()
+        return [
+            CommitTables(
+                self._commit_id,
+                tables,
+                self._committing,
+                self._reach(),
+                self._valid_through,
+                self._marks.known,
+                dict(self._buffer.parked),
+                self._in_the_way(tables),
+            )
+        ]
+
+    def _reach(self) -> Reach:
+        """While a table cannot be seen, its catalog may have gone back: nothing more is settled for sure."""
         reach = self._buffer.reach()
-        return [CommitTables(self._commit_id, tables, self._committing, reach, self._valid_through, self._marks.known)]
+        return replace(reach, settled={}) if self.failures or self._buffer.parked else reach
+
+    def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
+        """Tables whose entries a successor would have to hear again, and all others with them."""
+        found = [t for t in tables if self._alone and self._buffer.behind(t) >= self.park_behind]
+        parked = self._buffer.parked
+        room = min(_MOST_PARKED, _MOST_SPANS // max(1, len(self._expected))) - len(parked)
+        others = [t for t in found if t not in parked]
+        return frozenset([t for t in found if t in parked] + others[: max(0, room)])
 
     def _valid_through_us(self) -> int | None:
         latest = [self._answers[tp] for tp in self._expected]
@@ -202,4 +246,5 @@ class Coordinator:
         self.phase = Phase.IDLE
         # While a table waits for its files, the sink as a whole is not valid through anything new.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
-        return [Acknowledge(self._buffer.position(), (done,), self._buffer.settled(), self._marks.known)]
+        buffer = self._buffer
+        return [Acknowledge(buffer.position(), (done,), buffer.settled(), self._marks.known, buffer.handed_on())]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Publication, TableId, TableMark
+from calving.model.events import Envelope, Event, Parked, Publication, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Spans
 from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import Reach
@@ -55,6 +55,10 @@ class CommitTables:
     valid_through_us: int | None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     """How far tables were seen to be: one that is less far has gone back."""
+    parked: Mapping[TableId, Parked] = field(default_factory=dict)
+    """It is to be committed before the entries of its table."""
+    park: frozenset[TableId] = frozenset()
+    """Tables whose commits are parked if they fail."""
 
     def __str__(self) -> str:
         tables = listed(
@@ -68,12 +72,13 @@ class CommitTables:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Save ``position`` and write ``events``, both or neither; ``settled`` and ``marks`` go beside them."""
+    """Save ``position`` and write ``events``, both or neither; the others go beside them."""
 
     position: ControlOffsets
     events: tuple[Event, ...]
     settled: Coverage
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
+    parked: Mapping[TableId, Parked] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"

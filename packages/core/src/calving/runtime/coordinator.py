@@ -104,8 +104,8 @@ class CoordinatorLoop:
                     self._cursor.acknowledge({}, events)
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
-                case Acknowledge(position, events, settled, marks):
-                    self._cursor.acknowledge(position, events, settled, marks)
+                case Acknowledge(position, events, settled, marks, parked):
+                    self._cursor.acknowledge(position, events, settled, marks, parked)
                     self._note(events)
                 case CommitTables():
                     for table, outcome in self._committer.commit(effect):

@@ -76,6 +76,11 @@ class Heard:
         """What a table that holds everything below ``control`` has not got yet."""
         return tuple(e for e in self._buffer.tables().get(table, ()) if e.offset >= control.get(e.partition, 0))
 
+    def parked(self, table: TableId) -> int:
+        """How many entries are parked for a table."""
+        found = self._buffer.parked.get(table)
+        return found.entries if found is not None else 0
+
     def cycles(self, waiting: Iterable[Envelope]) -> int:
         """Commit cycles that have ended since the first of these came."""
         return max((self._cycles - self._written[e.partition, e.offset] for e in waiting), default=0)
@@ -113,6 +118,6 @@ def nothing_waits(sink: Sink, catalog: Catalog, heard: Heard) -> bool:
     for name in heard.tables:
         table = find_table(catalog, table_id(name))
         control = {} if table is None else ledger_of(ledger_key(sink, heard.log_id, name), table).control
-        if heard.waiting(table_id(name), control):
+        if heard.parked(table_id(name)) or heard.waiting(table_id(name), control):
             return False
     return True

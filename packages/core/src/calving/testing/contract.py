@@ -19,9 +19,11 @@ from calving.model.events import (
     DataWritten,
     Envelope,
     Event,
+    Parked,
     PartitionProgress,
     Publication,
     StartCommit,
+    TableId,
     TableReference,
 )
 from calving.model.files import DataFile
@@ -287,6 +289,27 @@ class BackendContract:
         settled = {store.source[0]: (Span(0, 10), Span(15, 20)), store.source[1]: (Span(3, 4),)}
         cursor.acknowledge({}, [CommitComplete(uuid4())], settled)
         assert dict(store.wait_for(cursor, CommitComplete)[0].spans) == settled
+
+    @rule("B5.7", "What is parked travels with the events of the acknowledgement.")
+    def test_what_is_parked_travels_with_the_events(self, store: Store) -> None:
+        parked: dict[TableId, Parked] = {
+            ("db", "a.b", "t"): Parked("s3://b/t/parked", 7, {store.source[0]: (Span(0, 10),)})
+        }
+        store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], parked=parked)
+        assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].parked == parked
+
+    @rule("B5.8", "A coordinator that hears itself has heard all that its predecessors wrote.")
+    def test_who_hears_itself_has_heard_its_predecessors(self, store: Store) -> None:
+        written = [uuid4() for _ in range(5)]
+        for commit in written:
+            store.cursor(replay=True).acknowledge({}, [StartCommit(commit)])
+        cursor, own = store.cursor(replay=True), StartCommit(uuid4())
+        cursor.acknowledge({}, [own])
+        heard: list[Event] = []
+        deadline = time.monotonic() + 20
+        while own not in heard and time.monotonic() < deadline:
+            heard += [e.event for e in cursor.read(0.5)]
+        assert heard == [*map(StartCommit, written), own]
 
     # B6
 

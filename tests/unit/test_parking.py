@@ -1,0 +1,244 @@
+"""Commits of a table that does not take its files are parked, and brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from uuid import UUID
+
+from calving.iceberg.parking import ParkedCommit, Parking
+from calving.model.events import (
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Parked,
+    PartitionProgress,
+    StartCommit,
+    TableId,
+    TableReference,
+)
+from calving.model.files import DataFile
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.buffer import Buffer
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
+from calving.protocol.effects import Acknowledge, CommitTables
+from calving.protocol.ledger import Reach
+
+T, U = TableReference("c", ("db",), "t", UUID(int=7)), TableReference("c", ("db",), "u")
+TP, OTHER = TopicPartition("s@id", 0), TopicPartition("s@id", 1)
+COMMIT = UUID(int=1)
+
+
+class Files:
+    def __init__(self) -> None:
+        self.found: dict[str, bytes] = {}
+
+    def write(self, table: TableId, location: str, data: bytes) -> None:
+        self.found[location] = data
+
+    def read(self, table: TableId, location: str) -> bytes:
+        return self.found[location]
+
+    def delete(self, table: TableId, location: str) -> None:
+        del self.found[location]
+
+
+def entry(offset: int, table: TableReference = T) -> Envelope:
+    file = DataFile(f"s3://b/t/data/f{offset}", "PARQUET", 1, 10, lower_bounds={1: b"\0"})
+    return Envelope(0, offset, DataWritten(COMMIT, table, (file,)), {TP: (Span(offset * 10, offset * 10 + 10),)})
+
+
+def commit(offset: int) -> ParkedCommit:
+    reach = Reach({TP: (Span(0, offset * 10 + 10),)}, {TP: (Span(0, 5),)}, frozenset([TP]), {0: 2})
+    return ParkedCommit((entry(offset),), {0: offset + 1}, reach)
+
+
+def names() -> Iterator[str]:
+    return (f"n{i}" for i in count())
+
+
+def parking(files: Files) -> Parking:
+    fresh = names()
+    return Parking(files, lambda: next(fresh))
+
+
+def test_a_parked_commit_comes_back_as_it_was_in_the_process_of_a_successor() -> None:
+    files = Files()
+    last = parking(files).park(T.identifier, commit(3), None)
+    assert list(parking(files).commits(T.identifier, Parked(last, 1, {}))) == [commit(3)]
+
+
+def test_parked_commits_become_one_up_to_the_last_of_them() -> None:
+    files = Files()
+    made = parking(files)
+    first = made.park(T.identifier, commit(3), None)
+    second = made.park(T.identifier, commit(5), Parked(first, 1, {}))
+    (together,) = parking(files).commits(T.identifier, Parked(second, 2, {}))
+    assert together == ParkedCommit((entry(3), entry(5)), {0: 6}, commit(5).reach)
+
+
+def test_of_the_commits_of_two_coordinators_the_later_one_need_not_have_read_more() -> None:
+    """It had the same saved position, and another partition of the control log was slow."""
+    files = Files()
+    made = parking(files)
+    reach = Reach({TP: (Span(0, 5),), OTHER: (Span(0, 9),)}, {}, frozenset([TP]), {0: 1})
+    first = made.park(T.identifier, replace(commit(5), read={0: 6, 1: 4}), None)
+    again = ParkedCommit((entry(3),), {0: 4, 1: 7}, reach)
+    second = made.park(T.identifier, again, Parked(first, 1, {}))
+    (together,) = made.commits(T.identifier, Parked(second, 2, {}))
+    assert together.read == {0: 6, 1: 7}
+    assert together.reach == Reach(
+        {TP: (Span(0, 60),), OTHER: (Span(0, 9),)}, {TP: (Span(0, 5),)}, frozenset([TP]), {0: 1}
+    )
+
+
+def test_offsets_that_have_started_anew_in_between_are_a_commit_of_their_own() -> None:
+    made, anew = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, anew=frozenset()))
+    first = made.park(T.identifier, commit(3), None)
+    second = made.park(T.identifier, anew, Parked(first, 1, {}))
+    assert list(made.commits(T.identifier, Parked(second, 2, {}))) == [commit(3), anew]
+
+
+def test_a_parked_commit_is_asked_for_until_no_coordinator_names_it() -> None:
+    """The catalog of its table may go back before that, and nothing else would bring it again."""
+    made = parking(Files())
+    parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    assert list(made.commits(T.identifier, parked)) == list(made.commits(T.identifier, parked)) == [commit(3)]
+
+
+def test_files_are_deleted_once_nobody_is_told_of_them() -> None:
+    files = Files()
+    made = parking(files)
+    first = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    second = Parked(made.park(T.identifier, commit(5), first), 2, {})
+    made.served(T.identifier, second)
+    made.clear(T.identifier, second)
+    assert len(files.found) == 2
+    made.clear(T.identifier, None)
+    assert files.found == {}
+
+
+def heard(*events: Envelope) -> Buffer:
+    buffer = Buffer()
+    for envelope in events:
+        buffer.hear(envelope)
+    return buffer
+
+
+def complete(offset: int, span: Span) -> Envelope:
+    return Envelope(0, offset, DataComplete(COMMIT), {TP: (span,)}, 1)
+
+
+def test_the_position_is_not_held_back_by_what_is_parked() -> None:
+    buffer = heard(entry(1), complete(2, Span(10, 20)))
+    assert buffer.position() == {0: 1}
+    buffer.park(T.identifier, buffer.whole(), "last")
+    assert buffer.position() == {0: 3}
+    assert buffer.tables() == {T.identifier: ()}
+
+
+def test_what_is_parked_is_not_settled_until_it_is_in_its_table() -> None:
+    buffer = heard(entry(1), complete(2, Span(10, 20)))
+    buffer.park(T.identifier, buffer.whole(), "last")
+    assert buffer.reach().settled == {}
+    buffer.settle(T.identifier, buffer.whole())
+    assert buffer.reach().settled == {TP: (Span(10, 20),)}
+    assert buffer.parked == {}
+
+
+def test_a_successor_knows_what_is_parked_and_that_it_was_heard() -> None:
+    parked = Parked("last", 1, {TP: (Span(10, 20),)})
+    buffer = heard(Envelope(0, 5, CommitComplete(COMMIT), {TP: (Span(0, 10),)}, parked={T.identifier: parked}))
+    assert buffer.parked == {T.identifier: parked}
+    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
+
+
+def test_a_successor_does_not_know_what_it_is_to_hear_again() -> None:
+    """One publication has files for two tables, and one of them still waits in the control log."""
+    alone = replace(entry(1), spans={TP: (Span(0, 20),)})
+    mine = replace(entry(3), spans={TP: (Span(20, 40),)})
+    other = replace(entry(4, U), spans={TP: (Span(20, 40),)})
+    buffer = heard(alone, complete(2, Span(0, 20)), mine, other, replace(complete(5, Span(20, 40)), parts=2))
+    buffer.park(T.identifier, buffer.whole(), "last")
+    assert buffer.parked[T.identifier].waiting == {TP: (Span(0, 40),)}
+    assert buffer.handed_on()[T.identifier].waiting == {TP: (Span(0, 20),)}
+
+
+def test_what_is_brought_back_to_be_let_go_of_is_buffered_once() -> None:
+    buffer = heard(entry(1), complete(2, Span(10, 20)), entry(3), complete(4, Span(30, 40)))
+    buffer.unpark(T.identifier, [entry(0), entry(1)])
+    assert [e.offset for e in buffer.tables()[T.identifier]] == [0, 1, 3]
+
+
+class Cycles:
+    """A coordinator with one table that fails."""
+
+    def __init__(self, parts: int | None = 1) -> None:
+        self.machine, self.parts, self.offset = Coordinator(Pace(10, 30, 5), {}, 0), parts, 0
+        self.machine.park_behind = 4
+
+    def hear(self, event: object, spans: Span | None = None) -> list[object]:
+        found = {TP: (spans,)} if spans is not None else {}
+        self.offset += 1
+        parts = self.parts if isinstance(event, DataComplete) else None
+        return list(self.machine.heard(Envelope(0, self.offset - 1, event, found, parts)))  # type: ignore[arg-type]
+
+    def run(self, number: int, outcome: Failed | Committed) -> tuple[CommitTables | None, Acknowledge]:
+        """None where the table rests."""
+        commit, partition = UUID(int=number), TopicPartition("s", 0)
+        self.machine.tick(number * 10, commit, frozenset([partition]))
+        self.hear(StartCommit(commit))
+        span = Span(number * 10, number * 10 + 10)
+        self.hear(entry(number).event, span)
+        found = self.hear(DataComplete(commit, (PartitionProgress(partition, 1, 1),)), span)
+        request = next((e for e in found if isinstance(e, CommitTables)), None)
+        found += self.machine.settled(T.identifier, outcome) if request is not None else []
+        (done,) = (e for e in found if isinstance(e, Acknowledge))
+        return request, done
+
+
+def test_a_table_that_fails_is_parked_once_it_holds_up_enough_entries() -> None:
+    cycles = Cycles()
+    request, done = cycles.run(1, Failed("broken"))
+    assert request is not None and request.park == frozenset() and done.position == {0: 1}
+    request, done = cycles.run(2, Failed("broken", parked="last"))
+    assert request is not None and request.park == {T.identifier}
+    assert done.position == {0: cycles.offset}
+    assert done.parked == {T.identifier: Parked("last", 2, {TP: (Span(10, 30),)})}
+
+
+def test_nothing_is_parked_while_somebody_takes_part_who_would_forget_it() -> None:
+    cycles = Cycles(parts=None)
+    requests = [cycles.run(n, Failed("broken"))[0] for n in range(1, 7)]
+    assert {request.park for request in requests if request is not None} == {frozenset()}
+
+
+def test_while_a_table_fails_nothing_more_is_called_settled() -> None:
+    """Its catalog may have gone back, and what was settled before is not in it any more."""
+    cycles = Cycles()
+    cycles.run(1, Committed(T, None))
+    before, _ = cycles.run(2, Failed("broken"))
+    after, _ = cycles.run(3, Failed("broken"))
+    assert before is not None and before.reach.settled == {TP: (Span(10, 20),)}
+    assert after is not None and after.reach.settled == {}
+
+
+def test_what_is_parked_is_asked_for_with_every_commit_until_the_table_takes_it() -> None:
+    cycles = Cycles()
+    parked = {T.identifier: Parked("last", 9, {})}
+    cycles.machine.heard(Envelope(1, 0, CommitComplete(COMMIT), parked=parked))
+    request, done = cycles.run(1, Committed(T, None))
+    assert request is not None and request.parked == parked
+    assert done.parked == {}
+
+
+def test_a_coordinator_does_not_commit_before_it_has_heard_itself() -> None:
+    machine, partition = Coordinator(Pace(10, 30, 5), {}, 0), TopicPartition("s", 0)
+    machine.tick(0, COMMIT, frozenset([partition]))
+    answer = DataComplete(COMMIT, (PartitionProgress(partition, 1, 1),))
+    assert machine.heard(Envelope(1, 0, answer)) == []
+    assert not [e for e in machine.tick(40, COMMIT, frozenset([partition])) if isinstance(e, Acknowledge)]
+    machine.heard(Envelope(0, 0, StartCommit(COMMIT)))
+    assert [e for e in machine.tick(41, COMMIT, frozenset([partition])) if isinstance(e, Acknowledge)]
