@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.cli.health import TableHealth, health, is_well
 from calving.iceberg.catalog import open_catalog
-from calving.model.events import CommitComplete, DataComplete, Envelope, PartitionProgress, StartCommit
+from calving.model.events import CommitComplete, DataComplete, Envelope, Parked, PartitionProgress, StartCommit
 from calving.model.offsets import TopicPartition
 from calving.runtime.heard import Heard, hear
 from calving.services.process import Process
@@ -84,6 +85,19 @@ def test_a_table_that_takes_nothing_is_degraded_and_its_running_sink_is_left_alo
         assert found.cycles >= 3 and found.files == 1 and found.last_commit == "-"
         assert "DEGRADED" in cli.run("status", code=3)
         assert "steps down" not in worker.log.read_text()
+
+
+def test_what_is_parked_is_told(cli: Cli) -> None:
+    sink = load(cli.config)
+    session = sink.backend(sink.identity, sink.backend_settings).open("coordinator")
+    cursor = session.follow(replay=True)
+    parked = {("db", "t"): Parked("file:///nowhere/calving-parked-1.json.z", 1234, {})}
+    cursor.acknowledge(cursor.log.start, [CommitComplete(uuid4())], parked=parked)
+    cursor.close()
+    session.close()
+    found = table_of(cli)
+    assert (found.state, found.files, found.parked) == ("DEGRADED", 0, 1234)
+    assert re.search("DEGRADED.*1234", cli.run("status", code=3))
 
 
 def test_offsets_that_two_commits_have_passed_over_are_an_alarm(cli: Cli) -> None:

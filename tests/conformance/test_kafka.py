@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
@@ -63,16 +63,26 @@ class KafkaHarness(Harness):
         return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
 
     def entries(self) -> Sequence[bytes]:
-        consumer = Consumer(client_config(self._kafka, group_id="back-door", isolation_level="read_committed"))
-        consumer.assign([KafkaPartition(self._sink.control_topic, 0, 0)])
+        """Up to the end of the log: what a transaction wrote counts as read once its end mark is there, which the broker
+        appends after the producer has its answer.
+        """
+        log = KafkaPartition(self._sink.control_topic, 0, 0)
+        every = Consumer(client_config(self._kafka, group_id="back-door", isolation_level="read_uncommitted"))
+        _, end = every.get_watermark_offsets(log, 20)
+        every.close()
+        settings = client_config(self._kafka, group_id="back-door", isolation_level="read_committed")
+        consumer = Consumer(settings | {"enable.partition.eof": True})
+        consumer.assign([log])
         found: list[bytes] = []
-        quiet = 0
+        reached = 0
         try:
-            while quiet < 3:
-                message = consumer.poll(0.3)
-                quiet = quiet + 1 if message is None else 0
-                if message is not None and message.error() is None:
+            while reached < end:
+                message = consumer.poll(20)
+                assert message is not None, f"the log ends at {end}, and reading it stops at {reached}"
+                if (error := message.error()) is None:
                     found.append(message.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    reached = message.offset()
         finally:
             consumer.close()
         return found
