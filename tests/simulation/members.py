@@ -129,7 +129,7 @@ class SimCursor(Cursor):
             self._fetched.setdefault(envelope.partition, []).append(envelope)
         found: list[Envelope] = []
         for partition, entries in self._fetched.items():
-            count = len(entries) if rng.random() < 0.7 else rng.randint(0, len(entries))
+            count = len(entries) if rng.random() < self._world.eagerness else rng.randint(0, len(entries))
             veil = self._world.veils.get(partition)
             if veil is not None:  # an open transaction hides what is behind it
                 count = min(count, sum(e.offset < veil for e in entries))

@@ -58,6 +58,8 @@ class World:
     committer = SimCommitter
     pace = PACE
     park_behind = 10
+    eagerness = 0.7
+    """How often a coordinator gets all that is there of a partition of the control log."""
     names: tuple[TableId, ...] = (("db", "t0"), ("db", "t1"))
 
     def __init__(self, seed: int) -> None:

@@ -72,6 +72,8 @@ class _CustomLoop(World):
 
 @mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd")
 class LedgerGoesBack(_CustomLoop):
+    eagerness = 0.0  # of two coordinators one has to have read less, and of one partition only
+
     @staticmethod
     def admit(
         heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
