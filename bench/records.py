@@ -165,8 +165,8 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
     delivery.close()
     seconds = time.thread_time() - started
     gc.enable()
-    if delivery.needs:
-        raise RuntimeError(f"{case.name}: the table does not fit: {delivery.needs}")
+    if delivery.changes:
+        raise RuntimeError(f"{case.name}: the table does not fit: {delivery.changes}")
     delivery.discard()
     return seconds, stages.seconds
 

@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from calving.errors import Unavailable
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, Tables
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 
-CREATE = Need("db.t", "create", (), {"struct": {"id": "long"}})
+CREATE = SchemaChange("db.t", "create", (), {"struct": {"id": "long"}})
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from calving.iceberg.lineage import read_manifest_list
 from calving.iceberg.tables import TableRules, Tables
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.records.fields import table_schema
@@ -101,11 +101,11 @@ def test_version_3_is_refused_where_the_catalog_cannot_write_it(tmp_path: Path) 
     catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
     rules = TableRules(create_properties={"format-version": "3"})
     with pytest.raises(ConfigError, match="format version 3 can only be written through a REST catalog"):
-        Tables(catalog, "iceberg", rules).apply([Need("db.t", "create", type={"struct": {"id": "long"}})])
+        Tables(catalog, "iceberg", rules).apply([SchemaChange("db.t", "create", type={"struct": {"id": "long"}})])
 
 
 def test_a_table_of_version_3_is_created(catalog: Catalog) -> None:
     made = f"v3.t{uuid4().hex}"
     tables = Tables(catalog, "iceberg", TableRules(create_properties={"format-version": "3"}))
-    tables.apply([Need(made, "create", type={"struct": {"id": "long"}})])
+    tables.apply([SchemaChange(made, "create", type={"struct": {"id": "long"}})])
     assert catalog.load_table(made).metadata.format_version == 3

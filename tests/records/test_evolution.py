@@ -29,9 +29,9 @@ from calving.casting.table import Converted, TableConverter
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.tables import TableRules, Tables
 from calving.model.record_path import Evolution
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 from calving.records.fields import name_mapping
-from calving.records.kinds import of_type
+from calving.records.inferred import of_type
 from calving.records.values import Values
 
 _F = NestedField
@@ -72,10 +72,10 @@ class Grown:
 
     def take(self, values: Values) -> list[dict[str, Any]]:
         """The rows after one update of the table."""
-        needs = self.convert(values).needs
-        self.tables.apply(needs)
+        changes = self.convert(values).changes
+        self.tables.apply(changes)
         after = self.convert(values)
-        assert after.needs == []
+        assert after.changes == []
         assert after.bad == []
         assert after.rows is not None
         return list(after.rows.to_pylist())
@@ -169,7 +169,7 @@ def test_a_field_is_added_where_it_is_missing(record: dict[str, Any], path: str,
     ],
 )
 def test_what_says_nothing_needs_nothing(record: dict[str, Any], grown: Grown) -> None:
-    assert grown.convert(schemaless(record)).needs == []
+    assert grown.convert(schemaless(record)).changes == []
 
 
 def test_fields_of_several_records_come_together_in_one_update(grown: Grown) -> None:
@@ -204,7 +204,7 @@ def test_a_required_column_without_a_value_becomes_optional(record: dict[str, An
 
 
 def test_a_null_struct_does_not_make_its_required_fields_optional(grown: Grown) -> None:
-    assert grown.convert(schemaless({"deep": None}, {"deep": {"o": None}})).needs == []
+    assert grown.convert(schemaless({"deep": None}, {"deep": {"o": None}})).changes == []
 
 
 def test_a_type_that_cannot_be_widened_makes_the_record_bad_and_not_the_batch(grown: Grown) -> None:
@@ -216,18 +216,18 @@ def test_a_type_that_cannot_be_widened_makes_the_record_bad_and_not_the_batch(gr
 
 def test_without_evolution_nothing_is_needed_and_a_missing_value_is_bad(grown: Grown) -> None:
     converted = grown.convert(schemaless({"new": 1}, {"must": None}), evolve=False)
-    assert (converted.needs, [bad.index for bad in converted.bad]) == ([], [1])
+    assert (converted.changes, [bad.index for bad in converted.bad]) == ([], [1])
 
 
 def test_a_bad_record_needs_nothing_of_the_table(grown: Grown) -> None:
-    assert grown.convert(schemaless({"i": "text", "new": 1})).needs == []
+    assert grown.convert(schemaless({"i": "text", "new": 1})).changes == []
 
 
 def test_a_change_that_others_have_made_already_is_not_made_again(grown: Grown) -> None:
-    needs = grown.convert(schemaless({"a": 1})).needs
-    grown.tables.apply(needs)
+    changes = grown.convert(schemaless({"a": 1})).changes
+    grown.tables.apply(changes)
     before = len(grown.catalog.load_table("db.t").metadata.schemas)
-    grown.tables.apply(needs)
+    grown.tables.apply(changes)
     assert len(grown.catalog.load_table("db.t").metadata.schemas) == before
 
 
@@ -243,8 +243,8 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
 
     def late(update: Any, need: Any) -> None:
         if theirs:
-            needs = grown.convert(theirs.pop(0)).needs
-            other.apply(needs)
+            changes = grown.convert(theirs.pop(0)).changes
+            other.apply(changes)
         change(update, need)
 
     monkeypatch.setattr(module, "_change", late)
@@ -289,7 +289,7 @@ def test_ignoring_case_a_new_column_holds_one_field_for_all_whose_names_become_o
     converter = TableConverter("db.t", grown.schema, evolution, {})
     found = converter.convert(schemaless({"new": {"a": "x", "A": 1}}))
     assert found.bad == []
-    assert [(need.path, need.type) for need in found.needs] == [(("new",), {"struct": {"A": "string"}})]
+    assert [(need.path, need.type) for need in found.changes] == [(("new",), {"struct": {"A": "string"}})]
 
 
 @pytest.mark.parametrize("kind", [UnknownType(), GeometryType(), GeographyType()], ids=str)
@@ -318,17 +318,17 @@ def test_columns_that_a_schema_requires_are_required_unless_forced_optional(
     tables = Tables(grown.catalog, "iceberg", TableRules(force_optional=force))
     tables.refresh(["db.new"])
     kind = pa.struct([pa.field("a", pa.int64(), nullable=False)])
-    tables.apply([Need("db.new", "create", type=of_type(kind))])
+    tables.apply([SchemaChange("db.new", "create", type=of_type(kind))])
     assert grown.catalog.load_table("db.new").schema().find_field("a").required is required
 
 
 def test_fields_of_an_added_struct_are_optional_where_that_is_forced(grown: Grown) -> None:
     tables = Tables(grown.catalog, "iceberg", TableRules(force_optional=True))
-    tables.apply([Need("db.t", "add", ("new",), {"struct": {"a": "long"}, "required": ["a"]})])
+    tables.apply([SchemaChange("db.t", "add", ("new",), {"struct": {"a": "long"}, "required": ["a"]})])
     assert not grown.schema.find_field("new.a").required
 
 
 def test_records_without_any_field_create_no_table(grown: Grown) -> None:
     grown.tables.refresh(["db.none"])
-    grown.tables.apply([Need("db.none", "create")])
+    grown.tables.apply([SchemaChange("db.none", "create")])
     assert grown.tables.missing == grown.tables.barren == {"db.none"}

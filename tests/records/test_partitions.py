@@ -51,7 +51,7 @@ from pyiceberg.types import (
 
 from calving.errors import BadRecordError, ConfigError
 from calving.model.record_path import Limits
-from calving.tasks.shuffle import Outbox, Parcel, unpack
+from calving.tasks.shuffle import ShuffleBlock, ShuffleWriter, unpack
 from calving.writing.partitioning import partitioner
 from calving.writing.table import TableWriter
 from tests.records.written import commit, partitions, rows, table, write
@@ -249,11 +249,11 @@ def test_partitions_are_the_same_after_a_shuffle(transform: Transform[Any, Any],
     schema = Schema(NestedField(1, "v", DecimalType(38, 3), required=False), *fields)
     target = table(tmp_path, schema, spec(transform))
     batch = rows(schema, {"v": [Decimal(i) / 8 for i in range(-40, 41)], **more})
-    outbox = Outbox(target)
+    outbox = ShuffleWriter(target)
     outbox.write(batch)
     outbox.finish()
-    parcels = [parcel for parcel in outbox.take() if isinstance(parcel, Parcel)]
-    received = write(target, *(part for parcel in parcels for part in unpack(parcel.rows)))
+    blocks = [block for block in outbox.take() if isinstance(block, ShuffleBlock)]
+    received = write(target, *(part for block in blocks for part in unpack(block.rows)))
     expected = write(target, batch)
     assert {f.partition.values: f.record_count for f in received} == {
         f.partition.values: f.record_count for f in expected

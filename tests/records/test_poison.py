@@ -25,7 +25,7 @@ from calving.converters.plain import BytesConverter, StringConverter
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.registry import converter
 from calving.model.record_path import Evolution, Limits
-from calving.records.projection import Wish
+from calving.records.projection import Projection
 from tests.records.test_envelope import envelope
 from tests.records.test_protobuf import class_of, file_of
 from tests.registry import SchemaRegistry, avro, framed, serialized
@@ -189,12 +189,12 @@ def test_text_that_is_not_utf8_is_bad_as_text_and_good_as_bytes(made: type[Conve
 def test_keys_that_are_always_new_are_not_remembered() -> None:
     decoder = JsonConverter({}, is_key=False, limits=Limits(learned_names=200))
     decoder.small = 0
-    wish = Wish()
+    projection = Projection()
 
     def decode(blocks: range) -> None:
         for block in blocks:
             values = [b'{"m":{"known":1}}'] * 10 + [b'{"m":{"new %d":1}}' % block]
-            assert not decoder.decode(values, wish).bad
+            assert not decoder.decode(values, projection).bad
 
     decode(range(500))
     tracemalloc.start()

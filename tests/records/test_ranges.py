@@ -18,7 +18,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from calving.model.record_path import Evolution, Limits, Routing
 from calving.model.tables import TableSpec
 from calving.tasks.ranges import Cutter, Place, cuts
-from calving.tasks.shuffle import Outbox, Parcel, Sample, unpack
+from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter, unpack
 from calving.tasks.spec import TaskSpec
 from calving.writing.sorting import sorting
 
@@ -53,12 +53,12 @@ def task(order: SortOrder, spec: PartitionSpec, **properties: str) -> TaskSpec:
 
 def sent(
     spec: TaskSpec, senders: Sequence[Sequence[tuple[int | None, str | None, float | None]]]
-) -> list[Parcel | Sample]:
+) -> list[ShuffleBlock | Sample]:
     """What these tasks send of their rows."""
     table = spec.tables["db.t"]
-    found: list[Parcel | Sample] = []
+    found: list[ShuffleBlock | Sample] = []
     for rows in senders:
-        outbox = Outbox(table, ranges=True)
+        outbox = ShuffleWriter(table, ranges=True)
         for i in range(0, len(rows), 100):
             outbox.write(
                 pa.RecordBatch.from_pylist([dict(zip(ROWS.names, r, strict=True)) for r in rows[i : i + 100]], ROWS)
@@ -69,14 +69,14 @@ def sent(
 
 
 def received(
-    spec: TaskSpec, found: Sequence[Parcel | Sample], slots: int
+    spec: TaskSpec, found: Sequence[ShuffleBlock | Sample], slots: int
 ) -> tuple[dict[Place, pa.Table], dict[Place, int]]:
     """The rows of every range, and who gets it."""
     how = cuts(spec, [each for each in found if isinstance(each, Sample)], slots)
     cutter = Cutter(spec, how)
     rows: dict[Place, list[pa.RecordBatch]] = {}
-    for parcel in (each for each in found if isinstance(each, Parcel)):
-        for part in cutter.cut(parcel):
+    for block in (each for each in found if isinstance(each, ShuffleBlock)):
+        for part in cutter.cut(block):
             rows.setdefault((part.table, part.partition), []).extend(unpack(part.rows))
     return {place: pa.Table.from_batches(batches) for place, batches in sorted(rows.items())}, dict(how.receivers)
 

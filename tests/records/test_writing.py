@@ -35,7 +35,7 @@ from calving.errors import BadRecordError, ConfigError
 from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.records.fields import arrow_schema
-from calving.tasks.shuffle import Outbox
+from calving.tasks.shuffle import ShuffleWriter
 from calving.writing.table import TableWriter
 from calving.writing.waiting import Waiting
 from tests.records.written import rows, table, write
@@ -161,7 +161,7 @@ def test_a_block_with_a_value_that_files_cannot_hold_is_not_taken_at_all(tmp_pat
 
 
 def test_rows_that_the_other_end_could_not_write_are_not_sent(tmp_path: Path) -> None:
-    outbox = Outbox(table(tmp_path, EARLY, BY_P, properties=ORC))
+    outbox = ShuffleWriter(table(tmp_path, EARLY, BY_P, properties=ORC))
     with pytest.raises(BadRecordError, match="column 'ts': ORC files cannot hold"):
         outbox.write(early())
     outbox.finish()
@@ -217,7 +217,7 @@ def test_relief_closes_a_large_file_before_it_makes_many_small_ones(tmp_path: Pa
         size = 40_000
         texts = [f"{i * 2654435761 % 2**32:08x}{block}" * 4 for i in range(size)]
         writer.write(rows(WIDE, {"p": [i % 20_000 if i < 20_000 else -1 for i in range(size)], "s": texts}))
-    writer.relieve()
+    writer.flush_largest()
     assert [file.partition.values[0] for file in writer.done] == [-1]
     writer.discard()
 

@@ -39,9 +39,9 @@ from calving.casting.texts import java_double
 from calving.casting.values import primitive
 from calving.converters.json import JsonConverter
 from calving.model.record_path import Evolution
-from calving.model.tables import Need
-from calving.records.kinds import merge, of_value
-from calving.records.projection import Wish
+from calving.model.tables import SchemaChange
+from calving.records.inferred import merge, of_value
+from calving.records.projection import Projection
 from calving.records.values import texts
 
 DAY_US = 86_400_000_000
@@ -211,11 +211,11 @@ NONE = Evolution()
 
 @dataclass
 class Outcome:
-    """Rows and reasons by place, and needs."""
+    """Rows and reasons by place, and schema changes."""
 
     rows: dict[int, dict[str, Any]]
     bad: dict[int, str]
-    needs: list[Need]
+    changes: list[SchemaChange]
 
 
 def convert(
@@ -225,19 +225,19 @@ def convert(
     decoder.fast = not exactly
     table = TableConverter("db.t", schema, evolution, {}, exactly=exactly)
     unknown = "add" if evolution.evolve else "look" if evolution.case_insensitive else "ignore"
-    decoded = decoder.decode(values, Wish((table.target,), unknown))
+    decoded = decoder.decode(values, Projection((table.target,), unknown))
     found = Outcome({}, {b.index: b.reason for b in decoded.bad}, [])
     for part in decoded.values:
         places = part.index if part.index is not None else range(len(values))
         converted = table.convert(part)
-        found.needs += [n for n in converted.needs if n not in found.needs]
+        found.changes += [n for n in converted.changes if n not in found.changes]
         found.bad |= {places[b.index]: b.reason for b in converted.bad}
         if converted.rows is not None:
             kept = range(len(part)) if converted.places is None else converted.places
             found.rows |= dict(
                 zip((places[i] for i in kept), numbers(converted.rows.to_struct_array()).to_pylist(), strict=True)
             )
-    if not found.needs:
+    if not found.changes:
         assert sorted([*found.rows, *found.bad]) == list(range(len(values)))
     return found
 
@@ -255,9 +255,9 @@ def numbers(array: pa.Array) -> pa.Array:
 
 
 def comparable(found: Outcome) -> Any:
-    if found.needs:
+    if found.changes:
         merged: dict[Any, Any] = {}
-        for need in found.needs:
+        for need in found.changes:
             key = (need.kind, need.path)
             merged[key] = merge(merged.get(key), need.type)
         return merged
@@ -376,19 +376,19 @@ def test_an_unknown_field_that_is_only_null_needs_nothing() -> None:
 
 def test_an_unknown_nested_field_is_a_need() -> None:
     found = convert([b'{"o":{"new":"2024-01-02"}}'], evolution=Evolution(evolve=True))
-    assert found.needs == [Need("db.t", "add", ("o", "new"), "string")]
+    assert found.changes == [SchemaChange("db.t", "add", ("o", "new"), "string")]
 
 
 def test_a_number_too_large_for_its_column_is_a_need_to_widen() -> None:
     found = convert([b'{"i":3000000000}'], evolution=Evolution(evolve=True))
-    assert found.needs == [Need("db.t", "widen", ("i",), "long")]
+    assert found.changes == [SchemaChange("db.t", "widen", ("i",), "long")]
 
 
 def test_a_missing_value_of_a_required_column_is_an_error_or_a_need() -> None:
     schema = Schema(NestedField(1, "id", LongType(), required=True))
     assert "required" in convert([b'{"id":1}', b"{}"], schema).bad[1]
     found = convert([b'{"id":1}', b"{}"], schema, Evolution(evolve=True))
-    assert found.needs == [Need("db.t", "optional", ("id",))]
+    assert found.changes == [SchemaChange("db.t", "optional", ("id",))]
 
 
 def test_maps_are_written() -> None:
@@ -408,7 +408,7 @@ def test_the_text_of_a_route_field_is_found_at_any_depth_and_of_any_kind(exactly
     decoder = JsonConverter({}, is_key=False)
     decoder.fast = not exactly
     found: dict[int, str | None] = {}
-    for part in decoder.decode(values, Wish(route="a.b")).values:
+    for part in decoder.decode(values, Projection(route="a.b")).values:
         found |= dict(zip(part.index or range(len(values)), texts(part.data, "a.b"), strict=True))
     assert [found[i] for i in range(len(values))] == ["x", "7", None, None, None, "true"]
 

@@ -26,34 +26,34 @@ from calving.casting.growth import Growth, Path, UnfitError
 from calving.casting.numbers import short
 from calving.casting.values import primitive
 from calving.errors import first_line
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 from calving.records.arrays import Pairs
 from calving.records.fields import Lookup
-from calving.records.kinds import of_value
+from calving.records.inferred import of_value
 
 
 class ExactConverter:
-    """Converts values to the columns of one table, and collects what the table needs for those that do not fit.
+    """Converts values to the columns of one table, and collects the schema changes that those ask for that do not fit.
 
     ``typed`` values come with a schema, which says what new fields are: nothing is concluded from the values.
     """
 
     def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup], *, typed: bool = False) -> None:
         self._growth, self._lookup, self._typed = growth, lookup, typed
-        self.needs: list[Need] = []
+        self.changes: list[SchemaChange] = []
 
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
         """One value of one column.
 
-        :raises UnfitError: it does not fit, and no need can change that; it has left no needs.
+        :raises UnfitError: it does not fit, and no change can change that; it has left no changes.
         """
-        before = len(self.needs)
+        before = len(self.changes)
         try:
             found = self._to(value, column.field_type, path)
             if value is None and column.required:
-                self.needs.append(self._growth.optional(column, path))
+                self.changes.append(self._growth.optional(column, path))
         except Exception as error:
-            del self.needs[before:]
+            del self.changes[before:]
             if isinstance(error, UnfitError):
                 raise
             # Whatever a value does to a library is the value's fault: the next attempt would fail in the same way.
@@ -78,16 +78,16 @@ class ExactConverter:
             row[name] = self._to(item, column.field_type, (*path, name))
         for column in struct.fields:
             if column.required and given.get(column.name, (column, None))[1] is None:
-                self.needs.append(self._growth.optional(column, (*path, column.name)))
+                self.changes.append(self._growth.optional(column, (*path, column.name)))
         return row
 
     def unknown(self, value: Any, path: Path) -> None:
-        """A field that has no column. :raises UnfitError: it needs one, and cannot get it."""
+        """A field that has no column. :raises UnfitError: it has to have one, and cannot get it."""
         if self._typed or not self._growth.evolves:
             return
         kind = of_value(value)
         if kind is not None:
-            self.needs.append(self._growth.add(path, kind))
+            self.changes.append(self._growth.add(path, kind))
 
     def _to(self, value: Any, kind: IcebergType, path: Path) -> Any:
         if value is None:
@@ -106,7 +106,7 @@ class ExactConverter:
         except OverflowError as error:
             wider = "long" if isinstance(kind, IntegerType) else "double" if isinstance(kind, FloatType) else None
             if wider is not None and self._growth.evolves and _fits_wider(value, wider):
-                self.needs.append(self._growth.widen(path, wider))
+                self.changes.append(self._growth.widen(path, wider))
                 return None
             raise UnfitError(path, str(error)) from error
         except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
@@ -115,7 +115,7 @@ class ExactConverter:
     def _element(self, value: Any, kind: ListType, path: Path) -> Any:
         found = self._to(value, kind.element_type, path)
         if value is None and kind.element_required:
-            self.needs.append(self._growth.optional(kind.element_field, path))
+            self.changes.append(self._growth.optional(kind.element_field, path))
         return found
 
     def _to_map(self, value: Any, kind: MapType, path: Path) -> list[tuple[Any, Any]]:
@@ -134,7 +134,7 @@ class ExactConverter:
             keys.add(repr(key))
             found.append((key, self._to(v, kind.value_type, (*path, "value"))))
         if kind.value_required and missing:
-            self.needs.append(self._growth.optional(kind.value_field, (*path, "value")))
+            self.changes.append(self._growth.optional(kind.value_field, (*path, "value")))
         return found
 
 

@@ -9,8 +9,8 @@ from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import NestedField, StructType
 
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import Need
-from calving.records.kinds import Kind, folded
+from calving.model.tables import SchemaChange
+from calving.records.inferred import InferredType, folded
 
 Path = tuple[str, ...]
 
@@ -32,7 +32,7 @@ class Growth:
         self._names = {self._key(name) for name in index_by_name(schema)}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
-    def add(self, path: Path, kind: Kind) -> Need:
+    def add(self, path: Path, kind: InferredType) -> SchemaChange:
         """A column for a field that has none. :raises UnfitError: the table cannot have it."""
         kind = folded(kind) if self._fold else kind
         check_names([path[-1], *names_of(kind)], path)
@@ -47,16 +47,16 @@ class Growth:
         clash = next((name for n, name in enumerate(full) if name in self._names or name in full[:n]), None)
         if clash is not None:
             raise UnfitError(path, f"its column cannot be added: the table would have '{clash}' twice")
-        return Need(self._table, "add", path, kind)
+        return SchemaChange(self._table, "add", path, kind)
 
-    def optional(self, column: NestedField, path: Path) -> Need:
+    def optional(self, column: NestedField, path: Path) -> SchemaChange:
         """The column without NOT NULL. :raises UnfitError: it must keep it."""
         if not self.evolves or column.field_id in self._identifying:
             raise UnfitError(path, "the column is required, but the record has no value for it")
-        return Need(self._table, "optional", path)
+        return SchemaChange(self._table, "optional", path)
 
-    def widen(self, path: Path, kind: str) -> Need:
-        return Need(self._table, "widen", path, kind)
+    def widen(self, path: Path, kind: str) -> SchemaChange:
+        return SchemaChange(self._table, "widen", path, kind)
 
     def _key(self, name: str) -> str:
         return name.lower() if self._fold else name
@@ -76,10 +76,10 @@ def _with_parents(struct: StructType, wanted: set[int]) -> set[int]:
 def check_names(names: Sequence[str], path: Path) -> None:
     """:raises UnfitError: a column cannot have one of these names."""
     if not all(names):
-        raise UnfitError(path, "a column needs a name")
+        raise UnfitError(path, "a column changes a name")
 
 
-def check_new(kind: Kind, limits: Limits, fold: bool) -> None:
+def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
     """Whether a table can be created from a record of this kind. :raises UnfitError: it cannot."""
     inner = list(paths_of(kind))
     for path in inner:
@@ -97,7 +97,7 @@ def check_new(kind: Kind, limits: Limits, fold: bool) -> None:
         raise UnfitError((), f"the table would have '{twice}' twice")
 
 
-def distinct(kind: Kind, path: Path, taken: set[str], key: Callable[[str], str]) -> Kind | None:
+def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str], str]) -> InferredType | None:
     """The kind of what is at this path without what would give two columns one full name: what is left is the same in
     whatever order the fields come. None: nothing is left.
 
@@ -106,7 +106,7 @@ def distinct(kind: Kind, path: Path, taken: set[str], key: Callable[[str], str])
     if isinstance(kind, str):
         return kind
     inner = _inner(kind)
-    found: dict[str, Kind] = {}
+    found: dict[str, InferredType] = {}
     for name in sorted(inner, key=key):
         full = key(".".join((*path, name)))
         if full in taken:
@@ -127,17 +127,17 @@ def distinct(kind: Kind, path: Path, taken: set[str], key: Callable[[str], str])
     return kind | ({"list": parts[0]} if "list" in kind else {"map": parts})
 
 
-def depth(kind: Kind) -> int:
+def depth(kind: InferredType) -> int:
     """Levels of structs, lists and maps in a kind."""
     return 0 if isinstance(kind, str) else 1 + max(map(depth, _inner(kind).values()), default=0)
 
 
-def names_of(kind: Kind) -> list[str]:
+def names_of(kind: InferredType) -> list[str]:
     """The names of all fields inside a kind."""
     return [path[-1] for path in paths_of(kind)]
 
 
-def paths_of(kind: Kind) -> Iterator[Path]:
+def paths_of(kind: InferredType) -> Iterator[Path]:
     """Paths to all columns inside a kind, as Iceberg names them."""
     if not isinstance(kind, str):
         for name, inner in _inner(kind).items():
@@ -146,7 +146,7 @@ def paths_of(kind: Kind) -> Iterator[Path]:
                 yield (name, *path)
 
 
-def _inner(kind: Mapping[str, object]) -> Mapping[str, Kind]:
+def _inner(kind: Mapping[str, object]) -> Mapping[str, InferredType]:
     match kind:
         case {"struct": fields}:
             return fields  # type: ignore[return-value]

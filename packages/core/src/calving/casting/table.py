@@ -1,4 +1,4 @@
-"""Decoded values to the rows of one table: what fits, what does not, and what the table needs."""
+"""Decoded values to the rows of one table: what fits, what does not, and which schema changes it asks for."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from calving.casting.columns import RefusedError, cast, missing_rows
 from calving.casting.exact import ExactConverter
 from calving.casting.growth import Growth, Path, UnfitError
 from calving.model.record_path import Evolution, Limits
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
 from calving.records.fields import Lookup, arrow_schema
-from calving.records.kinds import of_array, of_type
+from calving.records.inferred import of_array, of_type
 from calving.records.projection import Target
-from calving.records.values import Bad, Values, objects
+from calving.records.values import RecordError, Values, objects
 
 STAGE = "conversion"
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
@@ -39,16 +39,16 @@ NOT_AN_OBJECT = "the value is not an object: a table takes records with named fi
 
 @dataclass(slots=True)
 class Converted:
-    """Rows in the table's Arrow schema, with their places among the values; the values that do not fit; needs.
+    """Rows in the table's Arrow schema, with their places among the values; the values that do not fit; schema changes.
 
-    With needs there are no rows: the values have to be converted again once the table has what they need.
+    With changes there are no rows: the values have to be converted again once the table has what they change.
     """
 
     rows: pa.RecordBatch | None
     places: Sequence[int] | None
     """None: every value became a row, in order."""
-    bad: list[Bad] = field(default_factory=list)
-    needs: list[Need] = field(default_factory=list)
+    bad: list[RecordError] = field(default_factory=list)
+    changes: list[SchemaChange] = field(default_factory=list)
 
 
 class TableConverter:
@@ -118,17 +118,17 @@ class TableConverter:
             else:
                 # Of several fields for one column the last one counts, as with records that are read one by one.
                 sources[target.field_id] = child
-                self._inner_needs(child, target.field_type, (target.name,), typed, found)
+                self._inner_changes(child, target.field_type, (target.name,), typed, found)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
             source = sources.get(target.field_id)
             if source is None:
                 source = pa.nulls(len(data))
             columns.append(self._column(source, target, wanted.type, found))
-        if found.bad and found.needs:
-            # A bad record is not written, so a table needs nothing for it.
+        if found.bad and found.changes:
+            # A bad record is not written, so it asks the table for no change.
             good = pa.array([i for i in range(len(data)) if i not in found.bad], pa.int32())
-            found.needs = self._columns(data.take(good), typed).needs if len(good) else []
+            found.changes = self._columns(data.take(good), typed).changes if len(good) else []
         return self._result(columns, len(data), found)
 
     def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
@@ -147,7 +147,7 @@ class TableConverter:
 
     def _missing(self, target: NestedField, rows: Sequence[int], found: _Found) -> None:
         try:
-            found.needs.append(self._growth.optional(target, (target.name,)))
+            found.changes.append(self._growth.optional(target, (target.name,)))
         except UnfitError as error:
             for i in rows:
                 found.bad.setdefault(i, str(error))
@@ -190,7 +190,7 @@ class TableConverter:
             column = self._values_exactly(objects(piece), target, wanted, alone)
         except (ValueError, OverflowError) as error:
             alone.bad[0], column = str(UnfitError((target.name,), str(error))), pa.nulls(1, wanted)
-        found.needs += alone.needs
+        found.changes += alone.changes
         if alone.bad:
             found.bad.setdefault(place, alone.bad[0])
         return column
@@ -207,7 +207,7 @@ class TableConverter:
                     rows[i] = converter.value(value, target, path)
                 except UnfitError as error:
                     found.bad[i] = str(error)
-        found.needs += converter.needs
+        found.changes += converter.changes
         return arrow(rows, wanted)
 
     def _objects(self, values: Sequence[object]) -> Converted:
@@ -224,10 +224,10 @@ class TableConverter:
                 columns.append(self._column(source, target, wanted.type, found))
         if self._evolution.evolve:
             self._new(new, found)
-        if found.bad and found.needs:
-            # A bad record is not written, so a table needs nothing for it.
+        if found.bad and found.changes:
+            # A bad record is not written, so it asks the table for no change.
             good = [value for i, value in enumerate(values) if i not in found.bad]
-            found.needs = self._objects(good).needs if good else []
+            found.changes = self._objects(good).changes if good else []
         return self._result(columns, len(values), found)
 
     def _columns_of(
@@ -274,12 +274,12 @@ class TableConverter:
                     converter.unknown(item, (name,))
                 except UnfitError as error:
                     found.bad[i] = str(error)
-        found.needs += converter.needs
+        found.changes += converter.changes
 
     def _result(self, columns: list[pa.Array], size: int, found: _Found) -> Converted:
         bad = [self._bad(i, reason) for i, reason in sorted(found.bad.items())]
-        if found.needs:
-            return Converted(None, [], bad, found.needs)
+        if found.changes:
+            return Converted(None, [], bad, found.changes)
         if not bad:
             return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), None)
         places = [i for i in range(size) if i not in found.bad]
@@ -287,8 +287,8 @@ class TableConverter:
         rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in columns], schema=self._arrow)
         return Converted(rows, places, bad)
 
-    def _bad(self, index: int, reason: str) -> Bad:
-        return Bad(index, STAGE, "UnfitError", f"table {self._table}: {reason}")
+    def _bad(self, index: int, reason: str) -> RecordError:
+        return RecordError(index, STAGE, "UnfitError", f"table {self._table}: {reason}")
 
     def _additions(self, column: pa.Array, path: Path, typed: bool, found: _Found) -> None:
         """A column is added only if some record has a value for it."""
@@ -301,7 +301,7 @@ class TableConverter:
         if kind is None:
             return
         try:
-            found.needs.append(self._growth.add(path, kind))
+            found.changes.append(self._growth.add(path, kind))
         except UnfitError as error:
             if not typed:
                 self._each_addition(column, path, found)
@@ -318,9 +318,9 @@ class TableConverter:
                     converter.unknown(value, path)
             except UnfitError as error:
                 found.bad.setdefault(i, str(error))
-        found.needs += converter.needs
+        found.changes += converter.changes
 
-    def _inner_needs(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
+    def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
         """Fields that are new inside a column, and types that a schema says are wider."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
@@ -331,35 +331,35 @@ class TableConverter:
                     if target is None:
                         self._additions(child, (*path, source.name), typed, found)
                     else:
-                        self._inner_needs(child, target.field_type, (*path, target.name), typed, found)
+                        self._inner_changes(child, target.field_type, (*path, target.name), typed, found)
             case ListType() if pa.types.is_list(column.type):
                 inner = _Found()
-                self._inner_needs(items_of(column), kind.element_type, (*path, "element"), typed, inner)
+                self._inner_changes(items_of(column), kind.element_type, (*path, "element"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(column))
             case MapType() if pa.types.is_map(column.type):
                 inner = _Found()
-                self._inner_needs(entries(column)[1], kind.value_type, (*path, "value"), typed, inner)
+                self._inner_changes(entries(column)[1], kind.value_type, (*path, "value"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(as_list(column)))
             case IntegerType() if typed and of_type(column.type) == "long":
-                found.needs.append(self._growth.widen(path, "long"))
+                found.changes.append(self._growth.widen(path, "long"))
             case FloatType() if typed and of_type(column.type) == "double":
-                found.needs.append(self._growth.widen(path, "double"))
+                found.changes.append(self._growth.widen(path, "double"))
 
 
 @dataclass(slots=True)
 class _Found:
-    """What conversion has found so far: bad values by place, with the reason, and needs of the others.
+    """What conversion has found so far: bad values by place, with the reason, and schema changes for the others.
 
     ``typed``: the values come with a schema.
     """
 
     bad: dict[int, str] = field(default_factory=dict)
-    needs: list[Need] = field(default_factory=list)
+    changes: list[SchemaChange] = field(default_factory=list)
     typed: bool = False
 
     def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
         """Also what was found of the elements of lists; ``parents``: the row of each element."""
-        self.needs += inner.needs
+        self.changes += inner.changes
         if inner.bad:
             rows = parents().to_pylist()
             for i, reason in inner.bad.items():

@@ -16,7 +16,7 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import flag, full
 from calving.converters.schemas import Reader, Registry, by_schema, framed
 from calving.errors import ConfigError
-from calving.records.projection import Wish
+from calving.records.projection import Projection
 
 
 class AvroConverter(Converter):
@@ -39,7 +39,7 @@ class AvroConverter(Converter):
         else:
             self._registry = Registry(options, is_key=is_key)
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if self._fixed is None:
             return by_schema(values, self._stage, framed, self._reader, "Avro schema {}".format)
         decoded = Decoded()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from calving.converters.interface import Decoded
 from calving.records.arrays import arrow, holds
-from calving.records.values import Bad, Values
+from calving.records.values import RecordError, Values
 
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
@@ -152,7 +152,7 @@ def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, 
             _find_unfit(values, kind, at, min(at + step, end), unfit)
 
 
-def bad(place: int, stage: str, error: Exception, what: str = "") -> Bad:
+def bad(place: int, stage: str, error: Exception, what: str = "") -> RecordError:
     """The record at ``place`` as its decoder's error makes it."""
     name = type(error).__name__
-    return Bad(place, stage, name, what + (str(error).split("\n")[0] or name))
+    return RecordError(place, stage, name, what + (str(error).split("\n")[0] or name))

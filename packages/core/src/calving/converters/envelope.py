@@ -22,7 +22,7 @@ from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.jsontext import parse
-from calving.records.projection import Wish
+from calving.records.projection import Projection
 from calving.records.values import Values
 
 _AT_MOST = 1_000
@@ -93,7 +93,7 @@ class EnvelopeConverter(Converter):
                 which = "key.converter" if is_key else "value.converter"
                 raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         decoded = Decoded()
         rest = sorted(self._decode_many(values, decoded))
         groups: dict[_Schema, tuple[list[int], list[Any]]] = {}

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from calving.records.projection import Wish
-from calving.records.values import Bad, Values
+from calving.records.projection import Projection
+from calving.records.values import RecordError, Values
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Decoded:
     """Values by shape, and those that are not of the format. Every value is in one of them, once."""
 
     values: list[Values] = field(default_factory=list)
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[RecordError] = field(default_factory=list)
 
 
 class Converter(ABC):
@@ -29,13 +29,13 @@ class Converter(ABC):
     """
 
     projects: ClassVar[bool] = False
-    """Whether a wish makes decoding cheaper, so that it pays to look at the route field first."""
+    """Whether a projection makes decoding cheaper, so that it pays to look at the route field first."""
 
     @abstractmethod
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None: ...
 
     @abstractmethod
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         """All values. A value that decodes to null is null in its column.
 
         :raises Unavailable: what the format needs (a schema registry) does not answer; nothing is wrong with the

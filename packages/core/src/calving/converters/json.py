@@ -21,8 +21,8 @@ from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
 from calving.records.json_whole_plan import WholePlan
 from calving.records.jsontext import parse, parse_all
-from calving.records.projection import Wish
-from calving.records.values import Bad, Values
+from calving.records.projection import Projection
+from calving.records.values import RecordError, Values
 
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
@@ -59,7 +59,7 @@ class JsonConverter(Converter):
         self._stage = stage(is_key)
         self._limits = limits or Limits()
         self._seen, self._names = Seen(), 0
-        self._wish: Wish | None = None
+        self._projection: Projection | None = None
         self._plan = _plan(None)
         self._schema: pa.Schema | None = None
         self._exact_blocks = self._wary = 0
@@ -68,9 +68,9 @@ class JsonConverter(Converter):
         """Whether a value that was read last may hold objects or arrays that no type says anything of."""
         self.fast = True
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
-        if wish is not self._wish:
-            self._wish, self._plan, self._schema = wish, _plan(wish), None
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+        if projection is not self._projection:
+            self._projection, self._plan, self._schema = projection, _plan(projection), None
         block = _Block(values)
         if self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
@@ -146,7 +146,7 @@ class JsonConverter(Converter):
         if wrong:
             for n in wrong:
                 reason = f"not JSON: {found[n]}"
-                block.decoded.bad.append(Bad(places[n], self._stage, type(found[n]).__name__, reason))
+                block.decoded.bad.append(RecordError(places[n], self._stage, type(found[n]).__name__, reason))
             right = sorted({*range(len(found))} - {*wrong})
             found, places = [found[n] for n in right], [places[n] for n in right]
         if found:
@@ -225,13 +225,13 @@ class JsonConverter(Converter):
         )
 
 
-def _plan(wish: Wish | None) -> Plan | None:
-    """The plan for a wish; None: only the exact way will do."""
-    if wish is None:
+def _plan(projection: Projection | None) -> Plan | None:
+    """The plan for a projection; None: only the exact way will do."""
+    if projection is None:
         return None
-    if wish.route is not None:
-        return RoutePlan(wish.route)
-    return TablePlan(wish) if wish.targets else WholePlan(wish.decimals, wish.hides_order)
+    if projection.route is not None:
+        return RoutePlan(projection.route)
+    return TablePlan(projection) if projection.targets else WholePlan(projection.decimals, projection.hides_order)
 
 
 class _Block:

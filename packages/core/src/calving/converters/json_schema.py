@@ -15,8 +15,8 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import flag
 from calving.converters.schemas import Reader, Registry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
-from calving.records.kinds import JSON
-from calving.records.projection import Wish
+from calving.records.inferred import JSON
+from calving.records.projection import Projection
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
 Above = tuple[tuple[int, str], ...]
@@ -35,7 +35,7 @@ class JsonSchemaConverter(Converter):
         self._registry = Registry(options, is_key=is_key)
         self._readers: dict[int, Reader] = {}
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         return by_schema(values, self._stage, framed, self._reader, "JSON Schema {}".format)
 
     def _reader(self, number: int) -> Reader:

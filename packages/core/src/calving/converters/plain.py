@@ -13,7 +13,7 @@ from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import full
 from calving.errors import ConfigError
-from calving.records.projection import Wish
+from calving.records.projection import Projection
 from calving.records.values import Values
 
 
@@ -34,7 +34,7 @@ class StringConverter(Converter):
                 f"{full('converter.encoding', is_key)} = {encoding}: there is no such encoding"
             ) from error
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if self._encoding == "utf-8":
             try:
                 return Decoded([Values(pa.array(values, pa.binary()).cast(pa.string()), True)])
@@ -54,7 +54,7 @@ class BytesConverter(Converter):
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         pass
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         return Decoded([Values(pa.array(values, pa.binary()), True)])
 
 
@@ -67,7 +67,7 @@ class _SingleConverter(Converter):
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         self._stage = stage(is_key)
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         decoded = Decoded()
         collect(decoded, self.kind, values, range(len(values)), self._stage, self._load)
         return decoded

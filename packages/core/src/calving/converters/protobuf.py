@@ -17,8 +17,8 @@ from calving.converters.options import flag
 from calving.converters.protobuf_files import field_parameters, known_file
 from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
 from calving.converters.typed_json import decimal
-from calving.records.kinds import JSON
-from calving.records.projection import Wish
+from calving.records.inferred import JSON
+from calving.records.projection import Projection
 
 _GOOGLE = "google.protobuf."
 _FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
@@ -43,7 +43,7 @@ class ProtobufConverter(Converter):
         self._pools: dict[int, tuple[Any, str]] = {}
         self._messages: dict[_Key, _Message] = {}
 
-    def decode(self, values: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         return by_schema(values, self._stage, _head, self._reader, _named)
 
     def _reader(self, key: _Key) -> Reader:

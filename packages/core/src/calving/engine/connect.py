@@ -16,14 +16,14 @@ from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.engine.watch import Patience
 from calving.errors import ConfigError
-from calving.tasks.ranges import Cuts
+from calving.tasks.ranges import RangeBounds
 from calving.version import __version__
 
 _PLACE = ("tbl", "place")
 _RESULT = "result string"
 _SENT = "tbl string, place string, content binary"
 _PARCELS = 64
-"""Parcels that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
+"""Shuffle blocks that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
 
 
 class ConnectEngine(SparkEngine):
@@ -95,7 +95,7 @@ def _send(version: str, texts: Sequence[str], batches: Iterator[pa.RecordBatch])
             yield _row(sent)
 
 
-def _cut(text: str, how: Cuts, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _cut(text: str, how: RangeBounds, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from map(_row, shipping.cut(text, how, _rows(batches)))
 
 

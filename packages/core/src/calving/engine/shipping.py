@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator
 
 from calving.tasks import task
-from calving.tasks.ranges import Cuts, Cutter, cuts
-from calving.tasks.shuffle import Parcel, Sample
+from calving.tasks.ranges import Cutter, RangeBounds, cuts
+from calving.tasks.shuffle import Sample, ShuffleBlock
 from calving.tasks.spec import TaskSpec
 from calving.version import __version__
 
@@ -37,7 +37,7 @@ def send(text: str, version: str = __version__) -> Iterator[Sent]:
     _check(version)
     spec = TaskSpec.from_json(text)
     for sent in task.stream(spec):
-        if isinstance(sent, Parcel):
+        if isinstance(sent, ShuffleBlock):
             yield sent.table, sent.partition, sent.rows
         elif isinstance(sent, Sample):
             yield SAMPLES, json.dumps([sent.table, sent.partition, sent.size]), sent.keys
@@ -50,7 +50,7 @@ def has_ranges(text: str) -> bool:
     return any(table.distribution == "range" for table in TaskSpec.from_json(text).tables.values())
 
 
-def plan(text: str, samples: Iterable[Sent], slots: int) -> Cuts:
+def plan(text: str, samples: Iterable[Sent], slots: int) -> RangeBounds:
     """How to cut what was sent, for so many receivers. ``text``: any task."""
     found = []
     for _, which, keys in samples:
@@ -59,27 +59,27 @@ def plan(text: str, samples: Iterable[Sent], slots: int) -> Cuts:
     return cuts(TaskSpec.from_json(text), found, slots)
 
 
-def cut(text: str, how: Cuts, found: Iterable[Sent]) -> Iterator[Sent]:
+def cut(text: str, how: RangeBounds, found: Iterable[Sent]) -> Iterator[Sent]:
     """What was sent, without samples, in the places it goes to. ``text``: any task."""
     cutter = Cutter(TaskSpec.from_json(text), how)
     for table, place, content in found:
         if table == _RESULTS:
             yield table, place, content
         elif table != SAMPLES:
-            for parcel in cutter.cut(Parcel(table, place, content)):
-                yield parcel.table, parcel.partition, parcel.rows
+            for block in cutter.cut(ShuffleBlock(table, place, content)):
+                yield block.table, block.partition, block.rows
 
 
 def receive(text: str, found: Iterable[Sent]) -> list[str]:
     """Write what others have read, ordered by table and place, and hand on their results. ``text``: any task."""
     results: list[str] = []
 
-    def parcels() -> Iterator[Parcel]:
+    def blocks() -> Iterator[ShuffleBlock]:
         for table, partition, content in found:
             if table == _RESULTS:
                 results.append(content.decode())
             else:
-                yield Parcel(table, partition, content)
+                yield ShuffleBlock(table, partition, content)
 
-    written = task.receive(TaskSpec.from_json(text), parcels())
+    written = task.receive(TaskSpec.from_json(text), blocks())
     return [*results, written.to_json()]

@@ -36,7 +36,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.casting.growth import distinct
-from calving.casting.needs import Needs
+from calving.casting.schema_changes import SchemaChanges
 from calving.errors import CalvingError, ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
@@ -45,8 +45,8 @@ from calving.model.coverage import Coverage, encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.record_path import Limits
-from calving.model.tables import Need, TableSpec
-from calving.records.kinds import Kind, all_optional
+from calving.model.tables import SchemaChange, TableSpec
+from calving.records.inferred import InferredType, all_optional
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
@@ -161,20 +161,20 @@ class Tables:
             self._catalog_name, identifier[:-1], identifier[-1], self._known[name].metadata.table_uuid
         )
 
-    def apply(self, needs: Iterable[Need]) -> None:
-        """Give the tables what the records need.
+    def apply(self, changes: Iterable[SchemaChange]) -> None:
+        """Make the schema changes that records ask for.
 
         :raises ConfigError: it cannot be given. :raises Unavailable: others kept changing the table.
         """
-        for name, group in itertools.groupby(sorted(needs, key=lambda n: n.table), key=lambda n: n.table):
-            mine = Needs(group, fold=self._rules.case_insensitive).list()
-            create = next((need for need in mine if need.kind == "create"), None)
+        for name, group in itertools.groupby(sorted(changes, key=lambda n: n.table), key=lambda n: n.table):
+            mine = SchemaChanges(group, fold=self._rules.case_insensitive).list()
+            create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
                 if create.type is None:
                     self._barren.add(name)
                 else:
                     self._create(name, create.type)
-            changes = [need for need in mine if need.kind in ("add", "widen", "optional")]
+            changes = [change for change in mine if change.kind in ("add", "widen", "optional")]
             if changes:
                 self._evolve(name, changes)
             self._look(name)
@@ -237,7 +237,7 @@ class Tables:
                 except Exception as error:  # it stays behind, which harms nobody
                     log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
-    def _create(self, name: str, kind: Kind) -> None:
+    def _create(self, name: str, kind: InferredType) -> None:
         rules = self._rules.of(name)
         kind = distinct(kind, (), set(), self._rules.key)
         if self._rules.case_insensitive:
@@ -281,12 +281,12 @@ class Tables:
                 f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists", error
             ) from error
 
-    def _evolve(self, name: str, needs: Sequence[Need]) -> None:
+    def _evolve(self, name: str, changes: Sequence[SchemaChange]) -> None:
         for tries in range(1, _TRIES + 1):
             table = find_table(self._catalog, table_id(name))
             if table is None:
                 raise Unavailable(f"table {name} was dropped while its schema was to be changed")
-            pending = [need for need in needs if _is_open(need, table.schema())]
+            pending = [change for change in changes if _is_open(change, table.schema())]
             if not pending:
                 return
             try:
@@ -302,25 +302,25 @@ class Tables:
                 raise _in_vain(f"table {name}: its schema was not changed", error) from error
         raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
 
-    def _possible(self, table: Table, needs: Sequence[Need]) -> list[Need]:
+    def _possible(self, table: Table, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         """The changes without those that would give two columns one name, the same ones in whatever order they come.
 
         :raises ConfigError: they are too many.
         """
         rules, name = self._rules, ".".join(table.name())
         taken = {rules.key(known) for known in index_by_name(table.schema())}
-        found: list[Need] = []
+        found: list[SchemaChange] = []
         added = 0
-        for need in sorted(needs, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
-            if need.kind == "add":
+        for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
+            if change.kind == "add":
                 there = len(taken)
-                new = distinct({"struct": {need.path[-1]: need.type}}, need.path[:-1], taken, rules.key)
+                new = distinct({"struct": {change.path[-1]: change.type}}, change.path[:-1], taken, rules.key)
                 if new is None:
                     continue
                 added += len(taken) - there
-                kind = new["struct"][need.path[-1]]
-                need = replace(need, type=all_optional(kind) if rules.force_optional else kind)
-            found.append(need)
+                kind = new["struct"][change.path[-1]]
+                change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
+            found.append(change)
         if added > rules.new_columns:
             raise ConfigError(
                 f"table {name}: the records of one batch ask for {added} new columns, such as"
@@ -339,40 +339,40 @@ def _in_vain(what: str, error: Exception) -> CalvingError:
     return error if isinstance(error, CalvingError) else Unavailable(f"{what}: {type(error).__name__}: {error}")
 
 
-def _is_open(need: Need, schema: Schema) -> bool:
-    path = ".".join(need.path)
+def _is_open(change: SchemaChange, schema: Schema) -> bool:
+    path = ".".join(change.path)
     try:
         found = schema.find_field(path)
     except ValueError:
-        return need.kind == "add"
-    match need.kind:
+        return change.kind == "add"
+    match change.kind:
         case "optional":
             return bool(found.required)
         case "widen":
-            return bool(str(found.field_type) != need.type)
+            return bool(str(found.field_type) != change.type)
     return False
 
 
-def _change(table: Table, needs: Sequence[Need]) -> None:
+def _change(table: Table, changes: Sequence[SchemaChange]) -> None:
     """All of it in one commit."""
-    added = [need for need in needs if need.kind == "add"]
-    changed = [need for need in needs if need.kind != "add"]
+    added = [change for change in changes if change.kind == "add"]
+    changed = [change for change in changes if change.kind != "add"]
     with table.transaction() as transaction:
         if changed:
             # Without the name mapping, to which it would add the columns' own names: by those nothing was found so far.
             with UpdateSchema(transaction) as update:
-                for need in changed:
-                    if need.kind == "widen":
-                        update.update_column(need.path, field_type=_primitive(need.type))
+                for change in changed:
+                    if change.kind == "widen":
+                        update.update_column(change.path, field_type=_primitive(change.type))
                     else:
-                        update.make_column_optional(need.path)
+                        update.make_column_optional(change.path)
         if added:
             with transaction.update_schema() as update:
-                for need in added:
-                    update.add_column(need.path, _iceberg_type(need.type, itertools.count(1)), required=False)
+                for change in added:
+                    update.add_column(change.path, _iceberg_type(change.type, itertools.count(1)), required=False)
 
 
-def _spelt(kind: Kind, names: Iterable[str]) -> Kind:
+def _spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
     """The kind of a table with the fields of these names as the settings spell them, whatever their case."""
     spelling = {name.lower(): name for name in names}
     return kind | {
@@ -381,7 +381,7 @@ def _spelt(kind: Kind, names: Iterable[str]) -> Kind:
     }
 
 
-def schema_of(kind: Kind, id_columns: Sequence[str], table: str) -> Schema:
+def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Schema:
     """The schema of a new table; required are the identifier fields, and what the records' schema says is.
 
     :raises ConfigError: an id-column is not among the fields.
@@ -399,7 +399,7 @@ def schema_of(kind: Kind, id_columns: Sequence[str], table: str) -> Schema:
     return Schema(*columns, identifier_field_ids=[c.field_id for c in columns if c.name in id_columns])
 
 
-def _iceberg_type(kind: Kind, ids: Iterator[int]) -> IcebergType:
+def _iceberg_type(kind: InferredType, ids: Iterator[int]) -> IcebergType:
     if isinstance(kind, str):
         return _primitive(kind)
     required = kind.get("required") or ()

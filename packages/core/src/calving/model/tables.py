@@ -1,4 +1,4 @@
-"""Tables as tasks see them, and the changes that records need of them."""
+"""Tables as tasks see them, and the schema changes that records ask for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class SchemaChange:
     """A change of a table without which a record does not fit.
 
     ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing.

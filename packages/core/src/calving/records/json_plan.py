@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from calving.records.arrays import items_of
 
-Kind = Literal["boolean", "long", "double", "string", "object", "array"]
-_KINDS: Mapping[type, Kind] = {
+JsonKind = Literal["boolean", "long", "double", "string", "object", "array"]
+_KINDS: Mapping[type, JsonKind] = {
     bool: "boolean",
     int: "long",
     Decimal: "double",
@@ -44,7 +44,7 @@ class Seen:
     __slots__ = ("element", "fields", "kinds")
 
     def __init__(self) -> None:
-        self.kinds: list[Kind] = []
+        self.kinds: list[JsonKind] = []
         self.fields: dict[str, Seen] = {}
         self.element: Seen | None = None
 

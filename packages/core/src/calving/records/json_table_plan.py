@@ -20,18 +20,18 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.records.json_plan import READ, UNSEEN, Kind, NoPlanError, Plan, Seen, rows_where
-from calving.records.projection import Target, Wish
+from calving.records.json_plan import READ, UNSEEN, JsonKind, NoPlanError, Plan, Seen, rows_where
+from calving.records.projection import Projection, Target
 
 
 class TablePlan(Plan):
     """Values go to tables as they are, which decides what has to be told apart."""
 
-    def __init__(self, wish: Wish) -> None:
-        self._targets, self._unknown = wish.targets, wish.unknown
-        self.ignores_unknown = wish.unknown == "ignore"
+    def __init__(self, projection: Projection) -> None:
+        self._targets, self._unknown = projection.targets, projection.unknown
+        self.ignores_unknown = projection.unknown == "ignore"
         if self.ignores_unknown:
-            self.wanted = _wanted([target.columns for target in wish.targets])
+            self.wanted = _wanted([target.columns for target in projection.targets])
 
     def type(self, seen: Seen) -> pa.DataType:
         return self._struct(seen, [(target, target.columns) for target in self._targets])
@@ -133,7 +133,7 @@ def _check_distinct(names: Mapping[str, object], lookups: Sequence[Any]) -> None
             raise NoPlanError("two names for one column")
 
 
-def _expected(kinds: Sequence[IcebergType]) -> Kind:
+def _expected(kinds: Sequence[IcebergType]) -> JsonKind:
     """What is tried for a field that was not seen yet."""
     match kinds[0]:
         case StructType():

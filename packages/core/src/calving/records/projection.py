@@ -21,7 +21,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Projection:
     """What becomes of schemaless values, so that a converter reads no more than it has to.
 
     ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:

@@ -15,7 +15,7 @@ from calving.records import arrays
 from calving.records.arrays import arrow
 from calving.records.jsontext import load_json, parse
 
-__all__ = ["HEADERS", "Bad", "Objects", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
+__all__ = ["HEADERS", "Objects", "RecordError", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
 
 Objects = list[Any]
 """Schemaless values as Python's JSON reader gives them, fractions as Decimal: what Arrow did not read exactly."""
@@ -24,7 +24,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class RecordError:
     """A record that cannot be taken: its place in the block, the stage that refused it, and why.
 
     ``fatal``: it stops the sink whatever is tolerated.

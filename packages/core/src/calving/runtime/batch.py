@@ -1,4 +1,4 @@
-"""Runs a batch: cuts spans into tasks, hands them to the engine, gives tables what they need, balances the books."""
+"""Runs a batch: cuts spans into tasks, hands them to the engine, changes the tables' schemas, balances the books."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition
 from calving.model.ranges import Range
 from calving.model.record_path import Evolution, Limits, Routing, Tolerance, TopicConverters, TransformSpec
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
 from calving.tasks.result import RECEIVED, TaskResult
@@ -156,18 +156,18 @@ class BatchRunner:
         return outcome
 
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
-        """Runs tasks until all records fit their tables. A round only runs what some need has held up."""
+        """Runs tasks until all records fit their tables. A round only runs what a schema change has held up."""
         done: list[TaskResult] = []
-        needs: list[Need] = []
+        changes: list[SchemaChange] = []
         careful = False
         waiting = dict(enumerate(ranges))
         for _ in range(_ROUNDS):
             results = self._engine.run([self._task(n, found, careful=careful) for n, found in waiting.items()])
             _raise_errors(results)
             unclear = next((r.unclear for r in results if r.unclear is not None), None)
-            needs = [need for result in results for need in result.needs]
-            done += [r for r in results if not r.needs and r.unclear is None]
-            if not needs and unclear is None:
+            changes = [change for result in results for change in result.changes]
+            done += [r for r in results if not r.changes and r.unclear is None]
+            if not changes and unclear is None:
                 return done
             if unclear is not None or any(r.number == RECEIVED for r in results):
                 # A shuffle mixes rows of all tasks in its files.
@@ -175,14 +175,14 @@ class BatchRunner:
                     self._tables.delete_files(result.files)
                 done, waiting = [], dict(enumerate(ranges))
             else:
-                needy = {r.number for r in results if r.needs}
+                needy = {r.number for r in results if r.changes}
                 waiting = {n: found for n, found in waiting.items() if n in needy}
             if unclear is not None:
                 log.warning("a record breaks the batch, which runs again to find out which one: %s", unclear)
                 careful = True
-            self._tables.refresh({need.table for need in needs if need.kind == "load"})
-            self._tables.apply([need for need in needs if need.kind != "load"])
-        raise ConfigError(f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(needs)}")
+            self._tables.refresh({change.table for change in changes if change.kind == "load"})
+            self._tables.apply([change for change in changes if change.kind != "load"])
+        raise ConfigError(f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(changes)}")
 
     def _task(self, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
         s = self._settings
@@ -273,8 +273,8 @@ def cut(spans: Spans, slots: int) -> list[list[Range]]:
     return tasks
 
 
-def _described(needs: Sequence[Need]) -> str:
-    return "; ".join(f"table {n.table}: {n.kind} {'.'.join(n.path)} {n.type or ''}".strip() for n in needs[:3])
+def _described(changes: Sequence[SchemaChange]) -> str:
+    return "; ".join(f"table {n.table}: {n.kind} {'.'.join(n.path)} {n.type or ''}".strip() for n in changes[:3])
 
 
 def _raise_errors(results: Sequence[TaskResult]) -> None:

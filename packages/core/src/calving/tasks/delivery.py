@@ -1,4 +1,4 @@
-"""Routed values into tables: converts them, collects what tables need, and hands rows to the writers."""
+"""Routed values into tables: converts them, collects the schema changes they ask for, and hands rows to the writers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from calving.casting.growth import check_new
-from calving.casting.needs import Needs
+from calving.casting.schema_changes import SchemaChanges
 from calving.casting.table import NOT_AN_OBJECT, STAGE, Converted, TableConverter
 from calving.errors import ConfigError, first_line
 from calving.model.coverage import decode_coverage
@@ -18,14 +18,14 @@ from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 from calving.records.arrays import is_flat, take
 from calving.records.failures import is_of_value
 from calving.records.fields import name_mapping, table_schema
-from calving.records.kinds import Kind, of_array, of_type, of_value
+from calving.records.inferred import InferredType, of_array, of_type, of_value
 from calving.records.projection import Target
-from calving.records.values import HEADERS, Bad, Values
-from calving.tasks.shuffle import Outbox, Parcel, Sample
+from calving.records.values import HEADERS, RecordError, Values
+from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
 from calving.writing.layout import Placed
@@ -39,7 +39,7 @@ class Delivered:
     """How one set of values went; places are those of the block."""
 
     written: int = 0
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[RecordError] = field(default_factory=list)
     filtered: Counter[str] = field(default_factory=Counter)
 
 
@@ -50,8 +50,8 @@ class Delivery:
         self._spec, self._stages = spec, stages
         self._converters: dict[str, TableConverter] = {}
         self._writers: dict[str, TableWriter] = {}
-        self._outboxes: dict[str, Outbox] = {}
-        self._needs = Needs(fold=spec.evolution.case_insensitive)
+        self._outboxes: dict[str, ShuffleWriter] = {}
+        self._changes = SchemaChanges(fold=spec.evolution.case_insensitive)
         self._inferred: Counter[str] = Counter()
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
@@ -60,8 +60,8 @@ class Delivery:
         self._rehearsing = False
 
     @property
-    def needs(self) -> list[Need]:
-        return self._needs.list()
+    def changes(self) -> list[SchemaChange]:
+        return self._changes.list()
 
     def maps_names(self, table: str) -> bool:
         """Whether the table has a name mapping."""
@@ -114,11 +114,11 @@ class Delivery:
                 " skip or dead-letter"
             )
             reason = f"table {absent[0]} does not exist{advice if fatal else ''}"
-            result.bad += [Bad(i, _ROUTING, "MissingTableError", reason, fatal) for i in places]
+            result.bad += [RecordError(i, _ROUTING, "MissingTableError", reason, fatal) for i in places]
             return result
         pending = [table for table in tables if table not in live and table not in absent]
         if pending:
-            # The tables come first, and then the task runs again: for now it only looks for what they need.
+            # The tables come first, and then the task runs again: for now it only looks for schema changes.
             bad, _ = self._tried(live, values)
             result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
             values = values.choose([i for i in range(len(values)) if i not in bad]) if bad else values
@@ -141,7 +141,7 @@ class Delivery:
             return values
         places, kept = values.places, set(good)
         reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
-        result.bad += [Bad(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
+        result.bad += [RecordError(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
         return values.choose(good)
 
     def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
@@ -158,35 +158,39 @@ class Delivery:
         if done:
             result.filtered["held by its tables"] += len(done)
 
-    def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, Bad]:
+    def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, RecordError]:
         """The bad ones by place among the values; the others are handed to the writers, but for what a table holds."""
         with self._stages("convert"):
             bad, converted = self._convert(tables, values)
-        # With a need the whole task runs again: from here on it only looks for more needs.
-        if self._needs:
+        # With a schema change the whole task runs again: from here on it only looks for more of them.
+        if self._changes:
             return bad
         with self._stages("write"):
             prepared = self._prepare(converted, bad, held, len(values))
             if not self._rehearsing:
                 for table, ready in prepared:
                     self._writer(table).accept(ready)
-                self._relieve()
+                self._flush_largest()
         return bad
 
-    def _convert(self, tables: Sequence[str], values: Values) -> tuple[dict[int, Bad], list[tuple[str, Converted]]]:
-        """For every table, the values as rows; needs only of values that no table refuses."""
+    def _convert(
+        self, tables: Sequence[str], values: Values
+    ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
+        """For every table, the values as rows; changes only of values that no table refuses."""
         bad, converted = self._tried(tables, values)
-        needs = [need for _, found in converted for need in found.needs]
-        if needs and len(tables) > 1 and bad:
+        changes = [change for _, found in converted for change in found.changes]
+        if changes and len(tables) > 1 and bad:
             converted = self._convert_some(tables, values, [i for i in range(len(values)) if i not in bad])
-            needs = [need for _, found in converted for need in found.needs]
-        for need in needs:
-            self._needs.add(need)
+            changes = [change for _, found in converted for change in found.changes]
+        for change in changes:
+            self._changes.add(change)
         return bad, converted
 
-    def _tried(self, tables: Sequence[str], values: Values) -> tuple[dict[int, Bad], list[tuple[str, Converted]]]:
+    def _tried(
+        self, tables: Sequence[str], values: Values
+    ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
         """As ``_convert``, but the tables are asked for nothing."""
-        bad: dict[int, Bad] = {}
+        bad: dict[int, RecordError] = {}
         converted = [(table, self._converter(table).convert(values)) for table in tables]
         for _, found in converted:
             for each in found.bad:
@@ -209,7 +213,7 @@ class Delivery:
     def _prepare(
         self,
         converted: Sequence[tuple[str, Converted]],
-        bad: dict[int, Bad],
+        bad: dict[int, RecordError],
         held: Mapping[str, Set[int]],
         count: int,
     ) -> list[tuple[str, Placed]]:
@@ -230,7 +234,7 @@ class Delivery:
                 return ready
 
     def _prepare_table(
-        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, Bad]
+        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError]
     ) -> list[tuple[str, Placed]]:
         writer = self._writer(table)
         pending = [(0, rows.num_rows)]
@@ -247,7 +251,7 @@ class Delivery:
                     raise
                 if count == 1:
                     reason = f"table {table}: {first_line(error)}"
-                    bad[places[start]] = Bad(places[start], WRITING, type(error).__name__, reason)
+                    bad[places[start]] = RecordError(places[start], WRITING, type(error).__name__, reason)
                 else:
                     half = count // 2
                     pending += [(start + half, count - half), (start, half)]
@@ -261,19 +265,21 @@ class Delivery:
         if not letters:
             return
         if table not in self._spec.tables:
-            self._needs.add(
-                Need(table, "create", type=of_type(LETTERS)) if table in self._spec.missing else Need(table, "load")
+            self._changes.add(
+                SchemaChange(table, "create", type=of_type(LETTERS))
+                if table in self._spec.missing
+                else SchemaChange(table, "load")
             )
             return
         converted = self._converter(table).convert(Values(_letter_rows(letters), True))
         if converted.bad:
             raise ConfigError(f"dead-letter table {table} cannot take dead letters: {converted.bad[0].reason}")
-        for need in converted.needs:
-            self._needs.add(need)
-        if converted.rows is not None and not self._needs:
+        for change in converted.changes:
+            self._changes.add(change)
+        if converted.rows is not None and not self._changes:
             self._writer(table).write(converted.rows)
 
-    def parcels(self) -> Iterator[Parcel | Sample]:
+    def shuffled(self) -> Iterator[ShuffleBlock | Sample]:
         """Rows that other tasks write, as far as they are packed."""
         for outbox in self._outboxes.values():
             yield from outbox.take()
@@ -307,7 +313,7 @@ class Delivery:
         """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
         unknown = [table for table in tables if table not in self._spec.missing]
         for table in unknown:
-            self._needs.add(Need(table, "load"))
+            self._changes.add(SchemaChange(table, "load"))
         missing = [table for table in tables if table in self._spec.missing]
         most = self._spec.limits.inferred_records
         if all(self._inferred[table] >= most for table in missing):
@@ -317,19 +323,19 @@ class Delivery:
             reasons = {table: why for table in missing if (why := self._uncreatable(table, kind)) is not None}
             barren = next((table for table in reasons if table in self._spec.barren), None)
             if barren is not None:
-                result.bad.append(Bad(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
+                result.bad.append(RecordError(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
                 continue
             good += 1
             for table in reasons:
                 # The record may yet fit the table that others create.
-                self._needs.add(Need(table, "create"))
+                self._changes.add(SchemaChange(table, "create"))
             for table in missing:
                 if not reasons and self._inferred[table] < most:
                     self._inferred[table] += 1
-                    self._needs.add(Need(table, "create", type=kind))
+                    self._changes.add(SchemaChange(table, "create", type=kind))
         return good
 
-    def _uncreatable(self, table: str, kind: Kind | None) -> str | None:
+    def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
         """Why the table cannot be created from a record of this kind; None: it can."""
         fold = self._spec.evolution.case_insensitive
         fields = {} if kind is None else kind["struct"]
@@ -358,21 +364,21 @@ class Delivery:
             self._converters[table] = found
         return found
 
-    def _writer(self, table: str) -> TableWriter | Outbox:
+    def _writer(self, table: str) -> TableWriter | ShuffleWriter:
         found = self._writers.get(table) or self._outboxes.get(table)
         if found is None:
             spec, target = self._spec, self._spec.tables[table]
             if spec.shuffle and target.distribution != "none":
-                found = self._outboxes[table] = Outbox(target, ranges=target.distribution == "range")
+                found = self._outboxes[table] = ShuffleWriter(target, ranges=target.distribution == "range")
             else:
                 found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
         return found
 
-    def _relieve(self) -> None:
+    def _flush_largest(self) -> None:
         while sum(w.weight for w in self._writers.values()) > self._spec.limits.buffered_bytes:
-            max(self._writers.values(), key=lambda w: w.weight).relieve()
+            max(self._writers.values(), key=lambda w: w.weight).flush_largest()
         while sum(b.waiting for b in self._outboxes.values()) > self._spec.limits.buffered_bytes:
-            max(self._outboxes.values(), key=lambda b: b.waiting).relieve()
+            max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
 
 
 LETTERS = pa.struct(
@@ -418,7 +424,7 @@ def _rows(rows: pa.RecordBatch, there: Sequence[int], kept: Sequence[int]) -> pa
     return pa.RecordBatch.from_arrays([take(column, chosen) for column in rows.columns], schema=rows.schema)
 
 
-def _kinds(values: Values) -> Iterator[Kind | None]:
+def _kinds(values: Values) -> Iterator[InferredType | None]:
     """The kind of each value."""
     if isinstance(values.data, list):
         yield from map(of_value, values.data)

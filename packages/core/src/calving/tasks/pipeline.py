@@ -17,9 +17,9 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
 from calving.model.dead_letters import origin
 from calving.model.record_path import TopicConverters
-from calving.records.projection import Wish
+from calving.records.projection import Projection
 from calving.records.shapes import by_shape
-from calving.records.values import HEADERS, Bad, Records, Values, texts
+from calving.records.values import HEADERS, RecordError, Records, Values, texts
 from calving.tasks.delivery import Delivery
 from calving.tasks.reader import Block
 from calving.tasks.routing import Places, Router, is_table_name
@@ -37,7 +37,7 @@ class Outcome:
 
     written: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[RecordError] = field(default_factory=list)
 
 
 class Pipeline:
@@ -48,10 +48,10 @@ class Pipeline:
         self._router = Router(spec.routing)
         self._chain = Chain(spec.transforms)
         self._converters: dict[tuple[str, str], Converter] = {}
-        self._wishes: dict[Tables, Wish] = {}
-        self._route_wish = Wish(route=spec.routing.field)
+        self._projections: dict[Tables, Projection] = {}
+        self._route_projection = Projection(route=spec.routing.field)
         self._decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
-        self._whole_wish = Wish(decimals=self._decimals, hides_order=self._hides_order)
+        self._whole_projection = Projection(decimals=self._decimals, hides_order=self._hides_order)
 
     def _hides_order(self, kind: pa.DataType) -> bool:
         left = self._chain.leaves(kind)
@@ -91,7 +91,7 @@ class Pipeline:
                 nothing = Values(pa.nulls(len(nulls)), False, nulls)
                 self._transform(block, topic, partition, nothing, outcome)
             with self._stages("decode"):
-                decoded = self._decode(topic, "", present, self._whole_wish, places, outcome)
+                decoded = self._decode(topic, "", present, self._whole_projection, places, outcome)
             for part in decoded:
                 self._transform(block, topic, partition, part, outcome)
             return
@@ -107,7 +107,7 @@ class Pipeline:
             self._deliver_bytes(topic, tables, present, places, outcome)
             return
         with self._stages("decode"):
-            parts = self._decode(topic, "route", present, self._route_wish, places, outcome)
+            parts = self._decode(topic, "route", present, self._route_projection, places, outcome)
         for part in (_without_nulls(part, outcome) for part in parts):
             if not self._converter(topic, "route").projects:
                 self._route(topic, part, outcome)
@@ -128,7 +128,7 @@ class Pipeline:
             self._unrouted(topic, whole, outcome)
             return
         with self._stages("decode"):
-            decoded = self._decode(topic, ",".join(tables), present, self._wish(tables), places, outcome)
+            decoded = self._decode(topic, ",".join(tables), present, self._projection(tables), places, outcome)
         for part in decoded:
             self._deliver(tables, part, outcome)
 
@@ -177,7 +177,7 @@ class Pipeline:
         wrong = next((table for table in tables if not is_table_name(table)), None)
         if wrong is not None:
             reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
-            outcome.bad += [Bad(i, _ROUTING, "TableNameError", reason) for i in values.places]
+            outcome.bad += [RecordError(i, _ROUTING, "TableNameError", reason) for i in values.places]
         elif len(values):
             found = self._delivery.deliver(tables, values)
             outcome.written += found.written
@@ -199,33 +199,39 @@ class Pipeline:
         fatal = routing.unrouted == "fail"
         advice = "; correct the routes, or set iceberg.tables.on-unrouted = skip or dead-letter" if fatal else ""
         reason = f"no route takes its {by}{advice}"
-        outcome.bad += [Bad(i, _ROUTING, "UnroutedError", reason, fatal) for i in places]
+        outcome.bad += [RecordError(i, _ROUTING, "UnroutedError", reason, fatal) for i in places]
 
     def _decode(
-        self, topic: str, use: str, present: Sequence[bytes], wish: Wish | None, places: Places, outcome: Outcome
+        self,
+        topic: str,
+        use: str,
+        present: Sequence[bytes],
+        projection: Projection | None,
+        places: Places,
+        outcome: Outcome,
     ) -> list[Values]:
         """Decoded values with their places in the block. ``use`` keeps apart what decoders learn."""
         if not present:
             return []
-        decoded = self._in_bounds(topic, use, present, wish)
+        decoded = self._in_bounds(topic, use, present, projection)
         outcome.bad += [replace(b, index=b.index if places is None else places[b.index]) for b in decoded.bad]
         return [replace(part, index=_at(places, part.index)) for part in decoded.values]
 
-    def _in_bounds(self, topic: str, use: str, present: Sequence[bytes], wish: Wish | None) -> Decoded:
+    def _in_bounds(self, topic: str, use: str, present: Sequence[bytes], projection: Projection | None) -> Decoded:
         """Decoded values; those that are too large are bad."""
         most = self._spec.limits.record_bytes
         if max(map(len, present)) <= most:
-            return self._converter(topic, use).decode(present, wish)
+            return self._converter(topic, use).decode(present, projection)
         kept = [i for i, value in enumerate(present) if len(value) <= most]
         reason = "{} bytes are more than iceberg.limits.record-bytes = {}"
         bad = [
-            Bad(i, stage(is_key=False), "RecordTooLargeError", reason.format(len(value), most))
+            RecordError(i, stage(is_key=False), "RecordTooLargeError", reason.format(len(value), most))
             for i, value in enumerate(present)
             if len(value) > most
         ]
         if not kept:
             return Decoded([], bad)
-        decoded = self._converter(topic, use).decode([present[i] for i in kept], wish)
+        decoded = self._converter(topic, use).decode([present[i] for i in kept], projection)
         return Decoded(
             [replace(part, index=_at(kept, part.index)) for part in decoded.values],
             [*bad, *(replace(b, index=kept[b.index]) for b in decoded.bad)],
@@ -308,15 +314,15 @@ class Pipeline:
             found = self._converters[key] = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.limits)
         return found
 
-    def _wish(self, tables: Tables) -> Wish | None:
+    def _projection(self, tables: Tables) -> Projection | None:
         """What these tables take; None while one of them is not known."""
-        found = self._wishes.get(tables)
+        found = self._projections.get(tables)
         if found is None and all(table in self._spec.tables for table in tables):
             evolution = self._spec.evolution
             folds = evolution.case_insensitive or any(self._delivery.maps_names(table) for table in tables)
             targets = tuple(self._delivery.target(table) for table in tables)
-            found = Wish(targets, "add" if evolution.evolve else "look" if folds else "ignore")
-            self._wishes[tables] = found
+            found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
+            self._projections[tables] = found
         return found
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.tables import TableSpec
-from calving.tasks.shuffle import Parcel, Sample, pack, unpack
+from calving.tasks.shuffle import Sample, ShuffleBlock, pack, unpack
 from calving.tasks.spec import TaskSpec
 from calving.writing.properties import WriteProperties
 from calving.writing.sorting import Sorting, sorting
@@ -25,7 +25,7 @@ Place = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Cuts:
+class RangeBounds:
     """``bounds``: the lowest keys of all ranges of a place but the first, in order. ``receivers``: who writes a range,
     so that everyone gets about as much.
     """
@@ -34,7 +34,7 @@ class Cuts:
     receivers: Mapping[Place, int]
 
 
-def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> Cuts:
+def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> RangeBounds:
     """For ``slots`` receivers. A range is small enough to be sorted as a whole, and to become one file."""
     found: dict[Place, list[Sample]] = {}
     for sample in samples:
@@ -53,31 +53,31 @@ def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> Cuts:
         for i in range(count):
             receivers[_range(place, i)] = min(int((before + size / count / 2) * slots / total), slots - 1)
             before += size / count
-    return Cuts(bounds, receivers)
+    return RangeBounds(bounds, receivers)
 
 
 class Cutter:
-    """Cuts what tasks have sent."""
+    """RangeBounds what tasks have sent."""
 
-    def __init__(self, spec: TaskSpec, cuts: Cuts) -> None:
+    def __init__(self, spec: TaskSpec, cuts: RangeBounds) -> None:
         self._spec = spec
         self._bounds = {place: next(unpack(bounds)) for place, bounds in cuts.bounds.items()}
         self._sortings = {table: _sorting(spec.tables[table]) for table in {table for table, _ in cuts.bounds}}
 
-    def cut(self, parcel: Parcel) -> Iterator[Parcel]:
-        """The parcel's rows by range; as it is, if its table has none."""
-        table = self._spec.tables[parcel.table]
-        place = (parcel.table, parcel.partition)
+    def cut(self, block: ShuffleBlock) -> Iterator[ShuffleBlock]:
+        """The block's rows by range; as it is, if its table has none."""
+        table = self._spec.tables[block.table]
+        place = (block.table, block.partition)
         if table.distribution != "range":
-            yield parcel
+            yield block
         elif place not in self._bounds:
-            yield Parcel(*_range(place, 0), parcel.rows)
+            yield ShuffleBlock(*_range(place, 0), block.rows)
         else:
-            order = self._sortings[parcel.table]
-            for rows in unpack(parcel.rows):
+            order = self._sortings[block.table]
+            for rows in unpack(block.rows):
                 for i, part in enumerate(_split(order, rows, self._bounds[place])):
                     if part.num_rows:
-                        yield Parcel(*_range(place, i), pack(part))
+                        yield ShuffleBlock(*_range(place, i), pack(part))
 
 
 def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ from typing import Any
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.ranges import Range
-from calving.model.tables import Need
+from calving.model.tables import SchemaChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,13 @@ RECEIVED = -1
 
 @dataclass(slots=True)
 class TaskResult:
-    """Either ``needs``, and then nothing else counts, or files and one result per range."""
+    """Either ``changes``, and then nothing else counts, or files and one result per range."""
 
     number: int
     """The task's, or ``RECEIVED``."""
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     ranges: list[RangeResult] = field(default_factory=list)
-    needs: list[Need] = field(default_factory=list)
+    changes: list[SchemaChange] = field(default_factory=list)
     rejected: list[DeadLetter] = field(default_factory=list)
     """For the dead-letter topic; those for a table are among the files."""
     first_rejected: str | None = None
@@ -61,7 +61,7 @@ class TaskResult:
                 "number": self.number,
                 "files": files,
                 "ranges": [_range_out(r) for r in self.ranges],
-                "needs": [asdict(n) for n in self.needs],
+                "changes": [asdict(n) for n in self.changes],
                 "rejected": [_letter_out(r) for r in self.rejected],
                 "first_rejected": self.first_rejected,
                 "error": self.error,
@@ -79,7 +79,7 @@ class TaskResult:
             raw["number"],
             {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
             [RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
-            [Need(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["needs"]],
+            [SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["changes"]],
             [_letter_in(r) for r in raw["rejected"]],
             raw["first_rejected"],
             raw["error"],

@@ -17,7 +17,7 @@ _PARCEL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ShuffleBlock:
     """Rows of one partition of one table, as an Arrow stream. ``partition`` is its path."""
 
     table: str
@@ -35,7 +35,7 @@ class Sample:
     keys: bytes
 
 
-class Outbox(Taker):
+class ShuffleWriter(Taker):
     """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of its
     sort order are to be made of them.
 
@@ -46,19 +46,19 @@ class Outbox(Taker):
         super().__init__(Layout(table), _PARCEL_BYTES)
         self._table = table.name
         self._ranges = self._layout.order if ranges else None
-        self._ready: list[Parcel | Sample] = []
+        self._ready: list[ShuffleBlock | Sample] = []
 
     @property
     def waiting(self) -> int:
         """Bytes that are not packed yet. What is packed is taken after every block."""
         return self._waiting.bytes
 
-    def relieve(self) -> None:
-        """Pack half of what waits, in as few parcels as possible."""
+    def flush_largest(self) -> None:
+        """Pack half of what waits, in as few blocks as possible."""
         for number, part in self._waiting.half():
             self._append(number, part)
 
-    def take(self) -> list[Parcel | Sample]:
+    def take(self) -> list[ShuffleBlock | Sample]:
         """What is ready."""
         taken, self._ready = self._ready, []
         return taken
@@ -75,7 +75,7 @@ class Outbox(Taker):
 
     def _append(self, number: int, rows: pa.RecordBatch) -> None:
         place = self._layout.partitioner.partition(number).path
-        self._ready.append(Parcel(self._table, place, pack(rows)))
+        self._ready.append(ShuffleBlock(self._table, place, pack(rows)))
         if self._ranges is not None:
             keys = self._ranges.keys(rows)
             count = min(_SAMPLED, rows.num_rows)

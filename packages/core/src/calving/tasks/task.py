@@ -14,12 +14,12 @@ from calving.errors import AccountingError, BadRecordError, ConfigError, DataLos
 from calving.model.dead_letters import DeadLetter, origin
 from calving.model.ranges import Range
 from calving.records.failures import is_of_value
-from calving.records.values import Bad
+from calving.records.values import RecordError
 from calving.tasks.delivery import WRITING, Delivery
 from calving.tasks.pipeline import Outcome, Pipeline
 from calving.tasks.reader import Block, RangeReader
 from calving.tasks.result import RECEIVED, RangeResult, TaskResult
-from calving.tasks.shuffle import Parcel, Sample, unpack
+from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
 from calving.writing.table import TableWriter
@@ -35,9 +35,9 @@ def run(spec: TaskSpec) -> TaskResult:
     return result
 
 
-def stream(spec: TaskSpec) -> Iterator[Parcel | Sample | TaskResult]:
+def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
     """Rows that other tasks write, as soon as there are enough of them, and at the end the result: files and one result
-    per range; or only needs, if some record does not fit its table as it is. Then what was sent is void.
+    per range; or only changes, if some record does not fit its table as it is. Then what was sent is void.
 
     Raises what may pass by another attempt; a record that can never be taken, or a table that cannot be written as its
     properties want, is an ``error`` of the result, so that nobody tries again. A result that is ``unclear`` wants all
@@ -118,19 +118,19 @@ class _Task:
         self._rejected = 0
         self._first_rejected: str | None = None
 
-    def run(self) -> Iterator[Parcel | Sample | TaskResult]:
+    def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
         spec = self._spec
         books = {source: _Book() for source in spec.ranges}
         with contextlib.closing(self._reader.read(spec.ranges)) as blocks:
             yield from self._run_blocks(blocks, books)
-        needs = self._delivery.needs
-        if needs:
+        changes = self._delivery.changes
+        if changes:
             self.discard()
-            yield TaskResult(spec.number, needs=needs, stages=self._stages.seconds)
+            yield TaskResult(spec.number, changes=changes, stages=self._stages.seconds)
             return
         with self._stages("write"):
             files = self._delivery.close()
-        yield from self._delivery.parcels()
+        yield from self._delivery.shuffled()
         yield TaskResult(
             spec.number,
             files,
@@ -144,7 +144,7 @@ class _Task:
     def discard(self) -> None:
         self._delivery.discard()
 
-    def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[Parcel | Sample]:
+    def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[ShuffleBlock | Sample]:
         while True:
             with self._stages("fetch"):
                 block = next(blocks, None)
@@ -159,11 +159,11 @@ class _Task:
             outcome.bad += found
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
-            yield from self._delivery.parcels()
+            yield from self._delivery.shuffled()
 
-    def _rehearse(self, block: Block, values: Sequence[bytes | None]) -> list[Bad]:
+    def _rehearse(self, block: Block, values: Sequence[bytes | None]) -> list[RecordError]:
         """The records that break something, found by running the block, and its halves, without keeping anything."""
-        found: list[Bad] = []
+        found: list[RecordError] = []
         pending: list[Sequence[int]] = [range(len(block))]
         while pending:
             places = pending.pop()
@@ -176,13 +176,13 @@ class _Task:
                     raise
                 if len(places) == 1:
                     name = type(error).__name__
-                    found.append(Bad(places[0], self._stages.last.upper(), name, first_line(error)))
+                    found.append(RecordError(places[0], self._stages.last.upper(), name, first_line(error)))
                 else:
                     half = len(places) // 2
                     pending += [places[half:], places[:half]]
         return found
 
-    def _reject(self, block: Block, bad: Sequence[Bad]) -> None:
+    def _reject(self, block: Block, bad: Sequence[RecordError]) -> None:
         if not bad:
             return
         bad = sorted(bad, key=lambda b: b.index)
@@ -203,7 +203,7 @@ class _Task:
         else:
             self._delivery.dead_letters(letters, [b.index for b in bad])
 
-    def _letter(self, block: Block, bad: Bad) -> DeadLetter:
+    def _letter(self, block: Block, bad: RecordError) -> DeadLetter:
         i = bad.index
         place = (block.source.topic, block.source.partition, block.offsets[i])
         headers = tuple(block.headers[i])
@@ -221,28 +221,28 @@ class _Task:
         )
 
 
-def _located(block: Block, bad: Bad) -> str:
+def _located(block: Block, bad: RecordError) -> str:
     source = block.source
     return f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index]}: {bad.reason}"
 
 
-def receive(spec: TaskSpec, parcels: Iterable[Parcel]) -> TaskResult:
-    """The other end of a shuffle: writes what tasks have sent, whose parcels come ordered by table and partition."""
+def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
+    """The other end of a shuffle: writes what tasks have sent, whose blocks come ordered by table and partition."""
     stages = Stages()
     writers: dict[str, TableWriter] = {}
     taken = 0
     try:
         with stages("write"):
-            for place, found in groupby(parcels, lambda parcel: (parcel.table, parcel.partition)):
+            for place, found in groupby(blocks, lambda block: (block.table, block.partition)):
                 table = place[0]
                 if table not in writers:
                     writers[table] = TableWriter(spec.tables[table], spec.number, spec.limits)
-                for parcel in found:
-                    for rows in unpack(parcel.rows):
+                for block in found:
+                    for rows in unpack(block.rows):
                         taken += rows.num_rows
                         writers[table].write(rows)
                         while writers[table].weight > spec.limits.buffered_bytes:
-                            writers[table].relieve()
+                            writers[table].flush_largest()
                 writers[table].close()
     except BaseException as error:
         for writer in writers.values():

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from calving.errors import CalvingError
 from calving.model.record_path import TransformSpec
 from calving.records.arrays import is_flat
-from calving.records.values import Bad, Records
+from calving.records.values import RecordError, Records
 from calving.transforms.interface import Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import predicate, transform
 
@@ -27,7 +27,7 @@ class Transformed:
 
     records: list[Records] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[RecordError] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,5 +145,5 @@ def _refuse(step: _Step, records: Records, error: Exception, result: Transformed
     result.bad += [_bad(step, place, type(error).__name__, reason) for place in records.index.to_pylist()]
 
 
-def _bad(step: _Step, place: int, error: str, reason: str) -> Bad:
-    return Bad(place, STAGE, error, f"transform '{step.name}': {reason}")
+def _bad(step: _Step, place: int, error: str, reason: str) -> RecordError:
+    return RecordError(place, STAGE, error, f"transform '{step.name}': {reason}")

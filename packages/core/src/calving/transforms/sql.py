@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from calving.errors import ConfigError
 from calving.records.arrays import JSON, children_of, struct
-from calving.records.kinds import of_type
+from calving.records.inferred import of_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError

@@ -113,7 +113,7 @@ class Taker(ABC):
         self._layout.trial(rows)
 
     @abstractmethod
-    def relieve(self) -> None:
+    def flush_largest(self) -> None:
         """Let go of some of what is held."""
 
     @abstractmethod

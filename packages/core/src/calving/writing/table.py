@@ -60,7 +60,7 @@ class TableWriter(Taker):
         """Bytes held in memory, about."""
         return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
 
-    def relieve(self) -> None:
+    def flush_largest(self) -> None:
         """Let go of some of what is held, at the price of as few files as possible."""
         waiting = self._waiting
         number = max(self._open_files, key=lambda n: self._open_files[n].writer.held(), default=None)

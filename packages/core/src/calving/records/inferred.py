@@ -1,7 +1,7 @@
-"""Kinds: the type that a value needs of a column, before the column has ids.
+"""Inferred types: what a value needs a column to be, before the column has ids.
 
-A kind travels as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``); ``{"struct": {name: kind}}`` has
-``required`` names beside it, ``{"list": kind}`` and ``{"map": [key, value]}`` have ``required`` = true where elements
+They travel as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``); ``{"struct": {name: type}}`` has
+``required`` names beside it, ``{"list": type}`` and ``{"map": [key, value]}`` have ``required`` = true where elements
 or values are never null. None says nothing: only nulls, or empty.
 """
 
@@ -16,14 +16,24 @@ import pyarrow as pa
 from calving.records.arrays import JSON, Pairs, children_of, items_of
 from calving.records.jsontext import load_json
 
-__all__ = ["JSON", "Kind", "all_optional", "decimal_digits", "folded", "merge", "of_array", "of_type", "of_value"]
+__all__ = [
+    "JSON",
+    "InferredType",
+    "all_optional",
+    "decimal_digits",
+    "folded",
+    "merge",
+    "of_array",
+    "of_type",
+    "of_value",
+]
 
-Kind = Any
+InferredType = Any
 
 _NUMBERS = ("int", "long", "float", "double")
 
 
-def of_value(value: object) -> Kind | None:
+def of_value(value: object) -> InferredType | None:
     """The kind of a schemaless value."""
     if isinstance(value, bool):
         return "boolean"
@@ -42,14 +52,14 @@ def of_value(value: object) -> Kind | None:
             key, item = merge(key, of_value(k)), merge(item, of_value(v))
         return {"map": [key, item]} if item is not None else None
     if isinstance(value, list):
-        element: Kind | None = None
+        element: InferredType | None = None
         for item in value:
             element = merge(element, of_value(item))
         return {"list": element} if element is not None else None
     return None
 
 
-def of_array(array: pa.Array, typed: bool) -> Kind | None:
+def of_array(array: pa.Array, typed: bool) -> InferredType | None:
     """The kind of a column. Of a schemaless one only what some value says counts; a schema speaks for itself."""
     kind = array.type
     if typed:
@@ -57,7 +67,7 @@ def of_array(array: pa.Array, typed: bool) -> Kind | None:
     if pa.types.is_null(kind) or array.null_count == len(array):
         return None
     if kind == JSON:
-        found: Kind | None = None
+        found: InferredType | None = None
         for text in array.drop_null().to_pylist():
             found = merge(found, of_value(load_json(text)))
         return found
@@ -71,7 +81,7 @@ def of_array(array: pa.Array, typed: bool) -> Kind | None:
     return of_type(kind)
 
 
-def of_type(kind: pa.DataType) -> Kind | None:
+def of_type(kind: pa.DataType) -> InferredType | None:
     """The kind that an Arrow type needs, whatever its values."""
     t = pa.types
     if t.is_struct(kind):
@@ -114,7 +124,7 @@ _PRIMITIVES: Mapping[pa.DataType, str] = {
 }
 
 
-def merge(a: Kind | None, b: Kind | None) -> Kind | None:
+def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None:
     """The narrowest kind that takes both. What nothing else takes together is text."""
     if a is None or b is None or a == b:
         return a if b is None else b
@@ -133,7 +143,7 @@ def merge(a: Kind | None, b: Kind | None) -> Kind | None:
     return "string"
 
 
-def all_optional(kind: Kind) -> Kind:
+def all_optional(kind: InferredType) -> InferredType:
     """The kind without anything required."""
     match kind:
         case {"struct": fields}:
@@ -149,7 +159,7 @@ def folded(kind: Any) -> Any:
     """The kind with fields as one whose names differ by case only, under the first of their names in order."""
     match kind:
         case {"struct": fields}:
-            found: dict[str, tuple[str, Kind]] = {}
+            found: dict[str, tuple[str, InferredType]] = {}
             for name in sorted(fields):
                 first, inner = found.get(name.lower(), (name, None))
                 found[name.lower()] = (first, merge(inner, folded(fields[name])))
@@ -163,11 +173,11 @@ def folded(kind: Any) -> Any:
     return kind
 
 
-def _both(merged: dict[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
+def _both(merged: dict[str, Any], a: Mapping[str, Any], b: Mapping[str, Any]) -> InferredType:
     return merged | ({"required": True} if a.get("required") and b.get("required") else {})
 
 
-def _merge_structs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
+def _merge_structs(a: Mapping[str, Any], b: Mapping[str, Any]) -> InferredType:
     mine, theirs = a["struct"], b["struct"]
     names = [*mine, *(n for n in theirs if n not in mine)]
     merged: dict[str, Any] = {"struct": {n: merge(mine.get(n), theirs.get(n)) for n in names}}
@@ -175,7 +185,7 @@ def _merge_structs(a: Mapping[str, Any], b: Mapping[str, Any]) -> Kind:
     return merged | ({"required": required} if required else {})
 
 
-def _merge_decimals(a: str, b: str) -> Kind:
+def _merge_decimals(a: str, b: str) -> InferredType:
     if "double" in (a, b) or "float" in (a, b):
         return "double"
     digits = {"int": (10, 0), "long": (19, 0)}

@@ -1,0 +1,33 @@
+"""Schema changes that many records, or many tasks, ask for, as few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from calving.model.tables import SchemaChange
+from calving.records.inferred import folded, merge
+
+
+class SchemaChanges:
+    """One for each column and kind of change: types merge to the narrowest that takes all."""
+
+    def __init__(self, changes: Iterable[SchemaChange] = (), *, fold: bool = False) -> None:
+        """``fold``: names that differ by case only are one name."""
+        self._fold = fold
+        self._found: dict[tuple[str, str, tuple[str, ...]], SchemaChange] = {}
+        for change in changes:
+            self.add(change)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, change: SchemaChange) -> None:
+        path = tuple(name.lower() for name in change.path) if self._fold else change.path
+        key = (change.table, change.kind, path)
+        known = self._found.get(key)
+        kind = change.type if known is None else merge(known.type, change.type)
+        spelt = change.path if known is None else min(change.path, known.path)
+        self._found[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind)
+
+    def list(self) -> list[SchemaChange]:
+        return list(self._found.values())
