@@ -76,7 +76,7 @@ def written(schema: Schema, messages: Sequence[Message]) -> list[Answer]:
         for bad in done.bad:
             answers[places[bad.index]] = {"error": bad.reason}
         if done.rows is not None:
-            rows = done.places if done.places is not None else range(len(places))
+            rows = done.index
             for i, row in zip(rows, rendered(done.rows.to_struct_array()), strict=True):
                 answers[places[i]] = _as_iceberg(row)
     return answers

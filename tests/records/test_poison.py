@@ -104,7 +104,7 @@ def rows_of(sender: Sender, values: list[bytes]) -> list[dict[str, Any] | str]:
         converted = table.convert(part)
         found |= {places[bad.index]: BAD for bad in converted.bad}
         if converted.rows is not None:
-            kept = converted.places if converted.places is not None else range(len(part))
+            kept = converted.index
             found |= {places[i]: row for i, row in zip(kept, converted.rows.to_pylist(), strict=True)}
     assert sorted(found) == list(range(len(values)))
     return [found[i] for i in range(len(values))]

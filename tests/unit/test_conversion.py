@@ -233,7 +233,7 @@ def convert(
         found.changes += [n for n in converted.changes if n not in found.changes]
         found.bad |= {places[b.index]: b.reason for b in converted.bad}
         if converted.rows is not None:
-            kept = range(len(part)) if converted.places is None else converted.places
+            kept = converted.index
             found.rows |= dict(
                 zip((places[i] for i in kept), numbers(converted.rows.to_struct_array()).to_pylist(), strict=True)
             )

@@ -45,7 +45,7 @@ class ExactConverter:
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
         """One value of one column.
 
-        :raises UnfitError: it does not fit, and no change can change that; it has left no changes.
+        :raises UnfitError: it does not fit, and no schema change helps; it asks for none.
         """
         before = len(self.changes)
         try:

@@ -76,7 +76,7 @@ def _with_parents(struct: StructType, wanted: set[int]) -> set[int]:
 def check_names(names: Sequence[str], path: Path) -> None:
     """:raises UnfitError: a column cannot have one of these names."""
     if not all(names):
-        raise UnfitError(path, "a column changes a name")
+        raise UnfitError(path, "a column needs a name")
 
 
 def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:

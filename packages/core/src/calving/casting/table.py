@@ -29,6 +29,7 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
 from calving.records.fields import Lookup, arrow_schema
+from calving.records.indices import Indices, without
 from calving.records.inferred import of_array, of_type
 from calving.records.projection import Target
 from calving.records.values import RecordError, Values, objects
@@ -39,14 +40,14 @@ NOT_AN_OBJECT = "the value is not an object: a table takes records with named fi
 
 @dataclass(slots=True)
 class Converted:
-    """Rows in the table's Arrow schema, with their places among the values; the values that do not fit; schema changes.
+    """Rows in the table's Arrow schema, with their indices among the values; values that do not fit; schema changes.
 
-    With changes there are no rows: the values have to be converted again once the table has what they change.
+    With schema changes there are no rows: the values have to be converted again once they are made.
     """
 
     rows: pa.RecordBatch | None
-    places: Sequence[int] | None
-    """None: every value became a row, in order."""
+    index: Indices
+    """Which of the values each row is."""
     bad: list[RecordError] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
 
@@ -127,7 +128,7 @@ class TableConverter:
             columns.append(self._column(source, target, wanted.type, found))
         if found.bad and found.changes:
             # A bad record is not written, so it asks the table for no change.
-            good = pa.array([i for i in range(len(data)) if i not in found.bad], pa.int32())
+            good = pa.array(without(len(data), found.bad), pa.int32())
             found.changes = self._columns(data.take(good), typed).changes if len(good) else []
         return self._result(columns, len(data), found)
 
@@ -281,11 +282,11 @@ class TableConverter:
         if found.changes:
             return Converted(None, [], bad, found.changes)
         if not bad:
-            return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), None)
-        places = [i for i in range(size) if i not in found.bad]
-        chosen = pa.array(places, pa.int32())
+            return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), range(size))
+        index = without(size, found.bad)
+        chosen = pa.array(index, pa.int32())
         rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in columns], schema=self._arrow)
-        return Converted(rows, places, bad)
+        return Converted(rows, index, bad)
 
     def _bad(self, index: int, reason: str) -> RecordError:
         return RecordError(index, STAGE, "UnfitError", f"table {self._table}: {reason}")

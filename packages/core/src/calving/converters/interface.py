@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from calving.records.indices import Indices
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Values
 
@@ -17,6 +18,11 @@ class Decoded:
 
     values: list[Values] = field(default_factory=list)
     bad: list[RecordError] = field(default_factory=list)
+
+    def within(self, outer: Indices) -> Decoded:
+        """The same, of values that are those at ``outer`` of others."""
+        bad = [replace(error, index=outer[error.index]) for error in self.bad]
+        return Decoded([values.within(outer) for values in self.values], bad)
 
 
 class Converter(ABC):

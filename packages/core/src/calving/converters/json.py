@@ -229,9 +229,11 @@ def _plan(projection: Projection | None) -> Plan | None:
     """The plan for a projection; None: only the exact way will do."""
     if projection is None:
         return None
+    if projection.targets:
+        return TablePlan(projection)
     if projection.route is not None:
         return RoutePlan(projection.route)
-    return TablePlan(projection) if projection.targets else WholePlan(projection.decimals, projection.hides_order)
+    return WholePlan(projection.decimals, projection.hides_order)
 
 
 class _Block:
@@ -252,10 +254,8 @@ class _Block:
         for _, group in groupby(self.read, lambda piece: piece[0].type):
             pieces = list(group)
             data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
-            places = None
-            if len(data) < self.size:
-                places = [i for _, found in pieces for i in found]
-            self.decoded.values.append(Values(data, False, places))
+            index = range(self.size) if len(data) == self.size else [i for _, found in pieces for i in found]
+            self.decoded.values.append(Values(data, False, index))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

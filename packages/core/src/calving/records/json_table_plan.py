@@ -29,12 +29,15 @@ class TablePlan(Plan):
 
     def __init__(self, projection: Projection) -> None:
         self._targets, self._unknown = projection.targets, projection.unknown
+        self._route = None if projection.route is None else projection.route.split(".")
         self.ignores_unknown = projection.unknown == "ignore"
         if self.ignores_unknown:
-            self.wanted = _wanted([target.columns for target in projection.targets])
+            wanted = _wanted([target.columns for target in projection.targets])
+            self.wanted = wanted if self._route is None else _wanted_too(wanted, self._route)
 
     def type(self, seen: Seen) -> pa.DataType:
-        return self._struct(seen, [(target, target.columns) for target in self._targets])
+        found = self._struct(seen, [(target, target.columns) for target in self._targets])
+        return found if self._route is None else _with_route(found, self._route, seen)
 
     def _struct(self, seen: Seen, wanted: Sequence[tuple[Target, IcebergType]]) -> pa.DataType:
         """``wanted``: what each table that has this field takes here."""
@@ -91,23 +94,36 @@ class RoutePlan(Plan):
 
     def __init__(self, path: str) -> None:
         self._names = path.split(".")
-        self.wanted = {}
-        for name in reversed(self._names):
-            self.wanted = {name: self.wanted}
+        self.wanted = _wanted_too({}, self._names)
 
     def type(self, seen: Seen) -> pa.DataType:
-        for name in self._names:
-            seen = seen.fields.get(name, UNSEEN)
-        kind = seen.kinds[0] if seen.kinds else "string"
-        if kind not in READ:
-            raise NoPlanError("a route field that is no simple value")
-        found = READ[kind]
-        for name in reversed(self._names):
-            found = pa.struct([(name, found)])
-        return found
+        return _with_route(pa.struct([]), self._names, seen)
 
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
         return []
+
+
+def _with_route(kind: pa.StructType, names: Sequence[str], seen: Seen) -> pa.DataType:
+    """A type to read as, with a field of which every text is told as it is. :raises NoPlanError: there is none."""
+    name, *inner = names
+    place, seen = kind.get_field_index(name), seen.fields.get(name, UNSEEN)
+    known = kind.field(place).type if place >= 0 else None
+    if inner:
+        if known is not None and not pa.types.is_struct(known):
+            raise NoPlanError("a route field inside of what is read as another type")
+        known = _with_route(pa.struct([]) if known is None else known, inner, seen)
+    elif known is None:
+        known = READ.get(seen.kinds[0] if seen.kinds else "string")
+    if not inner and known not in READ.values():
+        raise NoPlanError("a route field that is no simple value, or read as another type")
+    return pa.struct([*(field for field in kind if field.name != name), pa.field(name, known)])
+
+
+def _wanted_too(wanted: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Names to be learnt, and this path."""
+    name, *inner = names
+    below = wanted.get(name, {})
+    return wanted | {name: _wanted_too(below, inner) if inner else below}
 
 
 def _wanted(kinds: Sequence[IcebergType]) -> dict[str, Any]:

@@ -26,8 +26,9 @@ class Projection:
 
     ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:
     nothing (``ignore``); nothing, but names have to be looked at (``look``); columns to be added (``add``).
-    ``route``: only the text of this dotted field is wanted. Neither: the values must be kept without loss, fractions
-    with every digit if ``decimals``, and the order of fields unless ``hides_order`` of their type.
+    ``route``: the text of this dotted field is wanted, too; without ``targets`` it alone. Neither: the values must be
+    kept without loss, fractions with every digit if ``decimals``, and the order of fields unless ``hides_order`` of
+    their type.
     """
 
     targets: tuple[Target, ...] = ()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from calving.records import arrays
 from calving.records.arrays import arrow
+from calving.records.indices import Indices, compose
 from calving.records.jsontext import load_json, parse
 
 __all__ = ["HEADERS", "Objects", "RecordError", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
@@ -37,35 +38,35 @@ class RecordError:
     fatal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class Values:
-    """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` are their places; None: all, in order.
+    """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` are their places in the block.
 
     ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); of others only what they say is known.
     """
 
-    data: pa.Array | Objects
-    typed: bool
-    index: Sequence[int] | None = None
+    __slots__ = ("data", "index", "typed")
+
+    def __init__(self, data: pa.Array | Objects, typed: bool, index: Indices | None = None) -> None:
+        """``index`` None: all of the block, in order."""
+        self.data, self.typed = data, typed
+        self.index: Indices = range(len(data)) if index is None else index
 
     def __len__(self) -> int:
         return len(self.data)
 
-    @property
-    def places(self) -> Sequence[int]:
-        """The place of each value in the block."""
-        return range(len(self.data)) if self.index is None else self.index
-
-    def choose(self, rows: Sequence[int] | None) -> Values:
-        """The values at these ascending rows of this column; None stands for all."""
-        if rows is None or len(rows) == len(self):
+    def choose(self, rows: Indices) -> Values:
+        """The values at these ascending rows of this column."""
+        if len(rows) == len(self):
             return self
         if isinstance(self.data, list):
             data: pa.Array | Objects = [self.data[row] for row in rows]
         else:
             data = arrays.take(self.data, pa.array(rows, pa.int32()))
-        places = self.places
-        return Values(data, self.typed, [places[row] for row in rows])
+        return Values(data, self.typed, compose(self.index, rows))
+
+    def within(self, outer: Indices) -> Values:
+        """The same values, whose places counted among those at ``outer`` so far."""
+        return Values(self.data, self.typed, compose(outer, self.index))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from calving.casting.growth import check_new
 from calving.casting.schema_changes import SchemaChanges
 from calving.casting.table import NOT_AN_OBJECT, STAGE, Converted, TableConverter
 from calving.errors import ConfigError, first_line
@@ -22,9 +21,12 @@ from calving.model.tables import SchemaChange
 from calving.records.arrays import is_flat, take
 from calving.records.failures import is_of_value
 from calving.records.fields import name_mapping, table_schema
-from calving.records.inferred import InferredType, of_array, of_type, of_value
+from calving.records.indices import Indices, compose, without
+from calving.records.inferred import of_type
 from calving.records.projection import Target
-from calving.records.values import HEADERS, RecordError, Values
+from calving.records.values import RecordError, Values
+from calving.tasks.creation import Creation
+from calving.tasks.letters import LETTERS, rows_of
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
@@ -52,7 +54,7 @@ class Delivery:
         self._writers: dict[str, TableWriter] = {}
         self._outboxes: dict[str, ShuffleWriter] = {}
         self._changes = SchemaChanges(fold=spec.evolution.case_insensitive)
-        self._inferred: Counter[str] = Counter()
+        self._creation = Creation(spec, self._changes)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
         self._held: dict[str, set[int]] = {}
@@ -106,7 +108,7 @@ class Delivery:
         values = self._objects_only(tables, values, result)
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.evolution.create]
-        places = values.places
+        places = values.index
         if absent and spec.routing.missing_table in ("fail", "dead-letter"):
             fatal = spec.routing.missing_table == "fail"
             advice = (
@@ -121,8 +123,8 @@ class Delivery:
             # The tables come first, and then the task runs again: for now it only looks for schema changes.
             bad, _ = self._tried(live, values)
             result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
-            values = values.choose([i for i in range(len(values)) if i not in bad]) if bad else values
-            result.written += self._ask_for(pending, values, result)
+            values = values.choose(without(len(values), bad))
+            result.written += self._creation.ask_for(pending, values, result.bad)
         elif live:
             self._to_tables(live, values, result)
         elif len(values):
@@ -139,13 +141,13 @@ class Delivery:
             good = list(range(len(values))) if pa.types.is_struct(values.data.type) else []
         if len(good) == len(values):
             return values
-        places, kept = values.places, set(good)
+        places, kept = values.index, set(good)
         reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
         result.bad += [RecordError(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
         return values.choose(good)
 
     def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
-        places = values.places
+        places = values.index
         held = {
             table: {i for i, place in enumerate(places) if place in self._held[table]}
             for table in tables
@@ -180,7 +182,7 @@ class Delivery:
         bad, converted = self._tried(tables, values)
         changes = [change for _, found in converted for change in found.changes]
         if changes and len(tables) > 1 and bad:
-            converted = self._convert_some(tables, values, [i for i in range(len(values)) if i not in bad])
+            converted = self._convert_some(tables, values, without(len(values), bad))
             changes = [change for _, found in converted for change in found.changes]
         for change in changes:
             self._changes.add(change)
@@ -197,17 +199,14 @@ class Delivery:
                 bad.setdefault(each.index, each)
         return bad, converted
 
-    def _convert_some(
-        self, tables: Sequence[str], values: Values, chosen: Sequence[int]
-    ) -> list[tuple[str, Converted]]:
+    def _convert_some(self, tables: Sequence[str], values: Values, chosen: Indices) -> list[tuple[str, Converted]]:
         if not chosen:
             return []
         some = values.choose(chosen)
         converted = []
         for table in tables:
             found = self._converter(table).convert(some)
-            places = [chosen[i] for i in (range(len(some)) if found.places is None else found.places)]
-            converted.append((table, replace(found, places=places)))
+            converted.append((table, replace(found, index=compose(chosen, found.index))))
         return converted
 
     def _prepare(
@@ -224,10 +223,10 @@ class Delivery:
             for table, found in converted:
                 if found.rows is None:
                     continue
-                there = range(count) if found.places is None else found.places
                 left_out = {*bad, *held.get(table, ())}
-                kept = [i for i in there if i not in left_out] if left_out else there
-                rows = found.rows if len(kept) == len(there) else _rows(found.rows, there, kept)
+                here = [row for row, i in enumerate(found.index) if i not in left_out] if left_out else found.index
+                kept = compose(found.index, here) if left_out else found.index
+                rows = found.rows if len(kept) == len(found.index) else _rows(found.rows, here)
                 if rows.num_rows:
                     ready += self._prepare_table(table, rows, kept, bad)
             if len(bad) == known:
@@ -271,7 +270,7 @@ class Delivery:
                 else SchemaChange(table, "load")
             )
             return
-        converted = self._converter(table).convert(Values(_letter_rows(letters), True))
+        converted = self._converter(table).convert(Values(rows_of(letters), True))
         if converted.bad:
             raise ConfigError(f"dead-letter table {table} cannot take dead letters: {converted.bad[0].reason}")
         for change in converted.changes:
@@ -309,51 +308,6 @@ class Delivery:
         self._writers.clear()
         self._outboxes.clear()
 
-    def _ask_for(self, tables: Sequence[str], values: Values, result: Delivered) -> int:
-        """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
-        unknown = [table for table in tables if table not in self._spec.missing]
-        for table in unknown:
-            self._changes.add(SchemaChange(table, "load"))
-        missing = [table for table in tables if table in self._spec.missing]
-        most = self._spec.limits.inferred_records
-        if all(self._inferred[table] >= most for table in missing):
-            return len(values)
-        good = 0
-        for place, kind in zip(values.places, _kinds(values), strict=True):
-            reasons = {table: why for table in missing if (why := self._uncreatable(table, kind)) is not None}
-            barren = next((table for table in reasons if table in self._spec.barren), None)
-            if barren is not None:
-                result.bad.append(RecordError(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
-                continue
-            good += 1
-            for table in reasons:
-                # The record may yet fit the table that others create.
-                self._changes.add(SchemaChange(table, "create"))
-            for table in missing:
-                if not reasons and self._inferred[table] < most:
-                    self._inferred[table] += 1
-                    self._changes.add(SchemaChange(table, "create", type=kind))
-        return good
-
-    def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
-        """Why the table cannot be created from a record of this kind; None: it can."""
-        fold = self._spec.evolution.case_insensitive
-        fields = {} if kind is None else kind["struct"]
-        kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
-        for column in self._spec.id_columns.get(table, ()):
-            found = kinds.get(column.lower() if fold else column)
-            if found is None:
-                return f"the record has no value for the id-column '{column}'"
-            if not isinstance(found, str) or found in ("float", "double"):
-                return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
-        if kind is None:
-            return "it does not exist, and the record has no field with a value to create it from"
-        try:
-            check_new(kind, self._spec.limits, fold)
-        except ValueError as error:
-            return str(error)
-        return None
-
     def _converter(self, table: str) -> TableConverter:
         found = self._converters.get(table)
         if found is None:
@@ -381,56 +335,6 @@ class Delivery:
             max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
 
 
-LETTERS = pa.struct(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.timestamp("ms", "UTC")),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", HEADERS),
-        pa.field("stage", pa.string(), nullable=False),
-        pa.field("error", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-    ]
-)
-"""A row of the dead-letter table."""
-
-
-def _letter_rows(letters: Sequence[DeadLetter]) -> pa.StructArray:
-    rows = [
-        {
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "timestamp": letter.timestamp_ms,
-            "key": letter.key,
-            "value": letter.value,
-            "headers": [{"key": name, "value": value} for name, value in letter.headers],
-            "stage": letter.stage,
-            "error": letter.error,
-            "reason": letter.reason,
-        }
-        for letter in letters
-    ]
-    return pa.array(rows, LETTERS)
-
-
-def _rows(rows: pa.RecordBatch, there: Sequence[int], kept: Sequence[int]) -> pa.RecordBatch:
-    """The rows of the values ``kept``, out of those ``there``."""
-    row_of = {place: row for row, place in enumerate(there)}
-    chosen = pa.array([row_of[i] for i in kept], pa.int32())
-    return pa.RecordBatch.from_arrays([take(column, chosen) for column in rows.columns], schema=rows.schema)
-
-
-def _kinds(values: Values) -> Iterator[InferredType | None]:
-    """The kind of each value."""
-    if isinstance(values.data, list):
-        yield from map(of_value, values.data)
-        return
-    if values.typed:
-        yield from [of_type(values.data.type)] * len(values)
-        return
-    for i in range(len(values)):
-        yield of_array(values.data.slice(i, 1), typed=False)
+def _rows(rows: pa.RecordBatch, chosen: Indices) -> pa.RecordBatch:
+    indices = pa.array(chosen, pa.int32())
+    return pa.RecordBatch.from_arrays([take(column, indices) for column in rows.columns], schema=rows.schema)

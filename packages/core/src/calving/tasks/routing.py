@@ -6,10 +6,7 @@ import re
 from collections.abc import Sequence
 
 from calving.model.record_path import Routing
-
-Places = Sequence[int] | None
-"""Places among the values that were handed in; None stands for all."""
-
+from calving.records.indices import Indices
 
 _KNOWN_AT_MOST = 10_000
 """Texts of the route field, and topics, whose targets are kept: records may bring any number."""
@@ -45,8 +42,8 @@ class Router:
             found = self._by_topic[topic] = self._topic_targets(topic)
         return found
 
-    def by_field(self, texts: Sequence[str | None]) -> dict[tuple[str, ...], Places]:
-        """Places by the set of tables they go to, for the field's texts; the empty set takes what goes nowhere."""
+    def by_field(self, texts: Sequence[str | None]) -> dict[tuple[str, ...], Indices]:
+        """Indices of the field's texts by the set of tables they go to; the empty set takes what goes nowhere."""
         found: dict[tuple[str, ...], list[int]] = {}
         for i, text in enumerate(texts):
             targets = self._by_field.get(text)
@@ -55,7 +52,7 @@ class Router:
                     self._by_field.clear()
                 targets = self._by_field[text] = self._field_targets(text)
             found.setdefault(targets, []).append(i)
-        return {targets: None if len(places) == len(texts) else places for targets, places in found.items()}
+        return {targets: range(len(texts)) if len(rows) == len(texts) else rows for targets, rows in found.items()}
 
     def _topic_targets(self, topic: str) -> tuple[str, ...]:
         if self._routing.topic_pattern is None:

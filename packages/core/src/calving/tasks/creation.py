@@ -1,0 +1,79 @@
+"""What is asked for where a table is missing: to look for it, or to create it from records that can create it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from calving.casting.growth import check_new
+from calving.casting.schema_changes import SchemaChanges
+from calving.casting.table import STAGE
+from calving.model.tables import SchemaChange
+from calving.records.inferred import InferredType, of_array, of_type, of_value
+from calving.records.values import RecordError, Values
+from calving.tasks.spec import TaskSpec
+
+
+class Creation:
+    """Of one task. A table is created from as many records as ``inferred_records`` of the limits says."""
+
+    def __init__(self, spec: TaskSpec, changes: SchemaChanges) -> None:
+        self._spec, self._changes = spec, changes
+        self._inferred: Counter[str] = Counter()
+
+    def ask_for(self, tables: Sequence[str], values: Values, bad: list[RecordError]) -> int:
+        """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
+        unknown = [table for table in tables if table not in self._spec.missing]
+        for table in unknown:
+            self._changes.add(SchemaChange(table, "load"))
+        missing = [table for table in tables if table in self._spec.missing]
+        most = self._spec.limits.inferred_records
+        if all(self._inferred[table] >= most for table in missing):
+            return len(values)
+        good = 0
+        for place, kind in zip(values.index, _types(values), strict=True):
+            reasons = {table: why for table in missing if (why := self._uncreatable(table, kind)) is not None}
+            barren = next((table for table in reasons if table in self._spec.barren), None)
+            if barren is not None:
+                bad.append(RecordError(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
+                continue
+            good += 1
+            for table in reasons:
+                # The record may yet fit the table that others create.
+                self._changes.add(SchemaChange(table, "create"))
+            for table in missing:
+                if not reasons and self._inferred[table] < most:
+                    self._inferred[table] += 1
+                    self._changes.add(SchemaChange(table, "create", type=kind))
+        return good
+
+    def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
+        """Why the table cannot be created from a record of this type; None: it can."""
+        fold = self._spec.evolution.case_insensitive
+        fields = {} if kind is None else kind["struct"]
+        kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
+        for column in self._spec.id_columns.get(table, ()):
+            found = kinds.get(column.lower() if fold else column)
+            if found is None:
+                return f"the record has no value for the id-column '{column}'"
+            if not isinstance(found, str) or found in ("float", "double"):
+                return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
+        if kind is None:
+            return "it does not exist, and the record has no field with a value to create it from"
+        try:
+            check_new(kind, self._spec.limits, fold)
+        except ValueError as error:
+            return str(error)
+        return None
+
+
+def _types(values: Values) -> Iterator[InferredType | None]:
+    """The inferred type of each value."""
+    if isinstance(values.data, list):
+        yield from map(of_value, values.data)
+        return
+    if values.typed:
+        yield from [of_type(values.data.type)] * len(values)
+        return
+    for i in range(len(values)):
+        yield of_array(values.data.slice(i, 1), typed=False)
