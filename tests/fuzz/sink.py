@@ -24,7 +24,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from calving.casting.table import TableConverter
 from calving.converters.json import JsonConverter
 from calving.engine import shipping
-from calving.engine.interface import Engine
+from calving.engine.local import LocalEngine
 from calving.errors import BadRecordError
 from calving.iceberg.catalog import open_catalog, tables_of
 from calving.iceberg.commit import IcebergTarget
@@ -94,7 +94,7 @@ class _Source:
                 yield _Messages(source, start, raws[start - first : end - first])
 
 
-class _Engine(Engine):
+class _Engine(LocalEngine):
     """Spark's way of running tasks and of shuffling, without Spark."""
 
     def __init__(self, slots: int) -> None:
@@ -107,7 +107,7 @@ class _Engine(Engine):
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         shuffle = len(tasks) > 1 and any(t.distribution != "none" for spec in tasks for t in spec.tables.values())
         texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
-        found = self._shuffle(texts) if shuffle else [run_json(text) for text in texts]
+        found = self._shuffle(texts) if shuffle else self.map(run_json, texts)
         return [TaskResult.from_json(text) for text in found]
 
     def _shuffle(self, texts: Sequence[str]) -> list[str]:
@@ -121,9 +121,6 @@ class _Engine(Engine):
         return [
             text for place in receivers for text in shipping.receive(texts[0], sorted(place, key=lambda item: item[:2]))
         ]
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)

@@ -69,12 +69,16 @@ def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
     return found
 
 
+def done(engine: Engine, job: dict[str, Any]) -> dict[str, object]:
+    return {"mapped": engine.map(str.upper, job["map"])} if "map" in job else {**take(engine, job)}
+
+
 def main() -> None:
     engine = open_engine("spark", "test", json.loads(sys.argv[1]), Patience(*map(float, sys.argv[2:])))
     try:
         for line in sys.stdin:
             try:
-                answer: dict[str, object] = {**take(engine, json.loads(line))}
+                answer = done(engine, json.loads(line))
             except CalvingError as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), flush=True)

@@ -55,7 +55,13 @@ class Spark:
             )
 
     def run(self, topic: Topic, folder: Path, table: Mapping[str, Any] = PLAIN) -> dict[str, Any]:
-        job = {"servers": topic.servers, "topic": topic.name, "folder": str(folder), "table": table}
+        return self._ask({"servers": topic.servers, "topic": topic.name, "folder": str(folder), "table": table})
+
+    def map(self, *payloads: str) -> object:
+        """What ``str.upper`` makes of each."""
+        return self._ask({"map": payloads})["mapped"]
+
+    def _ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(job) + "\n")
@@ -112,6 +118,11 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
 def test_a_batch_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
     found = connect.run(filled(topic), tmp_path)
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+
+
+@pytest.mark.parametrize("engine", ["classic", "connect"])
+def test_an_engine_maps_any_function_over_payloads_in_order(engine: str, request: pytest.FixtureRequest) -> None:
+    assert request.getfixturevalue(engine).map("c", "a", "b") == ["C", "A", "B"]
 
 
 def test_a_task_that_fails_after_writing_is_tried_again_without_duplicates(

@@ -16,6 +16,7 @@ from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
+from calving.engine.interface import Function
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.engine.watch import Patience
@@ -57,10 +58,10 @@ class ClassicEngine(SparkEngine):
     def slots(self) -> int:
         return int(self._context.defaultParallelism)
 
-    def map(self, texts: Sequence[str]) -> list[str]:
-        return list(self._tasks(texts).map(partial(shipping.run, version=__version__)).collect())
+    def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        return list(self._tasks(payloads).map(partial(shipping.call, function, __version__)).collect())
 
-    def shuffle(self, texts: Sequence[str]) -> list[str]:
+    def shuffle_job(self, texts: Sequence[str]) -> list[str]:
         sent = self._tasks(texts).flatMap(partial(shipping.send, version=__version__))
         if not shipping.has_ranges(texts[0]):
             return self._received(sent, texts[0], {})

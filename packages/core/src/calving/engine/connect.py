@@ -12,6 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from calving.engine import shipping
+from calving.engine.interface import Function
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.engine.watch import Patience
@@ -22,7 +23,7 @@ from calving.version import __version__
 _PLACE = ("tbl", "place")
 _RESULT = "result string"
 _SENT = "tbl string, place string, content binary"
-_PARCELS = 64
+_BLOCKS = 64
 """Shuffle blocks that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
 
 
@@ -38,7 +39,7 @@ class ConnectEngine(SparkEngine):
         self._tag = f"calving-{name}"
         try:
             self._spark = builder.getOrCreate()
-            self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_PARCELS))
+            self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BLOCKS))
         except Exception as error:  # gRPC and Spark each have their own
             raise ConfigError(f"spark.*: Spark does not start: {error}") from error
 
@@ -46,10 +47,10 @@ class ConnectEngine(SparkEngine):
     def slots(self) -> int:
         return int(self._spark.conf.get("spark.calving.slots", "2") or 2)
 
-    def map(self, texts: Sequence[str]) -> list[str]:
-        return _results(self._tasks(texts).mapInArrow(partial(_run, __version__, texts), _RESULT))
+    def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        return _results(self._tasks(payloads).mapInArrow(partial(_call, function, __version__, payloads), _RESULT))
 
-    def shuffle(self, texts: Sequence[str]) -> list[str]:
+    def shuffle_job(self, texts: Sequence[str]) -> list[str]:
         sent = self._tasks(texts).mapInArrow(partial(_send, __version__, texts), _SENT)
         if not shipping.has_ranges(texts[0]):
             return self._received(sent, texts[0])
@@ -84,9 +85,11 @@ def _results(frame: DataFrame) -> list[str]:
     return [row.result for row in frame.collect()]
 
 
-def _run(version: str, texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _call(
+    function: Function, version: str, payloads: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for number in _numbers(batches):
-        yield pa.RecordBatch.from_pydict({"result": [shipping.run(texts[number], version)]})
+        yield pa.RecordBatch.from_pydict({"result": [shipping.call(function, version, payloads[number])]})
 
 
 def _send(version: str, texts: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from calving.deadline import beside
-from calving.engine.interface import Engine
+from calving.engine.interface import Engine, Function
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 
@@ -32,6 +32,9 @@ class OpeningEngine(Engine):
     @property
     def slots(self) -> int:
         return self._begun().result().slots
+
+    def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        return self._begun().result().map(function, payloads)
 
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         return self._begun().result().run(tasks)

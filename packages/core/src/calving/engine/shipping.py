@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
+from calving.engine.interface import Function
 from calving.tasks import task
 from calving.tasks.ranges import Cutter, RangeBounds, cuts
 from calving.tasks.shuffle import Sample, ShuffleBlock
@@ -20,10 +21,10 @@ _RESULTS = ""
 SAMPLES = "."
 
 
-def run(text: str, version: str = __version__) -> str:
-    """A task, whole. ``version``: calving's, of the driver."""
+def call(function: Function, version: str, payload: str) -> str:
+    """``version``: calving's, of the driver."""
     _check(version)
-    return task.run_json(text)
+    return function(payload)
 
 
 def _check(version: str) -> None:

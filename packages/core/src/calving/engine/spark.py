@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calving.engine.failures import verdict
-from calving.engine.interface import Engine
+from calving.engine.interface import Engine, Function
 from calving.engine.watch import Patience, Watch
 from calving.errors import CalvingError, ConfigError, Unavailable
+from calving.tasks import task
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 
 
 class SparkEngine(Engine):
-    """Texts in, texts out: tasks travel as JSON."""
+    """Texts in, texts out: tasks travel as JSON, and each job that an engine runs is watched."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
         self._has_worked = False
 
     @abstractmethod
-    def map(self, texts: Sequence[str]) -> list[str]:
-        """The results of all tasks."""
+    def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        """As ``map``; raises what Spark raises."""
 
     @abstractmethod
-    def shuffle(self, texts: Sequence[str]) -> list[str]:
+    def shuffle_job(self, texts: Sequence[str]) -> list[str]:
         """The results of all tasks, and of those that write what they have read, one in each slot."""
 
     @abstractmethod
@@ -37,20 +38,25 @@ class SparkEngine(Engine):
     def cancel(self) -> None:
         """End the running job. Called from another thread."""
 
+    def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
+        return self._watched(lambda: self.map_job(function, payloads)) if payloads else []
+
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
-        if not tasks:
-            return []
         shuffle = len(tasks) > 1 and any(
             table.distribution != "none" for spec in tasks for table in spec.tables.values()
         )
         texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
+        found = self._watched(lambda: self.shuffle_job(texts)) if shuffle else self.map(task.run_json, texts)
+        return [TaskResult.from_json(text) for text in found]
+
+    def _watched(self, job: Callable[[], list[str]]) -> list[str]:
         with Watch(self._patience, self.began, self.cancel) as watch:
             try:
-                found = self.shuffle(texts) if shuffle else self.map(texts)
+                found = job()
             except Exception as error:  # of py4j, gRPC or Spark: the job's, or those of a JVM that is going down
                 raise self._cancelled(watch) or verdict(str(error)) from error
         self._has_worked = True
-        return [TaskResult.from_json(text) for text in found]
+        return found
 
     def _cancelled(self, watch: Watch) -> CalvingError | None:
         if watch.no_resources:
