@@ -23,6 +23,7 @@ from calving.model.ranges import Range
 from calving.model.record_path import (
     ConverterSpec,
     Evolution,
+    RecordPath,
     RouteRule,
     Routing,
     Tolerance,
@@ -139,18 +140,15 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
         {},
         {},
     )
-    spec = TaskSpec(
-        0,
-        (),
+    path = RecordPath(
         {},
+        Routing((RouteRule("bench.t"),), unrouted="skip"),
+        Evolution(evolve=case.evolve),
         {"": TopicConverters(value=case.value)},
         case.transforms,
-        Routing((RouteRule("bench.t"),), unrouted="skip"),
-        {"bench.t": target},
-        frozenset(),
-        Evolution(evolve=case.evolve),
         Tolerance("topic"),
     )
+    spec = TaskSpec(0, (), path, {"bench.t": target}, frozenset())
     stages = Stages()
     delivery = Delivery(spec, stages)
     pipeline = Pipeline(spec, delivery, stages)

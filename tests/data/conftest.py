@@ -18,11 +18,20 @@ from calving.iceberg.tables import TableRules, Tables, TableSettings
 from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
-from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance, TopicConverters, TransformSpec
+from calving.model.record_path import (
+    Evolution,
+    Limits,
+    RecordPath,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.worker import BatchOutcome
-from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
+from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.kafka import Topics
 from calving.tasks.result import TaskResult
 from tests.conftest import Topic
@@ -58,17 +67,16 @@ class Plane:
         found = {tp: Span(bounds.begins[tp], bounds.ends[tp]) for tp in bounds.ends}
         if spans is not None:
             found = {TopicPartition(topic.name, p): Span(*span) for p, span in spans.items()}
-        settings = BatchSettings(
+        path = RecordPath(
             {"bootstrap.servers": topic.servers},
             self.routing,
             self.evolution,
             self.converters,
             self.transforms,
             self.tolerance,
-            self.errors,
             self.limits,
         )
-        runner = BatchRunner(self.engine, Tables(self.catalog, "iceberg", self.rules), settings)
+        runner = BatchRunner(self.engine, Tables(self.catalog, "iceberg", self.rules), path, self.errors)
         try:
             return runner.run(found)
         finally:

@@ -37,6 +37,7 @@ from calving.model.record_path import (
     ConverterSpec,
     Evolution,
     Limits,
+    RecordPath,
     Routing,
     Tolerance,
     TopicConverters,
@@ -44,7 +45,7 @@ from calving.model.record_path import (
 )
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
-from calving.runtime.batch import BatchRunner, BatchSettings, ErrorLimits
+from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.tasks.reader import Block
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
@@ -228,19 +229,18 @@ class Sink:
                     sort_order=target.order,
                     properties=dict(target.properties),
                 )
-        settings = BatchSettings(
+        path = RecordPath(
             {},
             run.routing,
             run.evolution,
             run.converters,
             run.transforms,
             run.tolerance,
-            ErrorLimits(per_batch=10**9),
             Limits(block_records=run.block_records, inferred_records=run.inferred_records),
         )
         rules = replace(run.rules, case_insensitive=run.evolution.case_insensitive)
         tables = Tables(self.catalog, "iceberg", rules)
-        runner = BatchRunner(_Engine(run.slots), tables, settings)
+        runner = BatchRunner(_Engine(run.slots), tables, path, ErrorLimits(per_batch=10**9))
         firsts = self._produce(run, raws)
         found = Found()
         try:

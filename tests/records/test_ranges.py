@@ -15,7 +15,7 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
-from calving.model.record_path import Evolution, Limits, Routing
+from calving.model.record_path import RecordPath, Routing
 from calving.model.tables import TableSpec
 from calving.tasks.ranges import Cutter, Place, cuts
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter, unpack
@@ -46,9 +46,7 @@ def task(order: SortOrder, spec: PartitionSpec, **properties: str) -> TaskSpec:
         order.model_dump_json(),
         "range",
     )
-    return TaskSpec(
-        0, (), {}, {}, (), Routing(), {"db.t": table}, frozenset(), Evolution(), limits=Limits(), shuffle=True
-    )
+    return TaskSpec(0, (), RecordPath({}, Routing()), {"db.t": table}, frozenset(), shuffle=True)
 
 
 def sent(

@@ -15,7 +15,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, MapType, NestedField, StringType, StructType, UUIDType
 
 from bench.records import Messages
-from calving.model.record_path import ConverterSpec, Evolution, RouteRule, Routing, Tolerance, TopicConverters
+from calving.model.record_path import (
+    ConverterSpec,
+    RecordPath,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+)
 from calving.model.tables import TableSpec
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
@@ -38,14 +45,14 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
     spec = TaskSpec(
         0,
         (),
-        {},
-        {"": TopicConverters(value=value)},
-        (),
-        Routing((RouteRule("db.t"),)),
+        RecordPath(
+            {},
+            Routing((RouteRule("db.t"),)),
+            converters={"": TopicConverters(value=value)},
+            tolerance=Tolerance("topic"),
+        ),
         {"db.t": table},
         frozenset(),
-        Evolution(),
-        Tolerance("topic"),
     )
     stages = Stages()
     delivery = Delivery(spec, stages)

@@ -111,3 +111,20 @@ class Limits:
     """Columns, nested ones included, that one batch adds to a table."""
     columns: int = 5_000
     """Columns, nested ones included, that a table may reach by evolution."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPath:
+    """What becomes of records on their way into tables: the settings that every task follows.
+
+    ``kafka``: properties of the client that reads them. ``converters`` are by topic; the one without a name is for all
+    others.
+    """
+
+    kafka: Mapping[str, str]
+    routing: Routing
+    evolution: Evolution = Evolution()
+    converters: Mapping[str, TopicConverters] = field(default_factory=dict)
+    transforms: tuple[TransformSpec, ...] = ()
+    tolerance: Tolerance = Tolerance()
+    limits: Limits = Limits()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from calving.model.events import TableFiles, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition
 from calving.model.ranges import Range
-from calving.model.record_path import Evolution, Limits, Routing, Tolerance, TopicConverters, TransformSpec
+from calving.model.record_path import RecordPath
 from calving.model.tables import SchemaChange
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
@@ -59,20 +59,6 @@ class ErrorLimits:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BatchSettings:
-    """What every task of the sink is told."""
-
-    kafka: Mapping[str, str]
-    routing: Routing
-    evolution: Evolution
-    converters: Mapping[str, TopicConverters] = field(default_factory=dict)
-    transforms: tuple[TransformSpec, ...] = ()
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    errors: ErrorLimits = field(default_factory=ErrorLimits)
-    limits: Limits = field(default_factory=Limits)
-
-
 @dataclass(slots=True)
 class Totals:
     """Counted since the start."""
@@ -87,8 +73,8 @@ class Totals:
 class BatchRunner:
     """The worker loop's ``Runner``: one batch at a time, beside the loop."""
 
-    def __init__(self, engine: Engine, tables: Tables, settings: BatchSettings) -> None:
-        self._engine, self._tables, self._settings = engine, tables, settings
+    def __init__(self, engine: Engine, tables: Tables, path: RecordPath, errors: ErrorLimits) -> None:
+        self._engine, self._tables, self._path, self._errors = engine, tables, path, errors
         self._batches: Serial[tuple[int, BatchOutcome]] = Serial("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Totals()
@@ -140,7 +126,7 @@ class BatchRunner:
         :raises BadRecordError, DataLossError, ConfigError: an operator has to act. :raises Unavailable: try again.
         """
         started = time.monotonic()
-        rules = self._settings.routing.rules
+        rules = self._path.routing.rules
         self._tables.forget_unused()
         known = set(self._tables.specs())
         self._tables.refresh(known | {rule.table for rule in rules})
@@ -185,19 +171,12 @@ class BatchRunner:
         raise ConfigError(f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(changes)}")
 
     def _task(self, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
-        s = self._settings
         return TaskSpec(
             number,
             tuple(ranges),
-            s.kafka,
-            s.converters,
-            s.transforms,
-            s.routing,
+            self._path,
             self._tables.specs(),
             self._tables.missing,
-            s.evolution,
-            s.tolerance,
-            s.limits,
             barren=self._tables.barren,
             id_columns=self._tables.id_columns,
             careful=careful,
@@ -234,7 +213,7 @@ class BatchRunner:
                 f"the batch does not balance: {dict(covered)} of {wanted} offsets covered, {read} records read,"
                 f" {written} written, {rejected} dead letters, {dict(filtered)} filtered; nothing is published"
             )
-        self._settings.errors.check(rejected, read, first_rejected)
+        self._errors.check(rejected, read, first_rejected)
         totals = self.totals
         totals.read += read
         totals.batches += 1

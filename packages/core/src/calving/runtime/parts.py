@@ -13,10 +13,10 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import Tables
-from calving.runtime.batch import BatchRunner
+from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.guards import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
 from calving.runtime.heard import hear, nothing_waits
-from calving.runtime.wiring import batch_settings, check_record_path, table_rules
+from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
 
@@ -33,7 +33,8 @@ class Parts:
         self._tables = Tables(self._catalog, keys.catalog_name, table_rules(sink, topics))
         self._attempts = Attempts(keys.commit_threads, keys.table_timeout_ms / 1000)
         self._routed: list[str] | None = None
-        self.runner = BatchRunner(engine, self._tables, batch_settings(sink))
+        limits = ErrorLimits(keys.errors_per_batch, keys.errors_share)
+        self.runner = BatchRunner(engine, self._tables, record_path(sink), limits)
 
     def check(self, session: Session, log: ControlLog) -> None:
         """:raises DataLossError: to go on would lose or double records."""

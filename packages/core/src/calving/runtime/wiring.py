@@ -9,8 +9,7 @@ from calving.converters.registry import converter
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import named
-from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance
-from calving.runtime.batch import BatchSettings, ErrorLimits
+from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime.guards import ledger_key
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
@@ -28,28 +27,26 @@ def check_record_path(sink: Sink) -> None:
         converter(found.key.name, found.key.options, is_key=True)
 
 
-def batch_settings(sink: Sink) -> BatchSettings:
+def record_path(sink: Sink) -> RecordPath:
     """What every task of the sink is told."""
     keys = sink.keys
-    rules = tuple(
-        RouteRule(name, sink.tables[name].route_regex if name in sink.tables else None) for name in keys.tables
-    )
-    return BatchSettings(
+    return RecordPath(
         sink.kafka,
         Routing(
-            rules,
-            keys.route_field,
-            keys.dynamic,
-            keys.topic_pattern,
-            keys.topic_regex,
-            keys.on_unrouted,
-            keys.on_missing_table,
+            tuple(
+                RouteRule(name, sink.tables[name].route_regex if name in sink.tables else None) for name in keys.tables
+            ),
+            field=keys.route_field,
+            dynamic=keys.dynamic,
+            topic_pattern=keys.topic_pattern,
+            topic_regex=keys.topic_regex,
+            unrouted=keys.on_unrouted,
+            missing_table=keys.on_missing_table,
         ),
-        Evolution(keys.auto_create, keys.evolve, keys.case_insensitive),
+        Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive),
         sink.converters,
         sink.transforms,
         _tolerance(sink),
-        ErrorLimits(keys.errors_per_batch, keys.errors_share),
         Limits(
             record_bytes=keys.record_bytes,
             nesting=keys.nesting,

@@ -27,7 +27,7 @@ class Creation:
         for table in unknown:
             self._changes.add(SchemaChange(table, "load"))
         missing = [table for table in tables if table in self._spec.missing]
-        most = self._spec.limits.inferred_records
+        most = self._spec.path.limits.inferred_records
         if all(self._inferred[table] >= most for table in missing):
             return len(values)
         good = 0
@@ -49,7 +49,7 @@ class Creation:
 
     def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
         """Why the table cannot be created from a record of this type; None: it can."""
-        fold = self._spec.evolution.case_insensitive
+        fold = self._spec.path.evolution.case_insensitive
         fields = {} if kind is None else kind["struct"]
         kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
         for column in self._spec.id_columns.get(table, ()):
@@ -61,7 +61,7 @@ class Creation:
         if kind is None:
             return "it does not exist, and the record has no field with a value to create it from"
         try:
-            check_new(kind, self._spec.limits, fold)
+            check_new(kind, self._spec.path.limits, fold)
         except ValueError as error:
             return str(error)
         return None

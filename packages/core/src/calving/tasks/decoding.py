@@ -33,7 +33,7 @@ class Decoders:
         """Values as ``projection`` wants them. ``use`` keeps apart what converters learn for different projections."""
         if not values:
             return Decoded()
-        most = self._spec.limits.record_bytes
+        most = self._spec.path.limits.record_bytes
         if max(map(len, values)) <= most:
             return self._converter(topic, use).decode(values, projection)
         kept = [i for i, value in enumerate(values) if len(value) <= most]
@@ -49,9 +49,9 @@ class Decoders:
     def _converter(self, topic: str, use: str) -> Converter:
         found = self._converters.get((topic, use))
         if found is None:
-            specs, is_key = self._spec.converters, use == _KEY
+            specs, is_key = self._spec.path.converters, use == _KEY
             both = specs.get(topic) or specs.get("") or TopicConverters()
             spec = both.key if is_key else both.value
-            found = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.limits)
+            found = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.path.limits)
             self._converters[topic, use] = found
         return found

@@ -53,7 +53,7 @@ class Delivery:
         self._converters: dict[str, TableConverter] = {}
         self._writers: dict[str, TableWriter] = {}
         self._outboxes: dict[str, ShuffleWriter] = {}
-        self._changes = SchemaChanges(fold=spec.evolution.case_insensitive)
+        self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
         self._creation = Creation(spec, self._changes)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
@@ -77,7 +77,7 @@ class Delivery:
         """Whether no table can show in what order fields stand inside of values of this type."""
         if is_flat(kind):
             return True
-        evolution = self._spec.evolution
+        evolution = self._spec.path.evolution
         is_final = not (evolution.evolve or evolution.create)  # else a column may come that is not known yet
         return is_final and all(self._converter(table).hides_order(kind) for table in self._spec.tables)
 
@@ -107,10 +107,10 @@ class Delivery:
         result = Delivered()
         values = self._objects_only(tables, values, result)
         live = [table for table in tables if table in spec.tables]
-        absent = [table for table in tables if table in spec.missing and not spec.evolution.create]
+        absent = [table for table in tables if table in spec.missing and not spec.path.evolution.create]
         places = values.index
-        if absent and spec.routing.missing_table in ("fail", "dead-letter"):
-            fatal = spec.routing.missing_table == "fail"
+        if absent and spec.path.routing.missing_table in ("fail", "dead-letter"):
+            fatal = spec.path.routing.missing_table == "fail"
             advice = (
                 ": create it, or set iceberg.tables.auto-create-enabled = true, or iceberg.tables.on-missing-table ="
                 " skip or dead-letter"
@@ -258,7 +258,7 @@ class Delivery:
 
     def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
         """Into the dead-letter table, which is created if it is missing; ``places`` are those of the block."""
-        table = self._spec.tolerance.table or ""
+        table = self._spec.path.tolerance.table or ""
         held = self._held.get(table, ())
         letters = [letter for letter, place in zip(letters, places, strict=True) if place not in held]
         if not letters:
@@ -314,7 +314,7 @@ class Delivery:
             spec = self._spec.tables[table]
             schema = table_schema(spec.schema_json)
             names = name_mapping(spec.properties)
-            found = TableConverter(table, schema, self._spec.evolution, names, self._spec.limits)
+            found = TableConverter(table, schema, self._spec.path.evolution, names, self._spec.path.limits)
             self._converters[table] = found
         return found
 
@@ -325,13 +325,13 @@ class Delivery:
             if spec.shuffle and target.distribution != "none":
                 found = self._outboxes[table] = ShuffleWriter(target, ranges=target.distribution == "range")
             else:
-                found = self._writers[table] = TableWriter(target, spec.number, spec.limits)
+                found = self._writers[table] = TableWriter(target, spec.number, spec.path.limits)
         return found
 
     def _flush_largest(self) -> None:
-        while sum(w.weight for w in self._writers.values()) > self._spec.limits.buffered_bytes:
+        while sum(w.weight for w in self._writers.values()) > self._spec.path.limits.buffered_bytes:
             max(self._writers.values(), key=lambda w: w.weight).flush_largest()
-        while sum(b.waiting for b in self._outboxes.values()) > self._spec.limits.buffered_bytes:
+        while sum(b.waiting for b in self._outboxes.values()) > self._spec.path.limits.buffered_bytes:
             max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
 
 

@@ -45,20 +45,20 @@ class Pipeline:
 
     def __init__(self, spec: TaskSpec, delivery: Delivery, stages: Stages) -> None:
         self._spec, self._delivery, self._stages = spec, delivery, stages
-        self._router = Router(spec.routing)
-        self._chain = Chain(spec.transforms)
+        self._router = Router(spec.path.routing)
+        self._chain = Chain(spec.path.transforms)
         self._decoders = Decoders(spec)
         self._projections: dict[Tables, Projection] = {}
         decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
         self._whole = Projection(decimals=decimals, hides_order=self._hides_order)
-        replayed = spec.tolerance.replayed
+        replayed = spec.path.tolerance.replayed
         self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
 
     def run(self, block: Block, raw: Sequence[bytes | None], index: Indices | None = None) -> Outcome:
         """Deliver every record of the block, or those at ``index``, or say what became of it."""
         outcome = Outcome()
         index = range(len(block)) if index is None else index
-        if not self._spec.tolerance.replayed:
+        if not self._spec.path.tolerance.replayed:
             self._run(block, raw, block.source.topic, block.source.partition, index, outcome)
             return outcome
         wanted = set(index)
@@ -167,7 +167,7 @@ class Pipeline:
     def _unrouted(self, topic: str, index: Indices, outcome: Outcome) -> None:
         if not index:
             return
-        routing = self._spec.routing
+        routing = self._spec.path.routing
         if routing.unrouted == "skip":
             outcome.filtered["unrouted"] += len(index)
             return
@@ -196,7 +196,7 @@ class Pipeline:
         """What these tables take; None while one of them is not known."""
         found = self._projections.get(tables)
         if found is None and all(table in self._spec.tables for table in tables):
-            evolution = self._spec.evolution
+            evolution = self._spec.path.evolution
             folds = evolution.case_insensitive or any(self._delivery.maps_names(table) for table in tables)
             targets = tuple(self._delivery.target(table) for table in tables)
             found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
@@ -206,7 +206,7 @@ class Pipeline:
     @cached_property
     def _together(self) -> Projection | None:
         """What all tables that a route field chooses from take, and the field; None: that is not one way of reading."""
-        routing = self._spec.routing
+        routing = self._spec.path.routing
         if routing.dynamic or len(routing.rules) > _TOGETHER:
             return None
         found = self._projection(tuple(rule.table for rule in routing.rules))

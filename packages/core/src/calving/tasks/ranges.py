@@ -46,7 +46,7 @@ def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> RangeBounds:
     for place in sorted(found):
         own, table = found[place], spec.tables[place[0]]
         size = sum(sample.size for sample in own)
-        at_most = min(total / slots, _one_file(table), spec.limits.buffered_bytes)
+        at_most = min(total / slots, _one_file(table), spec.path.limits.buffered_bytes)
         count = -int(-size // at_most)
         if count > 1:
             bounds[place] = pack(_bounds(_sorting(table), own, count))

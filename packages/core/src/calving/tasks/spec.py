@@ -13,6 +13,7 @@ from calving.model.record_path import (
     Evolution,
     Limits,
     PredicateSpec,
+    RecordPath,
     RouteRule,
     Routing,
     Tolerance,
@@ -31,16 +32,9 @@ class TaskSpec:
 
     number: int
     ranges: tuple[Range, ...]
-    kafka: Mapping[str, str]
-    converters: Mapping[str, TopicConverters]
-    """By topic; the one without a name is for all others."""
-    transforms: tuple[TransformSpec, ...]
-    routing: Routing
+    path: RecordPath
     tables: Mapping[str, TableSpec]
     missing: frozenset[str]
-    evolution: Evolution
-    tolerance: Tolerance = field(default_factory=Tolerance)
-    limits: Limits = field(default_factory=Limits)
     shuffle: bool = False
     barren: frozenset[str] = frozenset()
     """Missing tables that can be created from no record of the batch: each record for one of them is bad."""
@@ -58,26 +52,33 @@ class TaskSpec:
     @staticmethod
     def from_json(text: str) -> TaskSpec:
         raw: dict[str, Any] = json.loads(text)
-        routing = raw["routing"]
         return TaskSpec(
             **raw
             | {
                 "ranges": tuple(Range(*r) for r in raw["ranges"]),
-                "converters": {
-                    topic: TopicConverters(ConverterSpec(**c["key"]), ConverterSpec(**c["value"]))
-                    for topic, c in raw["converters"].items()
-                },
-                "transforms": tuple(
-                    TransformSpec(**t | {"predicate": PredicateSpec(**t["predicate"]) if t["predicate"] else None})
-                    for t in raw["transforms"]
-                ),
-                "tolerance": Tolerance(**raw["tolerance"]),
-                "routing": Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
+                "path": _path_in(raw["path"]),
                 "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
                 "missing": frozenset(raw["missing"]),
                 "barren": frozenset(raw["barren"]),
                 "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
-                "evolution": Evolution(**raw["evolution"]),
-                "limits": Limits(**raw["limits"]),
             }
         )
+
+
+def _path_in(raw: dict[str, Any]) -> RecordPath:
+    routing = raw["routing"]
+    return RecordPath(
+        raw["kafka"],
+        Routing(**routing | {"rules": tuple(RouteRule(**r) for r in routing["rules"])}),
+        Evolution(**raw["evolution"]),
+        {
+            topic: TopicConverters(ConverterSpec(**c["key"]), ConverterSpec(**c["value"]))
+            for topic, c in raw["converters"].items()
+        },
+        tuple(
+            TransformSpec(**t | {"predicate": PredicateSpec(**t["predicate"]) if t["predicate"] else None})
+            for t in raw["transforms"]
+        ),
+        Tolerance(**raw["tolerance"]),
+        Limits(**raw["limits"]),
+    )

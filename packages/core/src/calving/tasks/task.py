@@ -111,7 +111,7 @@ class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         self._stages = Stages()
-        self._reader = RangeReader(spec.kafka, spec.limits)
+        self._reader = RangeReader(spec.path.kafka, spec.path.limits)
         self._delivery = Delivery(spec, self._stages)
         self._pipeline = Pipeline(spec, self._delivery, self._stages)
         self._letters: list[DeadLetter] = []
@@ -186,7 +186,7 @@ class _Task:
         if not bad:
             return
         bad = sorted(bad, key=lambda b: b.index)
-        tolerance = self._spec.tolerance
+        tolerance = self._spec.path.tolerance
         fatal = next((b for b in bad if b.fatal or tolerance.to == "error"), None)
         if fatal is not None:
             raise BadRecordError(_located(block, fatal))
@@ -207,7 +207,7 @@ class _Task:
         i = bad.index
         place = (block.source.topic, block.source.partition, block.offsets[i])
         headers = tuple(block.headers[i])
-        if self._spec.tolerance.replayed:
+        if self._spec.path.tolerance.replayed:
             place = origin(headers) or place
         return DeadLetter(
             *place,
@@ -236,12 +236,12 @@ def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
             for place, found in groupby(blocks, lambda block: (block.table, block.partition)):
                 table = place[0]
                 if table not in writers:
-                    writers[table] = TableWriter(spec.tables[table], spec.number, spec.limits)
+                    writers[table] = TableWriter(spec.tables[table], spec.number, spec.path.limits)
                 for block in found:
                     for rows in unpack(block.rows):
                         taken += rows.num_rows
                         writers[table].write(rows)
-                        while writers[table].weight > spec.limits.buffered_bytes:
+                        while writers[table].weight > spec.path.limits.buffered_bytes:
                             writers[table].flush_largest()
                 writers[table].close()
     except BaseException as error:
