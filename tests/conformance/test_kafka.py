@@ -21,6 +21,8 @@ from tests.conftest import Topic
 
 
 class KafkaHarness(Harness):
+    drops_positions_itself = True
+
     def __init__(self, broker: KafkaServer, name: str) -> None:
         self._broker = broker
         self._kafka = {"bootstrap.servers": broker.bootstrap_servers}

@@ -12,13 +12,21 @@ from confluent_kafka.admin import AdminClient
 
 from calving.engine.local import LocalEngine
 from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog
+from calving.model.offsets import SourceOffsets, TopicPartition, named
+from calving.protocol.departures import Departures
+from calving.protocol.ledger import SOURCE_OFFSETS
+from calving.protocol.offsets_text import decode_source
 from calving.runtime.app import App, Progress
 from calving.services.kafka import KafkaServer
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from calving.settings.load import load
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.data.conftest import encode
+from tests.e2e.harness import settings_of
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +107,80 @@ def die_when_something_is_held(sink: Cli) -> None:
 
     with pytest.raises(Killed):
         App(load(sink.config), LocalEngine()).run(on_progress=die)
+
+
+@pytest.fixture(params=["kafka", "redis", "zookeeper"])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The keys that choose it."""
+    if request.param == "kafka":
+        yield {}
+        return
+    store = (RedisServer if request.param == "redis" else ZooKeeperServer)(tmp_path / "store")
+    store.start()
+    yield settings_of(store)
+    store.stop()
+
+
+def test_a_topic_that_is_gone_is_forgotten_and_one_that_comes_back_is_read_whole(
+    backend: dict[str, str], servers: str, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"looks": 3, "seconds": 2.0, "pause": 0.5}.items():
+        monkeypatch.setattr(Departures, name, value)
+    sink, leaving = Cli(tmp_path, Topic(servers, f"{unique}-stays"), unique), f"{unique}-leaves"
+    del sink.keys["topics"]
+    sink.keys |= {"topics.regex": f"{unique}-.*", "kafka.topic.metadata.refresh.interval.ms": 1000} | backend
+    send(Topic(servers, leaving), 0, 10)
+    sink.send(10, 20)
+    sink.run_here()
+    assert topics_of(sink) == {leaving, f"{unique}-stays"}
+    sink.topic.admin.delete_topics([leaving])[leaving].result()
+    sent = run_until(sink, 20, lambda: topics_of(sink) == {f"{unique}-stays"})
+    assert stored(sink, leaving) == {}
+    send(Topic(servers, leaving), 1000, 1010)
+    sink.run_here()
+    assert sorted(sink.ids()) == [*range(sent), *range(1000, 1010)]
+    assert topics_of(sink) == {leaving, f"{unique}-stays"}
+
+
+def send(topic: Topic, first: int, end: int) -> None:
+    topic.send(*encode(*({"id": i} for i in range(first, end))))
+
+
+def topics_of(sink: Cli) -> set[str]:
+    """Those that the newest snapshot speaks of."""
+    snapshot = open_catalog("iceberg", sink.catalog_keys).load_table("db.t").current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    return {named(tp).topic for tp in decode_source(snapshot.summary[SOURCE_OFFSETS] or "")}
+
+
+def stored(sink: Cli, topic: str) -> SourceOffsets:
+    found = load(sink.config)
+    session = found.backend(found.identity, found.backend_settings).open("looking")
+    try:
+        return session.committed([TopicPartition(topic, 0)])
+    finally:
+        session.close()
+
+
+def run_until(sink: Cli, first: int, done: Callable[[], bool]) -> int:
+    """With a record a second, from ``first`` on; the number after the last."""
+    app, at, deadline = App(load(sink.config), LocalEngine()), first, time.monotonic() + 60
+    due = 0.0
+
+    def on_progress(progress: Progress) -> None:
+        nonlocal at, due
+        if time.monotonic() >= due:
+            assert time.monotonic() < deadline, "it did not happen in time"
+            due = time.monotonic() + 1
+            if done():
+                app.stop()
+            else:
+                sink.send(at, at + 1)
+                at += 1
+
+    app.run(on_progress=on_progress)
+    sink.run_here()
+    return at
 
 
 def test_to_look_for_a_topic_does_not_make_it(own_broker: KafkaServer, tmp_path: Path, unique: str) -> None:

@@ -153,10 +153,11 @@ class SimCursor(Cursor):
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        departed: Collection[str] = (),
     ) -> None:
         assert self.judge is not None
         self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
-        self._inner.acknowledge(position, events, settled, marks, parked)
+        self._inner.acknowledge(position, events, settled, marks, parked, departed)
         for event in events:
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)
@@ -241,7 +242,13 @@ class Member:
             committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
             loop = world.coordinator(
-                cursor, committer, judge.seen(self._group.partitions), PACE, lambda: world.now, world.fresh_id
+                cursor,
+                committer,
+                judge.seen(self._group.partitions),
+                PACE,
+                lambda: world.now,
+                world.fresh_id,
+                world.unknown,
             )
             # What is parked is handed on by the last one that writes: there must be one.
             loop.machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize

@@ -8,8 +8,9 @@ import sys
 from collections import Counter
 from functools import partial
 
+from tests.simulation.checks import Violation
 from tests.simulation.odds import THEMES
-from tests.simulation.world import Violation, World, simulate
+from tests.simulation.world import World, simulate
 
 
 def in_theme(theme: str) -> type[World]:

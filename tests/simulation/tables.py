@@ -252,7 +252,7 @@ class SimCommitter:
         if parked is not None:
             self._parking.served(table, parked)
             world.stats["brought back"] += 1
-        return Committed(TableReference("c", table[:-1], table[-1]), snapshot_id, mark)
+        return Committed(TableReference("c", table[:-1], table[-1]), snapshot_id, mark, done.admitted.elsewhere)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
         if table not in request.park:

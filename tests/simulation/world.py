@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 from uuid import UUID
@@ -32,9 +32,10 @@ from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from tests.simulation.accidents import Accidents
 from tests.simulation.broker import Broker, Record
-from tests.simulation.checks import Checks, Violation
+from tests.simulation.checks import Checks
+from tests.simulation.ending import Ending
 from tests.simulation.members import PACE, Crash, Member, SimSession
-from tests.simulation.odds import CALM, THEMES
+from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget
 
@@ -99,6 +100,8 @@ class World:
         """Which control log each stored position belongs to."""
         self.checks, self.accidents, self.people = Checks(self), Accidents(self), self.operators(self)
         self._disturbed = False
+        self._ignorant = 0
+        """How often in a row the broker has not known of topics that it has."""
         self.members = {name: Member(self, name) for name in "abc"}
         self.stepping = self.members["a"]
 
@@ -195,6 +198,15 @@ class World:
         held = decode_coverage(self.tables[name].properties.get(self.key("").holding, "{}"))
         return {tp: held.get(self.known_as(tp), ()) for tp in self.broker.content} if held else {}
 
+    def unknown(self, topics: Collection[str]) -> Collection[str]:
+        """What the broker says that it does not have. One that has just started may not know of anything."""
+        self.call("topics")
+        if self.chance(self.odds.faults):
+            raise Unavailable("no answer")
+        self._ignorant = self._ignorant + 1 if self._ignorant < 2 and self.chance(0.3) else 0
+        there = {self.known_as(tp).topic for tp in self.broker.content} | {tp.topic for tp in self.broker.content}
+        return topics if self._ignorant else [topic for topic in topics if topic not in there]
+
     def read(self, spans: Spans) -> BatchOutcome:
         """A record goes to a table by its offset, every seventh is filtered."""
         written: dict[TableId, list[Record]] = {}
@@ -238,8 +250,7 @@ class World:
         for _ in range(steps):
             self._storm()
             self._step(self.rng.choice(sorted(self.members)))
-        self._calm()
-        self._last_words()
+        Ending(self).run()
         self.checks.audit()
 
     def _storm(self) -> None:
@@ -264,72 +275,7 @@ class World:
         self.stepping = self.members[name]
         self.stepping.step()
 
-    def _calm(self) -> None:
-        if self.accidents.operator_in is not None:
-            self.accidents.recover()
-        self.odds_of_theme, self.odds = self.odds, CALM
-        self.accidents.stalled = set()
-        self.veils.clear()
-        self.broker.stuck.clear()
-        self.broker.late_notice = self.broker.late_arrival = 0.0
-        for table in self.tables.values():
-            table.broken = False
-        complete = len(self.completed)
-        self._rounds(40)
-        if self.stats["entries passed over"] and len(self.completed) == complete:
-            # The position was saved behind an entry that nobody had heard: the error names the command.
-            self.accidents.recover()
-        for _ in range(600):  # what is read again after a loss may be a long way
-            if all(self.store.positions.get(tp) == len(t) for tp, t in self.broker.content.items()):
-                break
-            self._rounds(1)
-        self._one_hangs()
-        self._two_cycles()
-
-    def _one_hangs(self) -> None:
-        """As long as one table hangs, the other gets what was written for it."""
-        if not self.odds_of_theme.stalls:
-            return
-        hung, other = self.names
-        self.accidents.stalled = {hung}
-        self._more_records()
-        for _ in range(2):
-            self._two_cycles()
-        landed = {path for s in self.tables[other].snapshots for path in s.files}
-        if waiting := {path for path, name in self.checks.files_of.items() if name == other} - landed:
-            raise Violation(f"C4: {len(waiting)} files of {other} wait, and only {hung} hangs")
-        self.accidents.stalled = set()
-
-    def _two_cycles(self) -> None:
-        started = len(self.completed)
-        for _ in range(80):
-            if len(self.completed) >= started + 2:
-                break
-            self._rounds(1)
-        else:
-            raise Violation("I6: two cycles did not complete in time")
-        if self.checks.was_partial(self.completed[-1]):
-            raise Violation("I6: with every worker alive a cycle still ended partially")
-
-    def _more_records(self) -> None:
-        for tp in sorted(self.broker.content):
-            for _ in range(4):
-                self.broker.produce(tp, int(self.now))
-
-    def _last_words(self) -> None:
-        """What is committed last tells of all before that it is settled."""
-        ends = {tp: self.broker.end(tp) for tp in self.broker.content}
-        for _ in range(2):
-            self._more_records()
-            self._two_cycles()
-        if not self.store.fences_coordinators:
-            return  # one that is not fenced may save a position beyond what another has said, and say less itself
-        settled = self.checks.settled_to()
-        for tp, end in ends.items():
-            if settled.get(tp, 0) < end and tp not in self.broker.reused:
-                raise Violation(f"C6: {tp} is settled to {settled.get(tp)}, its end was {end} two commits ago")
-
-    def _rounds(self, count: int) -> None:
+    def rounds(self, count: int) -> None:
         for _ in range(count):
             self.now += 1
             for name in sorted(self.members):

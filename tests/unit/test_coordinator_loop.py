@@ -34,7 +34,7 @@ class Clock:
 def loop() -> CoordinatorLoop:
     backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore())
     cursor = backend.open("m").follow(replay=True)
-    return CoordinatorLoop(cursor, NoTables(), lambda: PARTITIONS, Pace(5, 20, 5), Clock(), uuid4)  # type: ignore[arg-type]
+    return CoordinatorLoop(cursor, NoTables(), lambda: PARTITIONS, Pace(5, 20, 5), Clock(), uuid4, lambda asked: ())  # type: ignore[arg-type]
 
 
 def test_a_coordinator_that_hears_itself_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

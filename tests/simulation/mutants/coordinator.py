@@ -11,6 +11,7 @@ from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMa
 from calving.model.offsets import TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Coordinator, Failed
+from calving.protocol.departures import Departures
 from calving.protocol.effects import Announce, CoordinatorEffect
 from calving.protocol.ledger import Reach
 from calving.protocol.marks import Marks
@@ -212,6 +213,32 @@ class DeletesTooEarly(World):
         def served(self, table: TableId, parked: Parked) -> None:
             super().served(table, parked)
             self.clear(table, None)
+
+
+def with_departures(departures: type[Departures]) -> type[CoordinatorLoop]:
+    class Machine(Coordinator):
+        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(pace, position, now)
+            self._departures = departures()
+
+    return with_coordinator(Machine)
+
+
+@mutant("C8 ledgers speak for ever of topics that are gone", "topic made anew")
+class ForgetsNoTopic(World):
+    class _Departures(Departures):
+        def looked(self, now, asked, missed):  # type: ignore[no-untyped-def]
+            pass
+
+    coordinator = with_departures(_Departures)
+
+
+@mutant("C8 one look is enough to take a topic for gone", "topic made anew")
+class LooksOnce(World):
+    class _Departures(Departures):
+        looks, seconds = 1, 0.0
+
+    coordinator = with_departures(_Departures)
 
 
 @mutant("W3 a StartCommit is not repeated while answers are missing")

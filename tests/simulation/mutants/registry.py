@@ -11,7 +11,8 @@ from calving.protocol.coordinator import Coordinator
 from calving.protocol.worker import Worker
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import WorkerLoop
-from tests.simulation.world import Violation, World, simulate
+from tests.simulation.checks import Violation
+from tests.simulation.world import World, simulate
 
 MUTANTS: dict[str, type[World]] = {}
 
@@ -71,8 +72,8 @@ def with_machine(machine: type[Worker]) -> type[WorkerLoop]:
 
 def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
     class Loop(CoordinatorLoop):
-        def __init__(self, cursor, committer, partitions, pace, clock, fresh_id) -> None:  # type: ignore[no-untyped-def]
-            super().__init__(cursor, committer, partitions, pace, clock, fresh_id)
+        def __init__(self, cursor, committer, partitions, pace, clock, fresh_id, unknown) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(cursor, committer, partitions, pace, clock, fresh_id, unknown)
             self.machine = machine(pace, cursor.log.start, clock())
 
     return Loop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError
@@ -93,6 +93,7 @@ class KafkaCursor(Cursor):
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        departed: Collection[str] = (),
     ) -> None:
         records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import uuid4
 
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
@@ -83,13 +83,16 @@ class RedisCursor(Cursor):
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        departed: Collection[str] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
         beside = beside_text(self._sink.group, events, parts, marks, parked)
-        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), beside, *parts]
-        self._write(scripts.ACKNOWLEDGE, [self._keys.state, self._keys.log], arguments)
+        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), beside]
+        arguments += [len(departed), *departed, *parts]
+        keys = self._keys
+        self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)
 
     def rewind(self, positions: SourceOffsets) -> None:
         stored = [part for tp, offset in positions.items() for part in (partition_key(tp), offset)]

@@ -46,11 +46,25 @@ ACKNOWLEDGE = (
     "#!lua\n"
     + _NEXT
     + """
--- KEYS: state, log. ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, beside, events...
+-- KEYS: state, log, positions, topic ids.
+-- ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, beside, count, departed topics..., events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
-append(KEYS[1], KEYS[2], ARGV[3], ARGV[6], ARGV[7], 8)
+local count = tonumber(ARGV[8])
+append(KEYS[1], KEYS[2], ARGV[3], ARGV[6], ARGV[7], 9 + count)
+if count > 0 then
+  local departed = {}
+  for i = 9, 8 + count do departed[ARGV[i]] = true end
+  for _, partition in ipairs(redis.call('HKEYS', KEYS[3])) do
+    local topic = string.match(partition, '^(.*):')
+    local id = string.gsub(redis.call('HGET', KEYS[4], partition) or '', '~$', '')
+    if departed[id == '' and topic or topic .. '@' .. id] then
+      redis.call('HDEL', KEYS[3], partition)
+      redis.call('HDEL', KEYS[4], partition)
+    end
+  end
+end
 if ARGV[4] ~= '' then
   local saved = tonumber(redis.call('HGET', KEYS[1], 'saved') or '0')
   if tonumber(ARGV[4]) > saved then

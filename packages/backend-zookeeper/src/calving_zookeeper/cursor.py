@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -82,13 +82,14 @@ class ZooKeeperCursor(Cursor):
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        departed: Collection[str] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
         def save(state: State) -> State:
             self._check(state)
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
-            return replace(state, saved=saved)
+            return replace(state, saved=saved).without(departed)
 
         beside = beside_text(self._sink.group, events, parts, marks, parked)
         state = self._store.write(save, self._sender, spans_text(settled), parts, beside)

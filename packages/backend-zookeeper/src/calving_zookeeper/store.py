@@ -15,7 +15,7 @@ import json
 import struct
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 
 from calving.errors import Fenced, OutcomeUnknown, Unavailable
+from calving.model.offsets import stored_in
 from calving_zookeeper.connection import Nodes, reaching
 
 _REQUEST_BYTES = 900_000
@@ -52,6 +53,19 @@ class State:
     saved: int | None = None
     positions: dict[str, int] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
+
+    def without(self, departed: Collection[str]) -> State:
+        """Positions in these topics, each named ``within`` its identity, are dropped."""
+        away = {
+            key
+            for key in (self.positions if departed else ())
+            if stored_in(key.rpartition(":")[0], self.topic_ids.get(key, "")) in departed
+        }
+        return replace(
+            self,
+            positions={key: offset for key, offset in self.positions.items() if key not in away},
+            topic_ids={key: identity for key, identity in self.topic_ids.items() if key not in away},
+        )
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode()

@@ -77,12 +77,14 @@ class Cursor(ABC):
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        departed: Collection[str] = (),
     ) -> None:
         """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
 
         Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``settled``, ``marks`` and
         ``parked`` travel beside the events, as a publication's spans do. All coordinators write into one partition, so
-        whoever hears an event of his own has heard all that his predecessors wrote.
+        whoever hears an event of his own has heard all that his predecessors wrote. Positions in topics that have
+        ``departed``, named ``within`` their identities, are dropped, where the store does not do so by itself.
 
         :raises Fenced: a newer coordinator exists; nothing was written. Step down.
         :raises Unavailable: nothing was written.

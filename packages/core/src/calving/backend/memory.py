@@ -21,7 +21,7 @@ from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import DataComplete, DataWritten, Envelope, Event, Parked, Publication, TableId, TableMark
 from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest
+from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest, stored_in
 
 _Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark], Mapping[TableId, Parked]] | None
 
@@ -103,12 +103,16 @@ class MemoryCursor(Cursor):
         settled: Coverage | None = None,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        departed: Collection[str] = (),
     ) -> None:
         store = self._store
         with store.lock:
             self._check()
             store.append(events, settled or {}, 0, marks, parked)
             store.saved = furthest(store.saved, position)
+            for tp in [tp for tp in store.positions if stored_in(tp.topic, store.topic_ids.get(tp, "")) in departed]:
+                del store.positions[tp]
+                store.topic_ids.pop(tp, None)
 
     def rewind(self, positions: SourceOffsets) -> None:
         store = self._store

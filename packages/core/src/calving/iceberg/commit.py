@@ -278,7 +278,8 @@ class IcebergCommitter:
             log.warning("table %s was not committed, its files wait: %s", ".".join(table), error)
             return Failed(str(error), parked=self._park(table, latest, request))
         self._mind_holes(table, done, request.reach)
-        return Committed(TableReference(self._catalog_name, table[:-1], table[-1]), done.snapshot_id, mark)
+        reference = TableReference(self._catalog_name, table[:-1], table[-1])
+        return Committed(reference, done.snapshot_id, mark, done.admitted.elsewhere)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
         if table not in request.park:

@@ -39,6 +39,11 @@ TRUNCATED = "~"
 """Ends the identity that is stored with a position, where the partition's log was truncated before."""
 
 
+def stored_in(topic: str, identity: str) -> str:
+    """A topic ``within`` the identity that a store has beside a position in it, whether or not it was truncated."""
+    return within(TopicPartition(topic, 0), identity.removesuffix(TRUNCATED)).topic
+
+
 class Span(NamedTuple):
     """Source offsets from ``start`` up to, not including, ``end``."""
 

@@ -27,6 +27,12 @@ class Admitted:
     reach: Reach = NOWHERE
     """What the coordinator knows of the source."""
 
+    @property
+    def elsewhere(self) -> frozenset[str]:
+        """Topics that the ledger speaks of, and what was heard does not; none that has departed."""
+        away = self.reach.departed
+        return frozenset(tp.topic for tp in self.ledger.source if tp not in self.reach.covered) - away
+
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
 
@@ -107,16 +113,21 @@ def _moved(
 ) -> Ledger:
     """``passed``: publications with files for this table that are below its control offsets. What of them it does not
     hold it never got: a store that forgot them has let somebody else commit beyond.
+
+    Topics that have departed are left out, so that the ledger does not grow for ever, but for partitions of which
+    something is missing: that is a loss, and stays visible.
     """
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in reach.anew}
+    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in reach.anew and tp.topic not in reach.departed}
     for publication in admitted:
         for tp in gone.keys() & publication.keys():
             gone[tp] = without(gone[tp], without((plain(publication[tp][-1]),), left_out.get(tp, ())))
     gone = {tp: spans for tp, spans in gone.items() if spans}
     for tp in sorted({*ledger.source, *reach.covered}):
+        if tp.topic in reach.departed and not ledger.missing.get(tp):
+            continue
         before = NO_LEDGER if tp in reach.anew else ledger
         never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
         told = without(reach.settled.get(tp, ()), never)

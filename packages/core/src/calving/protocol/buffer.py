@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from calving.errors import DataLossError
@@ -83,6 +83,26 @@ class Buffer:
                     self.parked = dict(envelope.parked)
                     for parked in self.parked.values():
                         self._cover(parked.waiting)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All that is known of the source is of these."""
+        return frozenset(tp.topic for tp in self._covered)
+
+    def without_trace(self, topics: Collection[str]) -> frozenset[str]:
+        """Those of ``topics`` of which nothing is buffered or parked."""
+        if not topics:
+            return frozenset()
+        there = {tp.topic for tp in self._buffered()}
+        there |= {tp.topic for parked in self.parked.values() for tp in parked.waiting}
+        return frozenset(topic for topic in topics if topic not in there)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """These are gone, and nobody need know what was read of them."""
+        for known in (self._covered, self._told):
+            for tp in [tp for tp in known if tp.topic in topics]:
+                del known[tp]
+        self._anew -= {tp for tp in self._anew if tp.topic in topics}
 
     def whole(self) -> dict[int, int]:
         """The read position, before any publication of which only a part has been heard."""

@@ -10,7 +10,7 @@ one starts at the saved position and hears the same entries again; the ledgers i
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -21,6 +21,7 @@ from calving.model.events import (
     CommitComplete,
     CommitToTable,
     DataComplete,
+    DataWritten,
     Envelope,
     PartitionProgress,
     StartCommit,
@@ -30,6 +31,7 @@ from calving.model.events import (
 )
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
+from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import Reach
 from calving.protocol.marks import Marks
@@ -59,6 +61,8 @@ class Committed:
     table: TableReference
     snapshot_id: int | None
     mark: TableMark | None = None
+    topics: frozenset[str] = frozenset()
+    """Of which its ledger speaks, besides those that were heard of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,9 @@ class Coordinator:
         self._resting: dict[TableId, int] = {}
         self._caught_up = False
         """Whether the log has been heard to where this coordinator has written: all that others have parked."""
+        self._departures = Departures()
+        self._elsewhere: frozenset[str] = frozenset()
+        """Topics that ledgers speak of, and the log does not."""
         self._alone = True
         """Whether nobody takes part who would forget what is parked: the Java sink, version 0.1.0."""
 
@@ -138,6 +145,8 @@ class Coordinator:
     def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
         """An entry of the control log, in the order of its partition."""
         self._buffer.hear(envelope)
+        if self._departures.gone and isinstance(envelope.event, DataWritten | DataComplete):
+            self._departures.heard({tp.topic for tp in envelope.spans})
         for table, mark in envelope.marks.items():
             self._marks.note(table, mark)
         match envelope.event:
@@ -153,6 +162,17 @@ class Coordinator:
                     return self._commit(partial=False)
         return []
 
+    def doubtful(self, now: float) -> frozenset[str]:
+        """Topics that may be gone: ask the broker for them now, and tell ``looked``."""
+        if not self._caught_up or not self._expected or not self._departures.is_due(now):
+            return frozenset()
+        listed = {tp.topic for tp in self._expected}
+        return self._departures.doubtful(now, self._buffer.topics | self._elsewhere, listed)
+
+    def looked(self, now: float, asked: frozenset[str], missed: Collection[str]) -> None:
+        """The broker does not know ``missed``. To be told only if it has answered."""
+        self._departures.looked(now, asked, missed)
+
     def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
         """One table of the running commit has settled.
 
@@ -165,7 +185,8 @@ class Coordinator:
         self._unsettled.discard(table)
         effects: list[CoordinatorEffect] = []
         match outcome:
-            case Committed(reference, snapshot_id, mark):
+            case Committed(reference, snapshot_id, mark, topics):
+                self._elsewhere |= topics
                 if mark is not None:
                     self._marks.note(table, mark)
                 self._buffer.settle(table, self._committing)
@@ -227,7 +248,14 @@ class Coordinator:
     def _reach(self) -> Reach:
         """While a table cannot be seen, its catalog may have gone back: nothing more is settled for sure."""
         reach = self._buffer.reach()
-        return replace(reach, settled={}) if self.failures or self._buffer.parked else reach
+        return replace(reach, settled={}) if self._is_troubled else replace(reach, departed=self._departed())
+
+    @property
+    def _is_troubled(self) -> bool:
+        return bool(self.failures or self._buffer.parked)
+
+    def _departed(self) -> frozenset[str]:
+        return frozenset() if self._is_troubled else self._buffer.without_trace(self._departures.gone)
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
         """Tables whose entries a successor would have to hear again, and all others with them."""
@@ -247,4 +275,11 @@ class Coordinator:
         # While a table waits for its files, the sink as a whole is not valid through anything new.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer
-        return [Acknowledge(buffer.position(), (done,), buffer.settled(), self._marks.known, buffer.handed_on())]
+        departed: frozenset[str] = frozenset()
+        if not self.unanswered:  # whatever else is read has a stored position, so this is no first start afterwards
+            departed = self._departed() & (buffer.topics | self._elsewhere)
+            buffer.forget(departed)
+            self._elsewhere -= departed
+        return [
+            Acknowledge(buffer.position(), (done,), buffer.settled(), self._marks.known, buffer.handed_on(), departed)
+        ]

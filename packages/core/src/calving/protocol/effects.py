@@ -79,6 +79,8 @@ class Acknowledge:
     settled: Coverage
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
+    departed: frozenset[str] = frozenset()
+    """Topics whose stored positions are dropped with it."""
 
     def __str__(self) -> str:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"

@@ -84,13 +84,15 @@ class Reach:
     """How far a coordinator knows the source: ``covered`` by complete publications, ``settled`` in the tables.
 
     Partitions in ``anew`` have started over: what a ledger says of their offsets is about records that are gone.
-    All this was heard ``since`` these control offsets, and nothing of it before.
+    All this was heard ``since`` these control offsets, and nothing of it before. ``departed``: topics that are gone,
+    and of which nothing waits.
     """
 
     covered: Coverage
     settled: Coverage
     anew: frozenset[TopicPartition] = frozenset()
     since: ControlOffsets = field(default_factory=dict)
+    departed: frozenset[str] = frozenset()
 
 
 NOWHERE = Reach({}, {})
@@ -195,7 +197,7 @@ class LedgerKey:
         """
         held = self.left_out(properties)
         return self.holding in properties and not any(
-            without(spans, reach.settled.get(tp, ())) for tp, spans in held.items()
+            without(spans, reach.settled.get(tp, ())) for tp, spans in held.items() if tp.topic not in reach.departed
         )
 
     def recovered_at(self, log_id: str, end: ControlOffsets) -> dict[str, str]:

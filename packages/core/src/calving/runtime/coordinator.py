@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -12,6 +12,7 @@ from calving.backend.interface import Cursor
 from calving.errors import Unavailable
 from calving.model.events import CommitComplete, Event, TableId
 from calving.model.offsets import TopicPartition
+from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.runtime.worker import Clock
@@ -57,11 +58,13 @@ class CoordinatorLoop:
         pace: Pace,
         clock: Clock,
         fresh_id: Callable[[], UUID],
+        unknown: Callable[[Collection[str]], Collection[str]],
     ) -> None:
+        """``unknown``: which of these topics the broker says that it does not have."""
         self.machine = Coordinator(pace, cursor.log.start, clock())
         self._interval = pace.interval
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
-        self._clock, self._fresh_id = clock, fresh_id
+        self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
         self.complete_cycles = 0
         self.last: Cycle | None = None
         self._tables = self._failed = 0
@@ -81,6 +84,7 @@ class CoordinatorLoop:
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
         if self.idle:
             timeout = max(0.0, min(timeout, self.machine.started + self._interval - self._clock()))
+            self._look_for_topics()
         heard = self._cursor.read(timeout)
         for envelope in heard:
             self._act(self.machine.heard(envelope))
@@ -91,6 +95,14 @@ class CoordinatorLoop:
             silent = self._clock() - self._unheard_since
             if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
                 raise Unavailable(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
+
+    def _look_for_topics(self) -> None:
+        now = self._clock()
+        if doubtful := self.machine.doubtful(now):
+            try:
+                self.machine.looked(now, doubtful, self._unknown(doubtful))
+            except Unavailable as error:  # no answer says nothing
+                log.info("topics that may be gone could not be asked for: %s", error)
 
     @property
     def idle(self) -> bool:
@@ -104,8 +116,10 @@ class CoordinatorLoop:
                     self._cursor.acknowledge({}, events)
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
-                case Acknowledge(position, events, settled, marks, parked):
-                    self._cursor.acknowledge(position, events, settled, marks, parked)
+                case Acknowledge(position, events, settled, marks, parked, departed):
+                    self._cursor.acknowledge(position, events, settled, marks, parked, departed)
+                    if departed:
+                        log.info("topics that are gone are forgotten: %s", listed(sorted(departed)))
                     self._note(events)
                 case CommitTables():
                     for table, outcome in self._committer.commit(effect):

@@ -104,7 +104,8 @@ class CoordinatorThread:
             cursor = session.follow(replay=True)
             committer = self._make_committer(cursor)
             pace = Pace(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _INVITE_SECONDS)
-            loop = CoordinatorLoop(cursor, committer, self._topics.partitions, pace, self._now, uuid4)
+            topics = self._topics
+            loop = CoordinatorLoop(cursor, committer, topics.partitions, pace, self._now, uuid4, topics.unknown)
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
                 if self.hurry.is_set():

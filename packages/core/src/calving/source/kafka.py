@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition, within
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import NOTHING, Bounds, Group, Listener
 
@@ -96,6 +96,29 @@ class Topics:
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
         return {name: identity for name, identity in found.items() if identity != _NO_IDENTITY}
+
+    def unknown(self, topics: Collection[str]) -> frozenset[str]:
+        """Those of ``topics``, named ``within`` their identities, that the broker says it does not have, as of now.
+
+        :raises Unavailable: the broker cannot be reached.
+        """
+        identities: dict[str, set[str]] = {}
+        for topic in topics:
+            name, _, identity = topic.partition("@")
+            identities.setdefault(name, set()).add(identity)
+        found: set[str] = set()
+        with reaching("asking for topics that may be gone"):
+            asked = self._admin.describe_topics(TopicCollection(sorted(identities)), request_timeout=TIMEOUT)
+            for name, future in asked.items():
+                try:
+                    now = str(future.result().topic_id)
+                except KafkaException as error:
+                    if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        found |= {within(TopicPartition(name, 0), identity).topic for identity in identities[name]}
+                    continue  # anything else, as not to be allowed to look, says nothing
+                others = identities[name] - {"", now} if now != _NO_IDENTITY else ()
+                found |= {within(TopicPartition(name, 0), identity).topic for identity in others}
+        return frozenset(found)
 
     def _ask(self) -> frozenset[TopicPartition]:
         with reaching("asking for the topics' partitions"):

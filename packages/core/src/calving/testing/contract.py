@@ -473,6 +473,21 @@ class BackendContract:
         store.cursor(replay=True).rewind({store.source[0]: 4})
         assert store.session().topic_ids(store.source) == {}
 
+    @rule("B10.4", "Positions in a topic that is gone are dropped with an acknowledgement, those in others stay.")
+    def test_positions_in_a_topic_that_is_gone_are_dropped(self, store: Store) -> None:
+        if store.harness.drops_positions_itself:
+            pytest.skip("it drops them when the topic is deleted")
+        topic = store.source[0].topic
+        store.publish(0, None, 10, topic_id="one")
+        store.publish(1, None, 20, topic_id="two~")
+        cursor = store.cursor(replay=True)
+        cursor.acknowledge({}, [CommitComplete(uuid4())], departed=[f"{topic}@three", topic, "another@one"])
+        assert store.session().committed(store.source) == {store.source[0]: 10, store.source[1]: 20}
+        cursor.acknowledge({}, [CommitComplete(uuid4())], departed=[f"{topic}@two"])
+        assert store.session().committed(store.source) == {store.source[0]: 10}
+        assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
+        store.wait_for(store.cursor(replay=True), CommitComplete, 2)
+
 
 class Store:
     """A harness, with what was opened over it."""

@@ -24,6 +24,8 @@ class Harness(ABC):
     """Two source partitions."""
     survives_restart: bool = True
     """False for a store that lives in this process: tests of durability do not apply."""
+    drops_positions_itself: bool = False
+    """Whether positions in a topic go with the topic, without being told."""
     failover_seconds: float = 15.0
     """A leader that dies without a word is replaced within this time."""
 
