@@ -323,6 +323,18 @@ def test_a_publisher_that_lives_is_left_alone_by_whoever_takes_its_partition(sin
     assert taking.committed([stayed]) == {stayed: 20}
 
 
+def test_a_publisher_that_was_taken_for_dead_goes_on_under_its_new_name_in_the_group(sink: Callable[..., Sink]) -> None:
+    s = sink()
+    former, _ = s.join()
+    session = s.session()
+    session.publish(publication(s.tp, None, 10, "f"), former.claim())
+    former.close()
+    s.session().take_over([s.tp])
+    group, _ = s.join()
+    session.publish(publication(s.tp, 10, 20, "g"), group.claim())
+    assert session.committed([s.tp]) == {s.tp: 20}
+
+
 def test_a_second_session_of_one_process_takes_over_from_the_first(sink: Callable[..., Sink]) -> None:
     s = sink()
     group, _ = s.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -21,7 +22,7 @@ from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import partition_of, records_of
-from calving_kafka.transactions import GroupOffsets, Transactions
+from calving_kafka.transactions import GroupOffsets, ProducerFenced, Transactions
 
 
 class KafkaSession(Session):
@@ -36,6 +37,8 @@ class KafkaSession(Session):
             client_config(sink.kafka, group_id=sink.group, enable_auto_commit=False, isolation_level="read_committed")
         )
         self._transactions: Transactions | None = None
+        self._published_as: str | None = None
+        """The member id of the last publication."""
         self._ended: set[str] = set()
         """Publishers that are gone, and have left nothing undecided."""
         self._every: Collection[TopicPartition] = ()
@@ -71,9 +74,10 @@ class KafkaSession(Session):
         if not last:
             return
         living = members(self._sink.kafka, self._sink.group)
-        for publisher in sorted(by for by, member in last.items() if member not in living):
-            self._producer(publisher).close()
-            self._ended.add(publisher)
+        gone = {by for by, member in last.items() if member not in living}
+        with ThreadPoolExecutor(max(1, len(gone))) as pool:
+            list(pool.map(lambda publisher: self._producer(publisher).close(), gone))
+        self._ended |= gone
 
     @patiently
     def _undecided(self, admin: AdminClient, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
@@ -107,13 +111,25 @@ class KafkaSession(Session):
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
             raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+        try:
+            self._publish(publication, claim)
+        except ProducerFenced:
+            if self._published_as == claim.member_id:
+                raise
+            # The process has another name in the group than before: a successor may have taken it for dead, and ended
+            # its producer. What decides is the claim: with a stale one the next producer is refused as well.
+            self._transactions = None
+            self._publish(publication, claim)
+        self._published_as = claim.member_id
+
+    def _publish(self, publication: Publication, claim: Claim) -> None:
+        # The producer first: from then on no other one with its id can change the positions that are read next.
+        if self._transactions is None or not self._transactions.look():
+            self._transactions = self._producer(self._member_id)
         stored = self.committed(publication.advances)
         for tp, advance in publication.advances.items():
             if stored.get(tp) != advance.start:
                 raise Fenced(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
-        if self._transactions is None or not self._transactions.look():
-            # The claim and the positions are the fence; a producer made anew is refused where its predecessor would be.
-            self._transactions = self._producer(self._member_id)
         records = records_of(
             self._sink, self._options, publication.events, publication.spans, self._member_id, self._partition
         )

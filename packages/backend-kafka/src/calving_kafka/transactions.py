@@ -22,15 +22,18 @@ _FENCED = frozenset(
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.FENCED_INSTANCE_ID,
         KafkaError.REBALANCE_IN_PROGRESS,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError._FENCED,
         110,  # FENCED_MEMBER_EPOCH (KIP-848)
         113,  # STALE_MEMBER_EPOCH (KIP-848)
     )
 )
+_REPLACED = frozenset((KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED, KafkaError._FENCED))
 
 _GRACE = 0.5
 _ABORT_SECONDS = 2.0
+
+
+class ProducerFenced(Fenced):
+    """Another producer has the transactional id now. Nothing was written."""
 
 
 class GroupOffsets(NamedTuple):
@@ -48,7 +51,7 @@ class Transactions:
     """
 
     def __init__(self, kafka: Mapping[str, str], topic: str, transactional_id: str, timeout_ms: int) -> None:
-        """``topic`` is what errors name."""
+        """``topic``: the control topic, which exists."""
         self._topic = topic
         self._stuck = False
         self.spoiled = False
@@ -67,6 +70,8 @@ class Transactions:
                 )
                 | {"error_cb": self._on_error}
             )
+            # Without a connection the client asks for its coordinator in vain, and again only half a second later.
+            self._call(lambda: self._producer.list_topics(topic, TIMEOUT), TIMEOUT)
             self._call(lambda: self._producer.init_transactions(TIMEOUT), TIMEOUT)
         except KafkaException as error:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
@@ -144,6 +149,8 @@ class Transactions:
 
 def _verdict(cause: KafkaError | str, where: str) -> CalvingError:
     if isinstance(cause, KafkaError):
+        if cause.code() in _REPLACED:
+            return ProducerFenced(f"{where}: {cause.str()}")
         if cause.code() in _FENCED:
             return Fenced(f"{where}: {cause.str()}")
         return Unavailable(f"{where}: {cause.str()}")
