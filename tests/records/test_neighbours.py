@@ -420,6 +420,13 @@ def test_a_fraction_in_the_id_column_is_bad_and_the_others_create_the_table(sink
     assert found.error is None and sorted(found.dead) == [1, 2]
 
 
+def test_an_id_column_takes_all_that_a_record_has_under_its_name_in_any_case(sink: Sink) -> None:
+    evolution = Evolution(create=True, case_insensitive=True)
+    run = Run(ONE, evolution, rules=TableRules(defaults=TableSettings(id_columns=("id",))))
+    assert rows(sink.take(run, [], lines({"id": 1, "ID": {"a": 1}}))) == ["id: '{\"a\":1}'"]
+    assert list(sink.take(run, [], lines({"id": 1.5, "ID": 2})).dead) == [0]
+
+
 def test_values_that_are_wider_than_those_of_a_map_do_not_make_them_optional(sink: Sink) -> None:
     kind = MapType(5, StringType(), 6, IntegerType(), True)
     found = sink.take(Run(ONE, EVOLVE), [table(m=kind)], lines({"m": {"a": 2**40}}))

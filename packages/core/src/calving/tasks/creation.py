@@ -9,7 +9,7 @@ from calving.casting.growth import check_new
 from calving.casting.schema_changes import SchemaChanges
 from calving.casting.table import STAGE
 from calving.model.tables import SchemaChange
-from calving.records.inferred import InferredType, of_array, of_type, of_value
+from calving.records.inferred import InferredType, folded, of_array, of_type, of_value
 from calving.records.values import RecordError, Values
 from calving.tasks.spec import TaskSpec
 
@@ -50,6 +50,7 @@ class Creation:
     def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
         """Why the table cannot be created from a record of this type; None: it can."""
         fold = self._spec.path.evolution.case_insensitive
+        kind = folded(kind) if fold else kind
         fields = {} if kind is None else kind["struct"]
         kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
         for column in self._spec.id_columns.get(table, ()):
