@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.commit import IcebergTarget
 from calving.iceberg.tables import DEFAULT_PROPERTIES
+from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.protocol.commit import CommitLoop

@@ -18,7 +18,8 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
-from calving.iceberg.commit import IcebergCommitter, IcebergTarget
+from calving.iceberg.commit import IcebergCommitter
+from calving.iceberg.target import IcebergTarget
 from calving.protocol.admission import Admitted
 from calving.protocol.worker import Worker
 from calving.runtime.worker import WorkerLoop

@@ -13,8 +13,8 @@ from pyiceberg.catalog import Catalog
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.commit import IcebergTarget
 from calving.iceberg.tables import TableRules, Tables, TableSettings
+from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range

@@ -13,7 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.commit import IcebergTarget, TableTroubleError
+from calving.iceberg.target import IcebergTarget, TableTroubleError
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain

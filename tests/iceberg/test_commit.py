@@ -20,9 +20,10 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.errors import ConfigError
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
-from calving.iceberg.commit import CommitStyle, IcebergCommitter, IcebergTarget, TableTroubleError
+from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.snapshot import java_date_time
+from calving.iceberg.target import IcebergTarget, TableTroubleError
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableId, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple

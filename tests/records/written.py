@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.sorting import SortOrder
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.commit import IcebergTarget
+from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile

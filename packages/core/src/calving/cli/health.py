@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.commit import LoadedTable
+from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import TopicPartition

@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 from calving.backend.interface import ControlLog, Cursor
 from calving.errors import CalvingError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.commit import IcebergTarget
+from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
 from calving.protocol.ledger import LOG_ID, Ledger

@@ -13,7 +13,8 @@ from pyiceberg.table import Table
 from calving.backend.interface import ControlLog, Session
 from calving.errors import DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
-from calving.iceberg.commit import CommitStyle, LoadedTable
+from calving.iceberg.commit import CommitStyle
+from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey

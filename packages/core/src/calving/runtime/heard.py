@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import Cursor, Session
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.commit import LoadedTable
+from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, common
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, StartCommit, TableId
 from calving.model.offsets import ControlOffsets, TopicPartition

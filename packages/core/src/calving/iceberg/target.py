@@ -1,0 +1,217 @@
+"""One table for one commit by rule C6: an attempt on exactly the loaded metadata, and whether it landed.
+
+pyiceberg's own commit path is not used: its retries rebase without asking again what is already there.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
+
+from calving.errors import CalvingError
+from calving.iceberg.ancestry import ancestors
+from calving.iceberg.expiry import expired, remove_files
+from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.snapshot import SinkSnapshot
+from calving.model.coverage import text_of
+from calving.model.events import TableId, TableMark
+from calving.protocol.admission import Admitted
+from calving.protocol.commit import CommitRefused, CommitUncertain
+from calving.protocol.ledger import LedgerKey
+
+log = logging.getLogger(__name__)
+
+MAX_TRIES = 20
+LOAD_TRIES = 8
+
+
+class WentBackError(CalvingError):
+    """The catalog shows the table as it was before it was last seen."""
+
+
+class TableTroubleError(CalvingError):
+    """The table cannot take its files now: missing, made anew, or out of reach. Nothing is forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTable:
+    """A table as it was at one moment."""
+
+    table: Table
+    branch: str
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.table.metadata.properties
+
+    @property
+    def ancestry(self) -> Iterator[Mapping[str, str]]:
+        for snapshot in ancestors(self.table.metadata, self.branch):
+            yield snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+class IcebergTarget:
+    """One branch of one table, for ``CommitLoop``."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        table: TableId,
+        branch: str,
+        key: LedgerKey,
+        summary: Mapping[str, str],
+        expected_uuids: frozenset[str] = frozenset(),
+        mark: TableMark | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
+        self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
+        self._snapshot: SinkSnapshot | None = None
+        self.mark = mark
+        """How far the table was when it was last seen."""
+        self._required: tuple[object, ...] = ()
+        self._tried: list[int] = []
+        """The snapshot ids of all attempts: what came of one may only be seen after a later one."""
+
+    def load(self) -> LoadedTable:
+        table = self._load()
+        for tries in range(1, LOAD_TRIES + 1):
+            if not self._is_behind(table):
+                break
+            self.pause(tries)  # a replica of the catalog may be behind for a moment
+            table = self._load()
+        else:
+            raise WentBackError(
+                f"table {'.'.join(self._table)} has sequence number {_mark_of(table).sequence}, and had"
+                f" {self.mark.sequence if self.mark else None} before: the catalog has gone back, as after a failover"
+                " or out of a backup, and what was committed since is not in it; bring the catalog forward again, or"
+                " stop all workers and run `calving recover FILE`, which reads it again"
+            )
+        self._see(table)
+        uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
+        if uuids:
+            raise TableTroubleError(
+                f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
+                f" {', '.join(sorted(uuids))}: it was dropped and created anew"
+            )
+        if self._branch != "main" and self._branch not in table.metadata.refs:
+            table = self._create_branch(table)
+        return LoadedTable(table, self._branch)
+
+    def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
+        table = state.table
+        newly = self._key.newly_gone(admitted.gone, state.properties)
+        if newly:
+            log.error(
+                "table %s was rolled back: it no longer holds %s, which this sink had committed, and goes on without;"
+                " to have these records again, stop all workers and run `calving recover FILE --table %s`",
+                ".".join(self._table),
+                text_of(newly),
+                ".".join(self._table),
+            )
+        summary = {**self._extra, **self._key.summary(admitted.ledger)}
+        snapshot = self._snapshot = new_snapshot(table, summary, self._branch)
+        self._tried.append(snapshot.snapshot_id)
+        self._required = _guarded(state)
+        snapshot.add((*admitted.data_files, *admitted.delete_files))
+        updates, requirements = snapshot.prepare()
+        gone = expired(table.metadata, self._branch)
+        changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
+        if self._key.outdated(state.properties, admitted.reach):
+            changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
+        guards = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+        try:
+            table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
+        except CommitFailedException as error:
+            raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
+        except Exception as error:  # whatever a catalog or its transport raises, the table itself will tell
+            raise CommitUncertain(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
+        self._see(table)
+        remove_files(table.io, gone)
+        return snapshot.snapshot_id
+
+    def supersede(self, properties: Mapping[str, str]) -> None:
+        """Set table properties, and move the head of the branch: attempts on what was loaded before are refused."""
+        for tries in range(1, MAX_TRIES + 1):
+            table = self.load().table
+            updates, requirements = new_snapshot(table, self._extra, self._branch).prepare()
+            changes = (*updates, SetPropertiesUpdate(updates=dict(properties)))
+            try:
+                table._do_commit(changes, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
+                return
+            except CommitFailedException as error:
+                if tries == MAX_TRIES:
+                    raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
+                self.pause(tries)
+
+    def landed(self, state: LoadedTable) -> int | None:
+        there = {s.snapshot_id for s in state.table.metadata.snapshots}
+        return next((tried for tried in reversed(self._tried) if tried in there), None)
+
+    def moved(self, state: LoadedTable) -> bool:
+        return _guarded(state) != self._required
+
+    def discard(self) -> None:
+        if self._snapshot is not None:
+            self._snapshot.discard()
+
+    def pause(self, tries: int) -> None:
+        self._sleep(min(2.0, 0.02 * 2 ** min(tries, 7)) * (0.5 + random.random()))  # noqa: S311 - jitter
+
+    def _is_behind(self, table: Table) -> bool:
+        found, before = _mark_of(table), self.mark
+        return before is not None and found.uuid == before.uuid and found.sequence < before.sequence
+
+    def _see(self, table: Table) -> None:
+        self.mark = _mark_of(table)
+
+    def _load(self) -> Table:
+        for tries in range(1, LOAD_TRIES + 1):
+            try:
+                return self._catalog.load_table(self._table)
+            except NoSuchTableError as error:
+                raise TableTroubleError(f"table {'.'.join(self._table)} does not exist") from error
+            except Exception as error:  # a catalog that is away for a moment
+                if tries == LOAD_TRIES:
+                    text = f"table {'.'.join(self._table)} cannot be loaded: {type(error).__name__}: {error}"
+                    raise TableTroubleError(text) from error
+                self.pause(tries)
+        raise AssertionError("unreachable")
+
+    def _create_branch(self, table: Table) -> Table:
+        """A branch starts from main, as with Java; pyiceberg would start it from nothing."""
+        for tries in range(1, LOAD_TRIES + 1):
+            try:
+                if table.metadata.current_snapshot_id is None:
+                    updates, requirements = new_snapshot(table, {}, "main").prepare()
+                    table._do_commit(updates, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
+                head = table.metadata.current_snapshot_id
+                if head is not None:
+                    table.manage_snapshots().create_branch(head, self._branch).commit()
+            except CommitFailedException:
+                log.info("table %s: someone else changed it while branch %s was made", self._table, self._branch)
+            table = self._load()
+            if self._branch in table.metadata.refs:
+                return table
+            self.pause(tries)
+        raise TableTroubleError(f"table {'.'.join(self._table)}: branch {self._branch} could not be made")
+
+
+def _mark_of(table: Table) -> TableMark:
+    metadata = table.metadata
+    return TableMark(str(metadata.table_uuid), 0 if metadata.format_version == 1 else metadata.last_sequence_number)
+
+
+def _guarded(state: LoadedTable) -> tuple[object, ...]:
+    """What an attempt requires to be as it was loaded."""
+    metadata = state.table.metadata
+    head = metadata.refs.get(state.branch)
+    return metadata.table_uuid, head.snapshot_id if head is not None else None
