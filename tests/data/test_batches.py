@@ -185,7 +185,7 @@ def test_every_partition_transform_puts_rows_where_a_filter_finds_them(plane: Pl
     from pyiceberg.schema import Schema
     from pyiceberg.types import DateType, DecimalType, NestedField, TimestamptzType
 
-    from calving.iceberg.tables import partition_spec
+    from calving.iceberg.partition_terms import partition_spec
 
     schema = Schema(
         NestedField(1, "id", LongType(), required=False),

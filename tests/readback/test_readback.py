@@ -33,7 +33,8 @@ from pyiceberg.types import (
 )
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.tables import TableRules, partition_spec
+from calving.iceberg.partition_terms import partition_spec
+from calving.iceberg.tables import TableRules
 from calving.model.record_path import RouteRule, Routing
 from tests.conftest import Topic
 from tests.data.conftest import Plane, encode

@@ -126,16 +126,7 @@ class ZooKeeperCursor(Cursor):
             self._changed.clear()
             return []
         if not self._names and self._stale.is_set():
-            # Before the list is asked for: its watch may fire before the answer is here.
-            self._stale.clear()
-            self._changed.clear()
-            with reaching():
-                try:
-                    names = self._store.nodes.children(self._store.log_path, self._on_change)
-                except NoNodeError as error:
-                    raise Unavailable(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
-            self._names.extend(name for name in names if int(name) >= self._next or self._first)
-            self._first = False
+            self._look()
         found: list[Envelope] = []
         while self._names and len(found) < 500:
             with reaching():
@@ -150,6 +141,19 @@ class ZooKeeperCursor(Cursor):
                     found += [envelope] if envelope is not None else []
             self._next = max(self._next, publication.offset + len(publication.events))
         return found
+
+    def _look(self) -> None:
+        """What publications there are now."""
+        # Before the list is asked for: its watch may fire before the answer is here.
+        self._stale.clear()
+        self._changed.clear()
+        with reaching():
+            try:
+                names = self._store.nodes.children(self._store.log_path, self._on_change)
+            except NoNodeError as error:
+                raise Unavailable(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
+        self._names.extend(name for name in names if int(name) >= self._next or self._first)
+        self._first = False
 
     def _trim(self, saved: int) -> None:
         """Publications that are committed as a whole, but for the last ones. A failure is made good the next time."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
-from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
-    DoubleType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -25,6 +22,7 @@ from pyiceberg.types import (
 from calving.casting.columns import RefusedError, cast, missing_rows
 from calving.casting.exact import ExactConverter
 from calving.casting.growth import Growth, Path, UnfitError
+from calving.casting.objects import columns_of, simple_column
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
@@ -214,57 +212,29 @@ class TableConverter:
     def _objects(self, values: Sequence[object]) -> Converted:
         """Column by column as well: most of them hold values of one kind, and those Arrow can take."""
         found = _Found()
-        items, new = self._columns_of(values, found)
+        given = columns_of(
+            values,
+            self._struct,
+            self._lookup(self._struct),
+            whole=self._evolution.evolve,
+            learned_names=self._limits.learned_names,
+        )
+        found.bad = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
-            column = items[target.field_id]
-            source = None if self._exactly else _simple_column(column, target.field_type)
+            column = given.items[target.field_id]
+            source = None if self._exactly else simple_column(column, target.field_type)
             if source is None:
                 columns.append(self._values_exactly(column, target, wanted.type, found))
             else:
                 columns.append(self._column(source, target, wanted.type, found))
         if self._evolution.evolve:
-            self._new(new, found)
+            self._new(given.new, found)
         if found.bad and found.changes:
             # A bad record is not written, so it asks the table for no change.
             good = [value for i, value in enumerate(values) if i not in found.bad]
             found.changes = self._objects(good).changes if good else []
         return self._result(columns, len(values), found)
-
-    def _columns_of(
-        self, values: Sequence[object], found: _Found
-    ) -> tuple[dict[int, Sequence[Any]], list[tuple[int, str, object]]]:
-        """The values of each column, by its id, and what has no column."""
-        lookup = self._lookup(self._struct)
-        if {*map(type, values)} == {dict}:
-            records: Sequence[dict[str, Any]] = values  # type: ignore[assignment]
-            names = {*chain.from_iterable(records)}
-            targets = {name: target for name in names if (target := lookup.find(name)) is not None}
-            known = {target.field_id: name for name, target in targets.items()}
-            if len(known) == len(targets) and (len(targets) == len(names) or not self._evolution.evolve):
-                nothing = [None] * len(values)
-                given = {i: [*map(dict.get, records, repeat(name))] for i, name in known.items()}
-                return {f.field_id: given.get(f.field_id, nothing) for f in self._struct.fields}, []
-        items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in self._struct.fields}
-        columns_of: dict[str, list[object] | None] = {}
-        new: list[tuple[int, str, object]] = []
-        for i, value in enumerate(values):
-            if not isinstance(value, dict):
-                found.bad[i] = NOT_AN_OBJECT
-                continue
-            for name, item in value.items():
-                try:
-                    column = columns_of[name]
-                except KeyError:
-                    target = lookup.find(name)
-                    column = None if target is None else items[target.field_id]
-                    if len(columns_of) < self._limits.learned_names:
-                        columns_of[name] = column
-                if column is not None:
-                    column[i] = item
-                elif item is not None:
-                    new.append((i, name, item))
-        return items, new  # type: ignore[return-value]
 
     def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
         """Fields of records that have no column."""
@@ -372,24 +342,3 @@ _REFUSALS = (RefusedError, ValueError, ArithmeticError, pa.ArrowException)
 
 def _is_json(kind: pa.DataType) -> bool:
     return bool(kind == JSON)
-
-
-def _simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
-    """Values of one simple kind as a column that ``cast`` takes as it would take each of them; else None."""
-    kinds = {*map(type, values)}
-    kinds.discard(type(None))
-    if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):
-        try:
-            return pa.array([None if v is None else float(v) for v in values], pa.float64())
-        except OverflowError:
-            return None
-    simple = _SIMPLE.get(next(iter(kinds))) if len(kinds) == 1 else None
-    if simple is None:
-        return None
-    try:
-        return pa.array(values, simple)
-    except (OverflowError, ValueError):
-        return None
-
-
-_SIMPLE = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from calving.backend.interface import Session
 from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.tables import parse_term
+from calving.iceberg.partition_terms import parse_term
 from calving.model.offsets import TopicPartition
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink

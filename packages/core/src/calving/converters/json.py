@@ -7,15 +7,13 @@ exact way, value by value.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 
 import pyarrow as pa
-import pyarrow.json as pj
 
 from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.json_block import Block
+from calving.converters.json_rows import RefusedBlockError, read_rows
 from calving.model.record_path import Limits
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
@@ -27,27 +25,12 @@ from calving.records.values import RecordError, Values
 _EXACT_AT_MOST = 64
 """Values that go the exact way without another try of the fast one."""
 _SAMPLE = 20
-_FIRST, _LAST = itemgetter(0), itemgetter(-1)
-_OPEN, _CLOSE = b"{}"
-_CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
-_ROW = re.compile(r" in row ([0-9]+)$")
-_REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
-"""Refusals in one block after which the rest of it goes the exact way; a few are enough if fewer values than these lie
-between them."""
 _RARE = 3
 """Refusals in one block up to which the next piece is as large as any: each piece has a fixed cost."""
 _PIECE, _WARY_BLOCKS = 2_000, 16
 """Values that are read at once, in so many blocks after a refusal."""
 _PATIENCE, _PATIENCE_AT_MOST = 4, 64
 """Blocks that go the exact way at once after one whose values mostly had to; after several such, twice as many each."""
-
-
-class _RefusedError(Exception):
-    """The fast way does not take this block."""
-
-    def __init__(self, reason: str, row: int | None = None) -> None:
-        super().__init__(reason)
-        self.row = row
 
 
 class JsonConverter(Converter):
@@ -71,7 +54,7 @@ class JsonConverter(Converter):
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if projection is not self._projection:
             self._projection, self._plan, self._schema = projection, _plan(projection), None
-        block = _Block(values)
+        block = Block(values)
         if self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
                 self._learn(values)
@@ -90,7 +73,7 @@ class JsonConverter(Converter):
         self._decode_exactly(block)
         return block.decoded
 
-    def _decode(self, block: _Block, start: int, end: int, most: int) -> None:
+    def _decode(self, block: Block, start: int, end: int, most: int) -> None:
         """Values ``start`` to ``end`` by Arrow as far as it takes them, at ``most`` so many at once."""
         size = most
         while start < end:
@@ -102,7 +85,7 @@ class JsonConverter(Converter):
                 self._take(block, start, values, self._read(values))
                 start, size = start + len(values), min(size * 4, most)
                 continue
-            except _RefusedError as refused:
+            except RefusedBlockError as refused:
                 row = refused.row if refused.row is not None and refused.row < len(values) else None
             if self._learn(values if row is None else values[row : row + 1]):
                 continue
@@ -119,7 +102,7 @@ class JsonConverter(Converter):
                 block.exact += range(start, start + len(values))
                 start += len(values)
 
-    def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
+    def _take(self, block: Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
         """The rows that are beyond doubt; the others go the exact way."""
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
         doubtful = {
@@ -139,7 +122,7 @@ class JsonConverter(Converter):
         most = self._limits.nesting
         return [i for i, value in enumerate(values) if value.count(b"{") + value.count(b"[") > most]
 
-    def _decode_exactly(self, block: _Block) -> None:
+    def _decode_exactly(self, block: Block) -> None:
         places = block.exact
         found = parse_all([block.values[i] for i in places], self._limits.nesting)
         wrong = [n for n, value in enumerate(found) if isinstance(value, ValueError)]
@@ -181,48 +164,12 @@ class JsonConverter(Converter):
         return self._schema
 
     def _read(self, values: Sequence[bytes]) -> pa.StructArray:
-        """One row per value, by Arrow.
-
-        A newline between ``}`` and ``{`` can only stand between two objects. So of values that all begin with one and
-        end with the other each holds at least one object, and if there are as many rows as values, each holds one.
-        """
-        if b"" in values or {*map(_FIRST, values)} != {_OPEN} or {*map(_LAST, values)} != {_CLOSE}:
-            odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
-            raise _RefusedError("not one object per record", next(odd, None))
-        data = b"\n".join(values)
-        if not data.isascii():
-            try:
-                data.decode()  # Arrow would let invalid text pass
-            except UnicodeDecodeError as error:
-                raise _RefusedError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
-        closed = self._plan is not None and self._plan.ignores_unknown
-        # Arrow takes NaN and infinity for numbers: in columns they are in doubt, in fields that nobody wants are here.
-        # One letter is found much faster than three.
-        named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
-        if closed and named and (constant := _CONSTANT.search(data)):
-            raise _RefusedError("not a JSON number", data.count(b"\n", 0, constant.start()))
-        self._nested = closed and (b"[" in data or data.count(b"{") > len(values))
         schema = self._read_schema() if self.fast else None
         if schema is None:
-            raise _RefusedError("no type for it")
-        try:
-            table = pj.read_json(
-                pa.BufferReader(data),
-                read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-                parse_options=pj.ParseOptions(
-                    explicit_schema=schema, unexpected_field_behavior="ignore" if closed else "error"
-                ),
-            )
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            row = _ROW.search(str(error))
-            raise _RefusedError(str(error), int(row.group(1)) if row else None) from error
-        if table.num_rows != len(values):
-            raise _RefusedError("not one row per record")
-        return (
-            pa.StructArray.from_arrays([_whole(c) for c in table.columns], fields=list(table.schema))
-            if table.num_columns
-            else pa.array([{}] * len(values), pa.struct([]))
-        )
+            raise RefusedBlockError("no type for it")
+        closed = self._plan is not None and self._plan.ignores_unknown
+        rows, self._nested = read_rows(values, schema, closed=closed)
+        return rows
 
 
 def _plan(projection: Projection | None) -> Plan | None:
@@ -234,29 +181,3 @@ def _plan(projection: Projection | None) -> Plan | None:
     if projection.route is not None:
         return RoutePlan(projection.route)
     return WholePlan(projection.decimals, projection.hides_order)
-
-
-class _Block:
-    def __init__(self, values: Sequence[bytes]) -> None:
-        self.values, self.size = values, len(values)
-        self.exact: list[int] = []
-        self.refusals = 0
-        self.read: list[tuple[pa.StructArray, Sequence[int]]] = []
-        """What Arrow took, each piece with its places."""
-        self.decoded = Decoded()
-
-    def is_hopeless(self, start: int) -> bool:
-        """Whether Arrow has refused so many of the values before this one that it is no help."""
-        return self.refusals > _REFUSALS_AT_MOST or (self.refusals > _FEW and self.refusals * _APART > start)
-
-    def close(self) -> None:
-        """Put together what has the same type."""
-        for _, group in groupby(self.read, lambda piece: piece[0].type):
-            pieces = list(group)
-            data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
-            index = range(self.size) if len(data) == self.size else [i for _, found in pieces for i in found]
-            self.decoded.values.append(Values(data, False, index))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -7,7 +7,7 @@ there as it has rows. Manifests are not merged: the entries of a merged one woul
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
@@ -106,17 +106,9 @@ class LineageSnapshot(SinkSnapshot):
     def _commit(self) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
         metadata = self._transaction.table_metadata
         sequence_number = metadata.next_sequence_number()
-        first_row_id = next_row_id = getattr(metadata, "next_row_id", None) or 0
+        first_row_id = getattr(metadata, "next_row_id", None) or 0
         manifests = self._manifests()
-        for manifest in manifests:
-            if manifest.sequence_number == UNASSIGNED_SEQ:
-                manifest.sequence_number = sequence_number
-            if manifest.min_sequence_number == UNASSIGNED_SEQ:
-                manifest.min_sequence_number = sequence_number
-            # Also manifests from before the table was upgraded have none yet.
-            if manifest.content == ManifestContent.DATA and manifest._data[_FIRST_ROW_ID] is None:
-                manifest._data[_FIRST_ROW_ID] = next_row_id
-                next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+        next_row_id = _number(manifests, sequence_number, first_row_id)
         name = _new_manifest_list_file_name(self._snapshot_id, 0, self.commit_uuid)
         path = self._transaction._table.location_provider().new_metadata_location(name)
         self._written_manifest_lists.append(path)
@@ -158,6 +150,20 @@ class LineageSnapshot(SinkSnapshot):
         )
         same = AssertRefSnapshotId(snapshot_id=ref.snapshot_id if ref else None, ref=self._branch)
         return (AddSnapshotUpdate(snapshot=snapshot), head), (same,)
+
+
+def _number(manifests: Sequence[ManifestFile], sequence_number: int, next_row_id: int) -> int:
+    """Gives manifests that have none their sequence numbers and first row ids; the row id after the last one."""
+    for manifest in manifests:
+        if manifest.sequence_number == UNASSIGNED_SEQ:
+            manifest.sequence_number = sequence_number
+        if manifest.min_sequence_number == UNASSIGNED_SEQ:
+            manifest.min_sequence_number = sequence_number
+        # Also manifests from before the table was upgraded have no row id yet.
+        if manifest.content == ManifestContent.DATA and manifest._data[_FIRST_ROW_ID] is None:
+            manifest._data[_FIRST_ROW_ID] = next_row_id
+            next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+    return next_row_id
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -19,21 +17,8 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     TableAlreadyExistsError,
 )
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema, index_by_name
+from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
-from pyiceberg.table.update.schema import UpdateSchema
-from pyiceberg.transforms import (
-    BucketTransform,
-    DayTransform,
-    HourTransform,
-    IdentityTransform,
-    MonthTransform,
-    Transform,
-    TruncateTransform,
-    YearTransform,
-)
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.casting.growth import distinct
 from calving.casting.schema_changes import SchemaChanges
@@ -41,6 +26,8 @@ from calving.errors import CalvingError, ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
+from calving.iceberg.partition_terms import parse_term, partition_spec
+from calving.iceberg.schemas import change_schema, is_open, schema_of, spelt
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
@@ -241,7 +228,7 @@ class Tables:
         rules = self._rules.of(name)
         kind = distinct(kind, (), set(), self._rules.key)
         if self._rules.case_insensitive:
-            kind = _spelt(kind, [*rules.id_columns, *(parse_term(term, name)[0] for term in rules.partition_by)])
+            kind = spelt(kind, [*rules.id_columns, *(parse_term(term, name)[0] for term in rules.partition_by)])
         schema = schema_of(all_optional(kind) if self._rules.force_optional else kind, rules.id_columns, name)
         spec = partition_spec(rules.partition_by, schema, name)
         identifier = table_id(name)
@@ -286,12 +273,12 @@ class Tables:
             table = find_table(self._catalog, table_id(name))
             if table is None:
                 raise Unavailable(f"table {name} was dropped while its schema was to be changed")
-            pending = [change for change in changes if _is_open(change, table.schema())]
+            pending = [change for change in changes if is_open(change, table.schema())]
             if not pending:
                 return
             try:
                 changes = self._possible(table, pending)
-                _change(table, changes)
+                change_schema(table, changes)
                 log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
                 return
             except CommitFailedException:
@@ -337,137 +324,3 @@ class Tables:
 
 def _in_vain(what: str, error: Exception) -> CalvingError:
     return error if isinstance(error, CalvingError) else Unavailable(f"{what}: {type(error).__name__}: {error}")
-
-
-def _is_open(change: SchemaChange, schema: Schema) -> bool:
-    path = ".".join(change.path)
-    try:
-        found = schema.find_field(path)
-    except ValueError:
-        return change.kind == "add"
-    match change.kind:
-        case "optional":
-            return bool(found.required)
-        case "widen":
-            return bool(str(found.field_type) != change.type)
-    return False
-
-
-def _change(table: Table, changes: Sequence[SchemaChange]) -> None:
-    """All of it in one commit."""
-    added = [change for change in changes if change.kind == "add"]
-    changed = [change for change in changes if change.kind != "add"]
-    with table.transaction() as transaction:
-        if changed:
-            # Without the name mapping, to which it would add the columns' own names: by those nothing was found so far.
-            with UpdateSchema(transaction) as update:
-                for change in changed:
-                    if change.kind == "widen":
-                        update.update_column(change.path, field_type=_primitive(change.type))
-                    else:
-                        update.make_column_optional(change.path)
-        if added:
-            with transaction.update_schema() as update:
-                for change in added:
-                    update.add_column(change.path, _iceberg_type(change.type, itertools.count(1)), required=False)
-
-
-def _spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
-    """The kind of a table with the fields of these names as the settings spell them, whatever their case."""
-    spelling = {name.lower(): name for name in names}
-    return kind | {
-        "struct": {spelling.get(name.lower(), name): inner for name, inner in kind["struct"].items()},
-        "required": [spelling.get(name.lower(), name) for name in kind.get("required", ())],
-    }
-
-
-def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Schema:
-    """The schema of a new table; required are the identifier fields, and what the records' schema says is.
-
-    :raises ConfigError: an id-column is not among the fields.
-    """
-    fields = kind["struct"] if isinstance(kind, Mapping) else {}
-    for column in id_columns:
-        if column not in fields:
-            raise ConfigError(f"table {table}: id-column '{column}' is not among its fields: {', '.join(fields)}")
-    ids = itertools.count(1)
-    required = kind.get("required", ()) if isinstance(kind, Mapping) else ()
-    columns = [
-        NestedField(next(ids), name, _iceberg_type(item, ids), required=name in id_columns or name in required)
-        for name, item in fields.items()
-    ]
-    return Schema(*columns, identifier_field_ids=[c.field_id for c in columns if c.name in id_columns])
-
-
-def _iceberg_type(kind: InferredType, ids: Iterator[int]) -> IcebergType:
-    if isinstance(kind, str):
-        return _primitive(kind)
-    required = kind.get("required") or ()
-    if "list" in kind:
-        return ListType(next(ids), _iceberg_type(kind["list"], ids), element_required=bool(required))
-    if "map" in kind:
-        key, value = kind["map"]
-        return MapType(
-            next(ids), _iceberg_type(key, ids), next(ids), _iceberg_type(value, ids), value_required=bool(required)
-        )
-    return StructType(
-        *(NestedField(next(ids), n, _iceberg_type(k, ids), required=n in required) for n, k in kind["struct"].items())
-    )
-
-
-def _primitive(kind: str) -> PrimitiveType:
-    return NestedField.model_validate({"id": 1, "name": "x", "required": False, "type": kind}).field_type  # type: ignore[return-value]
-
-
-_TERM = re.compile(r"(\w+)\((.+)\)")
-_TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
-    name: transform
-    for singular, transform in (
-        ("year", YearTransform),
-        ("month", MonthTransform),
-        ("day", DayTransform),
-        ("hour", HourTransform),
-    )
-    for name in (singular, f"{singular}s")
-}
-
-
-def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> PartitionSpec:
-    """``day(ts)``, ``bucket(user, 16)``, ``truncate(name, 4)``, ``country`` as a spec.
-
-    :raises ConfigError: a term is wrong; the Java sink would create an unpartitioned table instead.
-    """
-    fields = []
-    for number, term in enumerate(terms, 1000):
-        column, transform, suffix = parse_term(term, table)
-        try:
-            source = schema.find_field(column)
-        except ValueError as error:
-            raise ConfigError(f"table {table}: partition-by '{term}': there is no column '{column}'") from error
-        if not transform.can_transform(source.field_type):
-            raise ConfigError(f"table {table}: partition-by '{term}' cannot be applied to a {source.field_type}")
-        name = column.replace(".", "_") + suffix
-        fields.append(PartitionField(source_id=source.field_id, field_id=number, transform=transform, name=name))
-    return PartitionSpec(*fields)
-
-
-def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
-    """Column, transform, and what the partition field's name gets after the column's.
-
-    :raises ConfigError: the term is not understood.
-    """
-    match = _TERM.fullmatch(term)
-    if match is None:
-        return term, IdentityTransform(), ""
-    name, arguments = match.group(1).lower(), [a.strip() for a in match.group(2).split(",")]
-    if name in _TIMES and len(arguments) == 1:
-        return arguments[0], _TIMES[name](), f"_{name.removesuffix('s')}"
-    if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[1].isdigit():
-        size = int(arguments[1])
-        if name == "bucket":
-            return arguments[0], BucketTransform(size), "_bucket"
-        return arguments[0], TruncateTransform(size), "_trunc"
-    raise ConfigError(
-        f"table {table}: partition-by '{term}' is not understood: use year, month, day or hour(column),"
-        " bucket(column, N), truncate(column, W), or a column"
-    )

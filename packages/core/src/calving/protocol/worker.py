@@ -219,23 +219,27 @@ class Worker:
         self._running = _Running(self._number, take(backlog, records))
         return [RunBatch(self._number, self._running.spans)]
 
-    def _publish(self) -> list[WorkerEffect]:
-        ends: dict[TopicPartition, int] = {}
-        latest: dict[TopicPartition, int] = {}
+    def _written(self) -> list[DataWritten]:
+        """What the finished batches have written, an event for each table."""
         tables: dict[TableReference, TableFiles] = {}
-        for batch, outcome in self._finished:
-            ends.update({tp: span.end for tp, span in batch.items()})
-            for tp, timestamp in outcome.timestamps_us.items():
-                latest[tp] = max(latest.get(tp, timestamp), timestamp)
+        for _, outcome in self._finished:
             for table, files in outcome.written.items():
                 before = tables.get(table, TableFiles())
                 tables[table] = TableFiles(
                     before.data_files + files.data_files, before.delete_files + files.delete_files
                 )
-        written = [
+        return [
             DataWritten(self._commit_id, table, files.data_files, files.delete_files)
             for table, files in sorted(tables.items(), key=lambda item: item[0].identifier)
         ]
+
+    def _publish(self) -> list[WorkerEffect]:
+        ends: dict[TopicPartition, int] = {}
+        latest: dict[TopicPartition, int] = {}
+        for batch, outcome in self._finished:
+            ends.update({tp: span.end for tp, span in batch.items()})
+            for tp, timestamp in outcome.timestamps_us.items():
+                latest[tp] = max(latest.get(tp, timestamp), timestamp)
         progress = tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
         # Also where nothing was read: a position found by reset, or moved over a gap, must not be looked for again.
         advances = {
@@ -250,4 +254,6 @@ class Worker:
         }
         spans = each({tp: move for tp, move in moves.items() if move.start != move.end})
         letters = tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters)
-        return [Publish(Publication((*written, DataComplete(self._commit_id, progress)), advances, spans, letters))]
+        return [
+            Publish(Publication((*self._written(), DataComplete(self._commit_id, progress)), advances, spans, letters))
+        ]

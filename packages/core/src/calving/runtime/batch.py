@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from calving.engine.interface import Engine
 from calving.errors import AccountingError, BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
-from calving.model.events import TableFiles, TableReference
+from calving.model.dead_letters import DeadLetter
+from calving.model.events import TableFiles
 from calving.model.files import DataFile
 from calving.model.offsets import Spans, TopicPartition
 from calving.model.ranges import Range
@@ -144,31 +145,34 @@ class BatchRunner:
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
         """Runs tasks until all records fit their tables. A round only runs what a schema change has held up."""
         done: list[TaskResult] = []
-        changes: list[SchemaChange] = []
         careful = False
-        waiting = dict(enumerate(ranges))
+        everything = dict(enumerate(ranges))
+        waiting = everything
         for _ in range(_ROUNDS):
             results = self._engine.run([self._task(n, found, careful=careful) for n, found in waiting.items()])
             _raise_errors(results)
-            unclear = next((r.unclear for r in results if r.unclear is not None), None)
-            changes = [change for result in results for change in result.changes]
+            held_up = [r for r in results if r.changes or r.unclear is not None]
             done += [r for r in results if not r.changes and r.unclear is None]
-            if not changes and unclear is None:
+            if not held_up:
                 return done
-            if unclear is not None or any(r.number == RECEIVED for r in results):
-                # A shuffle mixes rows of all tasks in its files.
-                for result in done:
-                    self._tables.delete_files(result.files)
-                done, waiting = [], dict(enumerate(ranges))
-            else:
-                needy = {r.number for r in results if r.changes}
-                waiting = {n: found for n, found in waiting.items() if n in needy}
+            unclear = next((r.unclear for r in held_up if r.unclear is not None), None)
             if unclear is not None:
                 log.warning("a record breaks the batch, which runs again to find out which one: %s", unclear)
                 careful = True
+            if unclear is not None or any(r.number == RECEIVED for r in results):
+                # A shuffle mixes rows of all tasks in its files.
+                self._discard(done)
+                done, waiting = [], everything
+            else:
+                waiting = {r.number: everything[r.number] for r in held_up}
+            changes = [change for result in held_up for change in result.changes]
             self._tables.refresh({change.table for change in changes if change.kind == "load"})
             self._tables.apply([change for change in changes if change.kind != "load"])
         raise ConfigError(f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(changes)}")
+
+    def _discard(self, results: Sequence[TaskResult]) -> None:
+        for result in results:
+            self._tables.delete_files(result.files)
 
     def _task(self, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
         return TaskSpec(
@@ -183,50 +187,73 @@ class BatchRunner:
         )
 
     def _outcome(self, spans: Spans, results: Sequence[TaskResult]) -> BatchOutcome:
-        covered: Counter[TopicPartition] = Counter()
-        latest: dict[TopicPartition, int] = {}
-        files: dict[TableReference, list[DataFile]] = {}
-        read = written = size = 0
-        filtered: Counter[str] = Counter()
-        letters = [letter for result in results for letter in result.rejected]
-        first_rejected = next((r.first_rejected for r in results if r.first_rejected is not None), "")
-        rejected = 0
+        found = _Tally()
         for result in results:
             self.stages.update(result.stages)
-            for r in result.ranges:
-                tp = TopicPartition(r.range.topic, r.range.partition)
-                covered[tp] += r.range.end - r.range.start
-                read, written, size = read + r.read, written + r.written, size + r.bytes
-                rejected += r.rejected
-                filtered.update(r.filtered)
-                if r.timestamp_ms is not None:
-                    latest[tp] = max(latest.get(tp, 0), r.timestamp_ms * 1000)
-            for table, found in result.files.items():
-                if found:
-                    files.setdefault(self._tables.reference(table), []).extend(found)
-        wanted = {tp: span.end - span.start for tp, span in spans.items()}
-        lost = sum(result.shuffled for result in results)
-        if lost:
-            raise AccountingError(f"the batch does not balance: the shuffle lost {lost} rows; nothing is published")
-        if covered != wanted or read != written + rejected + sum(filtered.values()):
-            raise AccountingError(
-                f"the batch does not balance: {dict(covered)} of {wanted} offsets covered, {read} records read,"
-                f" {written} written, {rejected} dead letters, {dict(filtered)} filtered; nothing is published"
-            )
-        self._errors.check(rejected, read, first_rejected)
+            found.add(result)
+        found.check(spans)
+        self._errors.check(found.rejected, found.read, found.first_rejected)
+        files = {self._tables.reference(table): TableFiles(tuple(its)) for table, its in found.files.items()}
         totals = self.totals
-        totals.read += read
+        totals.read += found.read
         totals.batches += 1
-        totals.files += sum(map(len, files.values()))
-        totals.rejected += rejected
-        totals.filtered.update(filtered)
-        if filtered or rejected:
-            causes = "".join(f", {cause} {count}" for cause, count in sorted(filtered.items()))
-            log.info("read %d = written %d, dead letters %d%s", read, written, rejected, causes)
-        if rejected:
-            log.warning("bad records: %d; the first: %s", rejected, first_rejected)
-        tables = {table: TableFiles(tuple(found)) for table, found in files.items()}
-        return BatchOutcome(tables, latest, read, size, tuple(letters))
+        totals.files += sum(len(its.data_files) for its in files.values())
+        totals.rejected += found.rejected
+        totals.filtered.update(found.filtered)
+        if found.filtered or found.rejected:
+            causes = "".join(f", {cause} {count}" for cause, count in sorted(found.filtered.items()))
+            log.info("read %d = written %d, dead letters %d%s", found.read, found.written, found.rejected, causes)
+        if found.rejected:
+            log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
+        return BatchOutcome(files, found.latest_us, found.read, found.size, tuple(found.letters))
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the tasks of a batch have done, together."""
+
+    covered: Counter[TopicPartition] = field(default_factory=Counter)
+    """Offsets."""
+    latest_us: dict[TopicPartition, int] = field(default_factory=dict)
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    filtered: Counter[str] = field(default_factory=Counter)
+    letters: list[DeadLetter] = field(default_factory=list)
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    size: int = 0
+    shuffled: int = 0
+    first_rejected: str = ""
+
+    def add(self, result: TaskResult) -> None:
+        self.letters += result.rejected
+        self.first_rejected = self.first_rejected or result.first_rejected or ""
+        self.shuffled += result.shuffled
+        for r in result.ranges:
+            tp = TopicPartition(r.range.topic, r.range.partition)
+            self.covered[tp] += r.range.end - r.range.start
+            self.read, self.written, self.size = self.read + r.read, self.written + r.written, self.size + r.bytes
+            self.rejected += r.rejected
+            self.filtered.update(r.filtered)
+            if r.timestamp_ms is not None:
+                self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)
+        for table, found in result.files.items():
+            if found:
+                self.files.setdefault(table, []).extend(found)
+
+    def check(self, spans: Spans) -> None:
+        """:raises AccountingError: some offset, row or record is not accounted for."""
+        wanted = {tp: span.end - span.start for tp, span in spans.items()}
+        if self.shuffled:
+            raise AccountingError(
+                f"the batch does not balance: the shuffle lost {self.shuffled} rows; nothing is published"
+            )
+        if self.covered != wanted or self.read != self.written + self.rejected + sum(self.filtered.values()):
+            raise AccountingError(
+                f"the batch does not balance: {dict(self.covered)} of {wanted} offsets covered, {self.read} records"
+                f" read, {self.written} written, {self.rejected} dead letters, {dict(self.filtered)} filtered; nothing"
+                " is published"
+            )
 
 
 def cut(spans: Spans, slots: int) -> list[list[Range]]:

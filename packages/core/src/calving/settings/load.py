@@ -116,19 +116,8 @@ def parse(raw: Mapping[str, str]) -> Sink:
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s means nothing here and is left out: %s", key, TAKEN_OVER[key])
     raw = {key: _resolve(key, value) for key, value in raw.items() if key not in TAKEN_OVER}
-    handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
-    tables: dict[str, dict[str, str]] = {}
-    plain: dict[str, str] = {}
     own = {field.alias for field in SinkKeys.model_fields.values()}
-    for key, value in raw.items():
-        prefix = max((p for p in PREFIXES if key.startswith(p) and key not in own), key=len, default=None)
-        if prefix is not None:
-            handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = value
-        elif key.startswith(_TABLE):
-            table, _, name = key.removeprefix(_TABLE).rpartition(".")
-            tables.setdefault(table, {})[name] = value
-        else:
-            plain[key] = value
+    handed_on, tables, plain = _sorted(raw, own)
     backend = hooks.find(plain.get("iceberg.control.backend", "kafka"))
     theirs = {field.alias for field in backend.settings.model_fields.values()}
     _check_names(plain, own | theirs)
@@ -154,6 +143,25 @@ def parse(raw: Mapping[str, str]) -> Sink:
         backend=backend,
         backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
     )
+
+
+def _sorted(
+    raw: Mapping[str, str], own: set[str | None]
+) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]], dict[str, str]]:
+    """What is handed on, by prefix; what is said of tables, by table; and the other keys."""
+    handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
+    tables: dict[str, dict[str, str]] = {}
+    plain: dict[str, str] = {}
+    for key, value in raw.items():
+        prefix = max((p for p in PREFIXES if key.startswith(p) and key not in own), key=len, default=None)
+        if prefix is not None:
+            handed_on[prefix][key if prefix == "spark." else key.removeprefix(prefix)] = value
+        elif key.startswith(_TABLE):
+            table, _, name = key.removeprefix(_TABLE).rpartition(".")
+            tables.setdefault(table, {})[name] = value
+        else:
+            plain[key] = value
+    return handed_on, tables, plain
 
 
 def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:

@@ -108,21 +108,14 @@ class Delivery:
         values = self._objects_only(tables, values, result)
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.path.evolution.create]
-        places = values.index
-        if absent and spec.path.routing.missing_table in ("fail", "dead-letter"):
-            fatal = spec.path.routing.missing_table == "fail"
-            advice = (
-                ": create it, or set iceberg.tables.auto-create-enabled = true, or iceberg.tables.on-missing-table ="
-                " skip or dead-letter"
-            )
-            reason = f"table {absent[0]} does not exist{advice if fatal else ''}"
-            result.bad += [RecordError(i, _ROUTING, "MissingTableError", reason, fatal) for i in places]
+        if absent and spec.path.routing.missing_table != "skip":
+            result.bad += _without_table(absent[0], values, fatal=spec.path.routing.missing_table == "fail")
             return result
         pending = [table for table in tables if table not in live and table not in absent]
         if pending:
             # The tables come first, and then the task runs again: for now it only looks for schema changes.
             bad, _ = self._tried(live, values)
-            result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+            result.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
             values = values.choose(without(len(values), bad))
             result.written += self._creation.ask_for(pending, values, result.bad)
         elif live:
@@ -333,6 +326,15 @@ class Delivery:
             max(self._writers.values(), key=lambda w: w.weight).flush_largest()
         while sum(b.waiting for b in self._outboxes.values()) > self._spec.path.limits.buffered_bytes:
             max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
+
+
+def _without_table(table: str, values: Values, *, fatal: bool) -> list[RecordError]:
+    advice = (
+        ": create it, or set iceberg.tables.auto-create-enabled = true, or iceberg.tables.on-missing-table = skip or"
+        " dead-letter"
+    )
+    reason = f"table {table} does not exist{advice if fatal else ''}"
+    return [RecordError(i, _ROUTING, "MissingTableError", reason, fatal) for i in values.index]
 
 
 def _rows(rows: pa.RecordBatch, chosen: Indices) -> pa.RecordBatch:

@@ -1,0 +1,97 @@
+"""Schemaless values by the columns that they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain, repeat
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import (
+    DoubleType,
+    FloatType,
+    IcebergType,
+    StructType,
+)
+
+from calving.records.fields import Lookup
+
+
+@dataclass(slots=True)
+class Given:
+    """The values of each column, by its id; what has no column: row, name and value; rows that are no objects."""
+
+    items: Mapping[int, Sequence[Any]]
+    new: list[tuple[int, str, object]] = field(default_factory=list)
+    no_objects: list[int] = field(default_factory=list)
+
+
+def columns_of(
+    values: Sequence[object], struct: StructType, lookup: Lookup, *, whole: bool, learned_names: int
+) -> Given:
+    """``whole``: what has no column is wanted as well. So many names are remembered with their columns."""
+    if {*map(type, values)} == {dict}:
+        known = _by_name(values, struct, lookup, whole=whole)  # type: ignore[arg-type]
+        if known is not None:
+            return Given(known)
+    return _one_by_one(values, struct, lookup, learned_names)
+
+
+def _by_name(
+    records: Sequence[dict[str, Any]], struct: StructType, lookup: Lookup, *, whole: bool
+) -> Mapping[int, Sequence[Any]] | None:
+    """Name by name, which is quicker; None: several names lead to one column, or some to none."""
+    names = {*chain.from_iterable(records)}
+    targets = {name: target for name in names if (target := lookup.find(name)) is not None}
+    known = {target.field_id: name for name, target in targets.items()}
+    if len(known) < len(targets) or (whole and len(targets) < len(names)):
+        return None
+    nothing = [None] * len(records)
+    given = {i: [*map(dict.get, records, repeat(name))] for i, name in known.items()}
+    return {f.field_id: given.get(f.field_id, nothing) for f in struct.fields}
+
+
+def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, learned_names: int) -> Given:
+    items: dict[int, list[object]] = {f.field_id: [None] * len(values) for f in struct.fields}
+    found = Given(items)
+    columns: dict[str, list[object] | None] = {}
+    for i, value in enumerate(values):
+        if not isinstance(value, dict):
+            found.no_objects.append(i)
+            continue
+        for name, item in value.items():
+            try:
+                column = columns[name]
+            except KeyError:
+                target = lookup.find(name)
+                column = None if target is None else items[target.field_id]
+                if len(columns) < learned_names:
+                    columns[name] = column
+            if column is not None:
+                column[i] = item
+            elif item is not None:
+                found.new.append((i, name, item))
+    return found
+
+
+def simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
+    """Values of one simple kind as a column that ``cast`` takes as it would take each of them; else None."""
+    kinds = {*map(type, values)}
+    kinds.discard(type(None))
+    if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):
+        try:
+            return pa.array([None if v is None else float(v) for v in values], pa.float64())
+        except OverflowError:
+            return None
+    simple = _SIMPLE.get(next(iter(kinds))) if len(kinds) == 1 else None
+    if simple is None:
+        return None
+    try:
+        return pa.array(values, simple)
+    except (OverflowError, ValueError):
+        return None
+
+
+_SIMPLE = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}

@@ -1,0 +1,37 @@
+"""The state of one block of JSON while it is decoded: what Arrow took, what has to go the exact way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import pyarrow as pa
+
+from calving.converters.interface import Decoded
+from calving.records.values import Values
+
+_REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
+"""Refusals in one block after which the rest of it goes the exact way; a few are enough if fewer values than these lie
+between them."""
+
+
+class Block:
+    def __init__(self, values: Sequence[bytes]) -> None:
+        self.values, self.size = values, len(values)
+        self.exact: list[int] = []
+        self.refusals = 0
+        self.read: list[tuple[pa.StructArray, Sequence[int]]] = []
+        """What Arrow took, each piece with its places."""
+        self.decoded = Decoded()
+
+    def is_hopeless(self, start: int) -> bool:
+        """Whether Arrow has refused so many of the values before this one that it is no help."""
+        return self.refusals > _REFUSALS_AT_MOST or (self.refusals > _FEW and self.refusals * _APART > start)
+
+    def close(self) -> None:
+        """Put together what has the same type."""
+        for _, group in groupby(self.read, lambda piece: piece[0].type):
+            pieces = list(group)
+            data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
+            index = range(self.size) if len(data) == self.size else [i for _, found in pieces for i in found]
+            self.decoded.values.append(Values(data, False, index))

@@ -1,0 +1,84 @@
+"""Arrow's JSON reader, held to one object in each value, and to what is JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.json as pj
+
+_FIRST, _LAST = itemgetter(0), itemgetter(-1)
+_OPEN, _CLOSE = b"{}"
+_CONSTANT = re.compile(rb"[:,\[]\s*-?(NaN|Inf)")
+_ROW = re.compile(r" in row ([0-9]+)$")
+
+
+class RefusedBlockError(Exception):
+    """Arrow does not take these values as they are. ``row``: the one that it refuses, where it says so."""
+
+    def __init__(self, reason: str, row: int | None = None) -> None:
+        super().__init__(reason)
+        self.row = row
+
+
+def read_rows(values: Sequence[bytes], schema: pa.Schema, *, closed: bool) -> tuple[pa.StructArray, bool]:
+    """One row per value; and whether values may hold objects or arrays of which no type says anything.
+
+    ``closed``: fields that the schema lacks are ignored; else they are refused. :raises RefusedBlockError: it does not
+    take these values.
+
+    A newline between ``}`` and ``{`` can only stand between two objects. So of values that all begin with one and end
+    with the other each holds at least one object, and if there are as many rows as values, each holds one.
+    """
+    data = _joined(values)
+    if closed:
+        _refuse_constants(data)
+    rows = _parsed(data, schema, closed)
+    if len(rows) != len(values):
+        raise RefusedBlockError("not one row per record")
+    return rows, closed and (b"[" in data or data.count(b"{") > len(values))
+
+
+def _joined(values: Sequence[bytes]) -> bytes:
+    """The values, one on each line."""
+    if b"" in values or {*map(_FIRST, values)} != {_OPEN} or {*map(_LAST, values)} != {_CLOSE}:
+        odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
+        raise RefusedBlockError("not one object per record", next(odd, None))
+    data = b"\n".join(values)
+    if not data.isascii():
+        try:
+            data.decode()  # Arrow would let invalid text pass
+        except UnicodeDecodeError as error:
+            raise RefusedBlockError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
+    return data
+
+
+def _refuse_constants(data: bytes) -> None:
+    """Arrow takes NaN and infinity for numbers: in columns they are in doubt, in fields that nobody wants, here."""
+    # One letter is found much faster than three.
+    named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
+    if named and (constant := _CONSTANT.search(data)):
+        raise RefusedBlockError("not a JSON number", data.count(b"\n", 0, constant.start()))
+
+
+def _parsed(data: bytes, schema: pa.Schema, closed: bool) -> pa.StructArray:
+    try:
+        table = pj.read_json(
+            pa.BufferReader(data),
+            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="ignore" if closed else "error"
+            ),
+        )
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        row = _ROW.search(str(error))
+        raise RefusedBlockError(str(error), int(row.group(1)) if row else None) from error
+    if not table.num_columns:
+        return pa.array([{}] * table.num_rows, pa.struct([]))
+    return pa.StructArray.from_arrays([_whole(c) for c in table.columns], fields=list(table.schema))
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

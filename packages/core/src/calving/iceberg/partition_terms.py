@@ -1,0 +1,75 @@
+"""Partition terms of the settings: ``day(ts)``, ``bucket(user, 16)``, ``truncate(name, 4)``, ``country``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import (
+    BucketTransform,
+    DayTransform,
+    HourTransform,
+    IdentityTransform,
+    MonthTransform,
+    Transform,
+    TruncateTransform,
+    YearTransform,
+)
+
+from calving.errors import ConfigError
+
+_TERM = re.compile(r"(\w+)\((.+)\)")
+_TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
+    name: transform
+    for singular, transform in (
+        ("year", YearTransform),
+        ("month", MonthTransform),
+        ("day", DayTransform),
+        ("hour", HourTransform),
+    )
+    for name in (singular, f"{singular}s")
+}
+
+
+def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> PartitionSpec:
+    """The spec of a new table with this schema.
+
+    :raises ConfigError: a term is wrong; the Java sink would create an unpartitioned table instead.
+    """
+    fields = []
+    for number, term in enumerate(terms, 1000):
+        column, transform, suffix = parse_term(term, table)
+        try:
+            source = schema.find_field(column)
+        except ValueError as error:
+            raise ConfigError(f"table {table}: partition-by '{term}': there is no column '{column}'") from error
+        if not transform.can_transform(source.field_type):
+            raise ConfigError(f"table {table}: partition-by '{term}' cannot be applied to a {source.field_type}")
+        name = column.replace(".", "_") + suffix
+        fields.append(PartitionField(source_id=source.field_id, field_id=number, transform=transform, name=name))
+    return PartitionSpec(*fields)
+
+
+def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
+    """Column, transform, and what the partition field's name gets after the column's.
+
+    :raises ConfigError: the term is not understood.
+    """
+    match = _TERM.fullmatch(term)
+    if match is None:
+        return term, IdentityTransform(), ""
+    name, arguments = match.group(1).lower(), [a.strip() for a in match.group(2).split(",")]
+    if name in _TIMES and len(arguments) == 1:
+        return arguments[0], _TIMES[name](), f"_{name.removesuffix('s')}"
+    if name in ("bucket", "truncate") and len(arguments) == 2 and arguments[1].isdigit():
+        size = int(arguments[1])
+        if name == "bucket":
+            return arguments[0], BucketTransform(size), "_bucket"
+        return arguments[0], TruncateTransform(size), "_trunc"
+    raise ConfigError(
+        f"table {table}: partition-by '{term}' is not understood: use year, month, day or hour(column),"
+        " bucket(column, N), truncate(column, W), or a column"
+    )
