@@ -239,7 +239,7 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
 
     other = Tables(grown.catalog, "iceberg", TableRules())
     theirs = [schemaless({"theirs": 1}), schemaless({"both": 1})]
-    change = module._change
+    change = module.change_schema
 
     def late(update: Any, need: Any) -> None:
         if theirs:
@@ -247,7 +247,7 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
             other.apply(changes)
         change(update, need)
 
-    monkeypatch.setattr(module, "_change", late)
+    monkeypatch.setattr(module, "change_schema", late)
     rows = grown.take(schemaless({"ours": 1}, {"both": 2}))
     assert [r["both"] for r in rows] == [None, 2]
     assert {"theirs", "ours", "both"} <= set(grown.schema.column_names)
@@ -257,7 +257,7 @@ def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypa
     from calving.errors import Unavailable
     from calving.iceberg import tables as module
 
-    change, rounds = module._change, iter(range(100))
+    change, rounds = module.change_schema, iter(range(100))
 
     def raced(update: Any, need: Any) -> None:
         with grown.catalog.load_table("db.t").update_schema() as theirs:

@@ -149,10 +149,13 @@ class Tables:
         )
 
     def apply(self, changes: Iterable[SchemaChange]) -> None:
-        """Make the schema changes that records ask for.
+        """Look for tables that records ask for, and make the schema changes that they ask for.
 
         :raises ConfigError: it cannot be given. :raises Unavailable: others kept changing the table.
         """
+        changes = list(changes)
+        self.refresh({change.table for change in changes if change.kind == "load"})
+        changes = [change for change in changes if change.kind != "load"]
         for name, group in itertools.groupby(sorted(changes, key=lambda n: n.table), key=lambda n: n.table):
             mine = SchemaChanges(group, fold=self._rules.case_insensitive).list()
             create = next((change for change in mine if change.kind == "create"), None)

@@ -145,6 +145,7 @@ class BatchRunner:
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
         """Runs tasks until all records fit their tables. A round only runs what a schema change has held up."""
         done: list[TaskResult] = []
+        held_up: list[TaskResult] = []
         careful = False
         everything = dict(enumerate(ranges))
         waiting = everything
@@ -155,20 +156,18 @@ class BatchRunner:
             done += [r for r in results if not r.changes and r.unclear is None]
             if not held_up:
                 return done
-            unclear = next((r.unclear for r in held_up if r.unclear is not None), None)
-            if unclear is not None:
-                log.warning("a record breaks the batch, which runs again to find out which one: %s", unclear)
-                careful = True
-            if unclear is not None or any(r.number == RECEIVED for r in results):
+            is_unclear = _is_unclear(held_up)
+            careful = careful or is_unclear
+            if is_unclear or any(r.number == RECEIVED for r in results):
                 # A shuffle mixes rows of all tasks in its files.
                 self._discard(done)
                 done, waiting = [], everything
             else:
                 waiting = {r.number: everything[r.number] for r in held_up}
-            changes = [change for result in held_up for change in result.changes]
-            self._tables.refresh({change.table for change in changes if change.kind == "load"})
-            self._tables.apply([change for change in changes if change.kind != "load"])
-        raise ConfigError(f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(changes)}")
+            self._tables.apply(_changes(held_up))
+        raise ConfigError(
+            f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(_changes(held_up))}"
+        )
 
     def _discard(self, results: Sequence[TaskResult]) -> None:
         for result in results:
@@ -206,6 +205,18 @@ class BatchRunner:
         if found.rejected:
             log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
         return BatchOutcome(files, found.latest_us, found.read, found.size, tuple(found.letters))
+
+
+def _changes(results: Sequence[TaskResult]) -> list[SchemaChange]:
+    return [change for result in results for change in result.changes]
+
+
+def _is_unclear(results: Sequence[TaskResult]) -> bool:
+    """Whether some record, it is not known which, breaks writing."""
+    reason = next((r.unclear for r in results if r.unclear is not None), None)
+    if reason is not None:
+        log.warning("a record breaks the batch, which runs again to find out which one: %s", reason)
+    return reason is not None
 
 
 @dataclass(slots=True)

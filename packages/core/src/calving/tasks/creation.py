@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from calving.casting.growth import check_new
 from calving.casting.schema_changes import SchemaChanges
@@ -38,14 +38,23 @@ class Creation:
                 bad.append(RecordError(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
                 continue
             good += 1
-            for table in reasons:
-                # The record may yet fit the table that others create.
-                self._changes.add(SchemaChange(table, "create"))
-            for table in missing:
-                if not reasons and self._inferred[table] < most:
-                    self._inferred[table] += 1
-                    self._changes.add(SchemaChange(table, "create", type=kind))
+            if reasons:
+                self._doubt(reasons)
+            else:
+                self._infer(missing, kind)
         return good
+
+    def _doubt(self, tables: Iterable[str]) -> None:
+        """The record may yet fit the tables that others create."""
+        for table in tables:
+            self._changes.add(SchemaChange(table, "create"))
+
+    def _infer(self, tables: Iterable[str], kind: InferredType | None) -> None:
+        """The tables are to be such that they take this record as well."""
+        for table in tables:
+            if self._inferred[table] < self._spec.path.limits.inferred_records:
+                self._inferred[table] += 1
+                self._changes.add(SchemaChange(table, "create", type=kind))
 
     def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
         """Why the table cannot be created from a record of this type; None: it can."""
