@@ -264,7 +264,7 @@ def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypa
             theirs.add_column(f"c{next(rounds)}", LongType())
         change(update, need)
 
-    monkeypatch.setattr(module, "_change", raced)
+    monkeypatch.setattr(module, "change_schema", raced)
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     with pytest.raises(Unavailable, match=r"db\.t: its schema could not be changed"):
         grown.take(schemaless({"a": 1}))
