@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from uuid import UUID
 
-from calving.cli.release import let_go
+from calving.backend.interface import Cursor
+from calving.cli.release import Stale, let_go
+from calving.iceberg.parking import Parking
+from calving.model.events import TableId
 from calving.protocol.ledger import GONE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_control
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
+from calving.runtime.coordinator import Committer
 from tests.simulation.mutants.registry import mutant
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimTarget
@@ -40,8 +45,16 @@ class CommitsToAnother(World):
 @mutant("C4 release lets go of what was written for the table as it is, too", "table made anew")
 class ReleasesAll(World):
     @staticmethod
-    def release(cursor, committer, tables, commit_id, uuid_of, write_down):  # type: ignore[no-untyped-def]
-        return let_go(cursor, committer, tables, commit_id, lambda _: None, write_down)
+    def release(
+        cursor: Cursor,
+        committer: Committer,
+        parking: Parking,
+        tables: Collection[TableId],
+        commit_id: UUID,
+        uuid_of: Callable[[TableId], UUID | None],
+        write_down: Callable[[Stale], object],
+    ) -> Stale:
+        return let_go(cursor, committer, parking, tables, commit_id, lambda _: None, write_down)
 
 
 @mutant("C6 after a rollback a replay brings back what was taken away", "rolled back")
