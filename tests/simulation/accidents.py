@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from calving.backend.memory import MemorySession
+from calving.backend.memory import MemorySession, MemoryStore
 from calving.model.coverage import encode_coverage
 from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
@@ -22,7 +23,7 @@ _KEPT = 25
 class Accidents:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._older_store: tuple[object, ...] | None = None
+        self._older_store: MemoryStore | None = None
         self.operator_in: int | None = None
         """After so many steps an operator recovers the sink."""
         self.catalog_went_back = False
@@ -156,8 +157,13 @@ class Accidents:
 
     def _copy_store(self) -> None:
         store = self._world.store
-        log = [list(shard) for shard in store.log]
-        self._older_store = (log, dict(store.positions), dict(store.topic_ids), dict(store.saved), store.identity)
+        self._older_store = replace(
+            store,
+            log=[list(shard) for shard in store.log],
+            positions=dict(store.positions),
+            topic_ids=dict(store.topic_ids),
+            saved=dict(store.saved),
+        )
 
     def _lose_store(self) -> None:
         """The store comes back empty, or as it was a while ago, under processes that go on.
@@ -169,16 +175,16 @@ class Accidents:
         if self.operator_in is not None:
             return
         self.operator_in = world.rng.randint(0, 60)
-        store = world.store
-        ends = store.ends()
-        if self._older_store is None or world.chance(0.3):
+        store, older, ends = world.store, self._older_store, world.store.ends()
+        if older is None or world.chance(0.3):
             store.log, store.positions, store.topic_ids, store.saved = [[] for _ in store.log], {}, {}, {}
             store.identity = f"emptied at {world.now}"
             for member in world.members.values():
                 member.die()
         else:
-            log, store.positions, store.topic_ids, store.saved, store.identity = self._older_store  # type: ignore[assignment]
-            store.log = [shard + [None] * (ends[p] - len(shard)) for p, shard in enumerate(log)]  # type: ignore[attr-defined]
+            store.positions, store.topic_ids, store.saved = older.positions, older.topic_ids, older.saved
+            store.identity = older.identity
+            store.log = [shard + [None] * (ends[p] - len(shard)) for p, shard in enumerate(older.log)]
         self._older_store = None
         world.stats["store lost"] += 1
 
@@ -211,13 +217,13 @@ class Accidents:
         ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
         again = [".".join(name) for name in world.people.rolled_back]
         plan = world.recovery(ledgers, again, complete=world.chance(0.5))
-        for name, table in world.tables.items():
-            left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(name)].items()}
+        for table_id, table in world.tables.items():
+            left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(table_id)].items()}
             table.properties[key.holding] = encode_coverage(left_out)
         cursor.rewind({tp: plan.positions.get(tp, world.broker.begins[tp]) for tp in world.broker.content})
-        for name, table in world.tables.items():
-            if name in world.people.rolled_back:
-                table.properties |= key.brought_back(said[".".join(name)])
+        for table_id, table in world.tables.items():
+            if table_id in world.people.rolled_back:
+                table.properties |= key.brought_back(said[".".join(table_id)])
             table.properties |= {key.of_table(LOG_ID): store.identity, key.of_table(key.offsets): "{}"}
             table.properties |= key.recovered_at(store.identity, log.end)
         world.log_ids = dict.fromkeys(store.positions, store.identity)

@@ -188,8 +188,8 @@ class Checks:
                 self._answered.setdefault(event.commit_id, set()).update(answered)
                 known |= answered
                 for told in event.assignments:
-                    span = spans.get(told.source)
-                    there = broker.content[told.source][slice(*span)] if span is not None else ()
+                    read = spans.get(told.source)
+                    there = broker.content[told.source][slice(*read)] if read is not None else ()
                     if told.timestamp_us is None and not self.gone.issuperset(there):
                         raise Violation(f"VTTS: records of {told.source} were read, and no timestamp was told")
         for tp in known - world.store.positions.keys() if not world.is_upset else ():

@@ -23,7 +23,7 @@ class Ending:
         world = self._world
         if world.accidents.operator_in is not None:
             world.accidents.recover()
-        world.odds_of_theme, world.odds = world.odds, CALM
+        world.odds = CALM
         world.accidents.stalled = set()
         world.veils.clear()
         world.broker.stuck.clear()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calving.backend.interface import Cursor
-from calving.backend.memory import MemorySession, MemoryStore
+from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
 from calving.errors import CalvingError, DataLossError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
 from calving.model.events import (
@@ -111,13 +111,15 @@ class SimSession(MemorySession):
         self._world.log_ids.update(dict.fromkeys(publication.advances, self._store.identity))
         self._world.checks.published(publication)
 
-    def follow(self, *, replay: bool) -> Cursor:
+    def follow(self, *, replay: bool) -> SimCursor:
         self._world.call("follow")
-        return SimCursor(self._world, super().follow(replay=replay), Judge(self._world) if replay else None)
+        return SimCursor(
+            self._world, MemoryCursor(self._store, self._member, replay), Judge(self._world) if replay else None
+        )
 
 
 class SimCursor(Cursor):
-    def __init__(self, world: World, inner: Cursor, judge: Judge | None) -> None:
+    def __init__(self, world: World, inner: MemoryCursor, judge: Judge | None) -> None:
         self._world, self._inner, self.judge, self.log = world, inner, judge, inner.log
         self._fetched: dict[int, list[Envelope]] = {}
 
@@ -236,12 +238,11 @@ class Member:
         leads = self._session.lead(loop.machine.held, self._group.partitions()) or world.chance(world.odds.coups)
         if leads and self._coordinator is None and world.now >= self._elect_after:
             cursor = self._session.follow(replay=True)
-            assert isinstance(cursor, SimCursor)
             judge = cursor.judge
             assert judge is not None
             committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
-            loop = world.coordinator(
+            coordinator = world.coordinator(
                 cursor,
                 committer,
                 judge.seen(self._group.partitions),
@@ -251,8 +252,8 @@ class Member:
                 world.unknown,
             )
             # What is parked is handed on by the last one that writes: there must be one.
-            loop.machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
-            self._coordinator = (loop, judge)
+            coordinator.machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
+            self._coordinator = (coordinator, judge)
         elif not leads and not world.chance(world.odds.coups * 30):  # a deposed one may live on for a while
             self._coordinator = None
 

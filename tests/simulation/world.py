@@ -68,7 +68,7 @@ class World:
         themes = list(THEMES)
         theme = self.theme or themes[seed % len(themes)]
         seed //= 1 if self.theme else len(themes)
-        self.odds = THEMES[theme]
+        self.odds = self.odds_of_theme = THEMES[theme]
         self.now = 0.0
         self.fences_by_claim = seed % 5 < 3
         self.broker = Broker(self.rng, partitions=4, knows_ids=theme != "topic without identity")

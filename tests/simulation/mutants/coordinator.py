@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from uuid import UUID
 
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage
-from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark
-from calving.model.offsets import TopicPartition
+from calving.model.events import CommitComplete, DataWritten, Envelope, Parked, TableId, TableMark
+from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Coordinator, Failed
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
 from calving.protocol.departures import Departures
-from calving.protocol.effects import Announce, CoordinatorEffect
+from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import Reach
 from calving.protocol.marks import Marks
 from calving.runtime.coordinator import CoordinatorLoop
-from tests.simulation.members import SimSession
+from tests.simulation.members import SimCursor, SimSession
 from tests.simulation.mutants.registry import mutant, with_buffer, with_coordinator
 from tests.simulation.world import World
 
@@ -24,7 +25,7 @@ from tests.simulation.world import World
 @mutant("C1 a coordinator without a saved position opens at the latest entry")
 class OpensAtLatest(World):
     class session(SimSession):
-        def follow(self, *, replay: bool):  # type: ignore[no-untyped-def]
+        def follow(self, *, replay: bool) -> SimCursor:
             cursor = super().follow(replay=replay)
             if replay and not self._store.saved:
                 cursor._inner._at = self._store.ends()
@@ -34,7 +35,7 @@ class OpensAtLatest(World):
 @mutant("C1 a coordinator opens at the latest entry although a position is saved")
 class ReplaysNothing(World):
     class session(SimSession):
-        def follow(self, *, replay: bool):  # type: ignore[no-untyped-def]
+        def follow(self, *, replay: bool) -> SimCursor:
             cursor = super().follow(replay=replay)
             if replay:
                 cursor._inner._at = self._store.ends()
@@ -44,8 +45,8 @@ class ReplaysNothing(World):
 @mutant("C2 the expected partitions are frozen at election")
 class FrozenExpectation(World):
     class _Machine(Coordinator):
-        def tick(self, now, fresh_id, expected):  # type: ignore[no-untyped-def]
-            self._first = getattr(self, "_first", expected)
+        def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
+            self._first: frozenset[TopicPartition] = getattr(self, "_first", expected)
             return super().tick(now, fresh_id, self._first)
 
     coordinator = with_coordinator(_Machine)
@@ -68,7 +69,7 @@ class ForgetsLateFiles(World):
 @mutant("C4 a table that fails loses its buffered entries")
 class DropsFailedTable(World):
     class _Machine(Coordinator):
-        def settled(self, table, outcome):  # type: ignore[no-untyped-def]
+        def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
             if isinstance(outcome, Failed):
                 self._buffer.settle(table, self._committing)
             return super().settled(table, outcome)
@@ -81,7 +82,8 @@ class AcknowledgesTooMuch(World):
     class _Machine(Coordinator):
         def _complete_cycle(self) -> list[CoordinatorEffect]:
             (effect,) = super()._complete_cycle()
-            return [replace(effect, position=dict(self._buffer.read))]  # type: ignore[type-var]
+            assert isinstance(effect, Acknowledge)
+            return [replace(effect, position=dict(self._buffer.read))]
 
     coordinator = with_coordinator(_Machine)
 
@@ -89,9 +91,9 @@ class AcknowledgesTooMuch(World):
 @mutant("C5 the position is saved before the tables commit")
 class AcknowledgesFirst(World):
     class coordinator(CoordinatorLoop):
-        def _act(self, effects):  # type: ignore[no-untyped-def]
+        def _act(self, effects: list[CoordinatorEffect]) -> None:
             for effect in effects:
-                if hasattr(effect, "tables"):
+                if isinstance(effect, CommitTables):
                     self._cursor.acknowledge(dict(effect.read), ())
             super()._act(effects)
 
@@ -100,20 +102,20 @@ class AcknowledgesFirst(World):
 class TwoGroups(World):
     class _Machine(Coordinator):
         class _Split(Buffer):
-            def settle(self, table, read) -> None:  # type: ignore[no-untyped-def]
+            def settle(self, table: TableId, read: ControlOffsets) -> None:
                 left = self._heard.get(table, [])[1::2]
                 super().settle(table, read)
                 if left:
                     self._heard[table] = left
 
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
             super().__init__(pace, position, now)
             self._buffer = self._Split(position)
 
         def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
             effects = super()._commit(partial=partial)
             for effect in effects:
-                if hasattr(effect, "tables"):
+                if isinstance(effect, CommitTables):
                     tables = {t: e[::2] for t, e in effect.tables.items()}
                     return [replace(effect, tables=tables)]
             return effects
@@ -146,7 +148,7 @@ class SeesNothing(World):
             def note(self, table: TableId, mark: TableMark) -> None:
                 pass
 
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
             super().__init__(pace, position, now)
             self._marks = self._Blind()
 
@@ -166,7 +168,7 @@ class SettlesTooEarly(World):
 @mutant("C5 a successor does not take over what was parked", "failing table")
 class ForgetsParked(World):
     class _Deaf(Buffer):
-        def __init__(self, position=None) -> None:  # type: ignore[no-untyped-def]
+        def __init__(self, position: ControlOffsets | None = None) -> None:
             super().__init__(position)
             self.adopting = False
 
@@ -176,7 +178,7 @@ class ForgetsParked(World):
 @mutant("C5 a coordinator commits before it has heard what was parked", "failing table")
 class CommitsUnheard(World):
     class _Machine(Coordinator):
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
             super().__init__(pace, position, now)
             self._caught_up = True
 
@@ -217,7 +219,7 @@ class DeletesTooEarly(World):
 
 def with_departures(departures: type[Departures]) -> type[CoordinatorLoop]:
     class Machine(Coordinator):
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
             super().__init__(pace, position, now)
             self._departures = departures()
 
@@ -227,7 +229,7 @@ def with_departures(departures: type[Departures]) -> type[CoordinatorLoop]:
 @mutant("C8 ledgers speak for ever of topics that are gone", "topic made anew")
 class ForgetsNoTopic(World):
     class _Departures(Departures):
-        def looked(self, now, asked, missed):  # type: ignore[no-untyped-def]
+        def looked(self, now: float, asked: Collection[str], missed: Collection[str]) -> None:
             pass
 
     coordinator = with_departures(_Departures)
@@ -244,7 +246,7 @@ class LooksOnce(World):
 @mutant("W3 a StartCommit is not repeated while answers are missing")
 class InvitesOnce(World):
     class _Machine(Coordinator):
-        def tick(self, now, fresh_id, expected):  # type: ignore[no-untyped-def]
+        def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
             waiting = self._commit_id
             return [
                 e
@@ -306,8 +308,10 @@ class TellsTooMuch(World):
     class _Machine(Coordinator):
         def _complete_cycle(self) -> list[CoordinatorEffect]:
             (effect,) = super()._complete_cycle()
-            (event,) = effect.events  # type: ignore[union-attr]
-            return [replace(effect, events=(replace(event, valid_through_us=self._valid_through),))]  # type: ignore[type-var, arg-type]
+            assert isinstance(effect, Acknowledge)
+            (event,) = effect.events
+            assert isinstance(event, CommitComplete)
+            return [replace(effect, events=(replace(event, valid_through_us=self._valid_through),))]
 
     coordinator = with_coordinator(_Machine)
 

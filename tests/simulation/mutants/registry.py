@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
+from uuid import UUID
 
+from calving.backend.interface import Cursor, Session
+from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Coordinator
-from calving.protocol.worker import Worker
-from calving.runtime.coordinator import CoordinatorLoop
-from calving.runtime.worker import WorkerLoop
+from calving.protocol.coordinator import Coordinator, Pace
+from calving.protocol.worker import BatchLimits, Worker
+from calving.runtime.coordinator import Committer, CoordinatorLoop
+from calving.runtime.worker import Clock, Runner, SourcePolicy, WorkerLoop
+from calving.source.interface import Group
 from tests.simulation.checks import Violation
 from tests.simulation.world import World, simulate
 
@@ -63,7 +67,16 @@ def table(rows: Iterable[tuple[str, str | None, Verdicts]]) -> str:
 
 def with_machine(machine: type[Worker]) -> type[WorkerLoop]:
     class Loop(WorkerLoop):
-        def __init__(self, group, session, cursor, runner, limits, policy, clock) -> None:  # type: ignore[no-untyped-def]
+        def __init__(
+            self,
+            group: Group,
+            session: Session,
+            cursor: Cursor,
+            runner: Runner,
+            limits: BatchLimits,
+            policy: SourcePolicy,
+            clock: Clock,
+        ) -> None:
             super().__init__(group, session, cursor, runner, limits, policy, clock)
             self.machine = machine(limits)
 
@@ -72,7 +85,16 @@ def with_machine(machine: type[Worker]) -> type[WorkerLoop]:
 
 def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
     class Loop(CoordinatorLoop):
-        def __init__(self, cursor, committer, partitions, pace, clock, fresh_id, unknown) -> None:  # type: ignore[no-untyped-def]
+        def __init__(
+            self,
+            cursor: Cursor,
+            committer: Committer,
+            partitions: Callable[[], frozenset[TopicPartition]],
+            pace: Pace,
+            clock: Clock,
+            fresh_id: Callable[[], UUID],
+            unknown: Callable[[Collection[str]], Collection[str]],
+        ) -> None:
             super().__init__(cursor, committer, partitions, pace, clock, fresh_id, unknown)
             self.machine = machine(pace, cursor.log.start, clock())
 
@@ -81,7 +103,7 @@ def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
 
 def with_buffer(buffer: type[Buffer]) -> type[CoordinatorLoop]:
     class Machine(Coordinator):
-        def __init__(self, pace, position, now) -> None:  # type: ignore[no-untyped-def]
+        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
             super().__init__(pace, position, now)
             self._buffer = buffer(position)
 

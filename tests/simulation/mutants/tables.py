@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from unittest import mock
 
 from calving.model.coverage import Coverage
 from calving.model.events import Envelope, TableId
@@ -35,7 +36,7 @@ class RemembersLedger(World):
                 return replace(fresh, snapshots=tuple(ancestry), properties=known.properties)
 
         self._known: dict[tuple[int, int], Loaded] = {}
-        self.target = Target  # type: ignore[assignment]
+        self.target = Target
 
 
 @mutant("C6.2 entries below the ledger are not left out")
@@ -52,7 +53,7 @@ class _CustomLoop(World):
 
     @staticmethod
     def admit(
-        heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+        heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
     ) -> Admitted:
         return admit(heard, read, reach, ledger, left_out)
 
@@ -61,11 +62,8 @@ class _CustomLoop(World):
 
         class Loop(CommitLoop[Loaded]):
             def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
-                commit_module.admit = rule  # type: ignore[attr-defined]
-                try:
+                with mock.patch.object(commit_module, "admit", rule):
                     return super().settle(heard, read, reach)
-                finally:
-                    commit_module.admit = admit  # type: ignore[attr-defined]
 
         return Loop(target, target.key, 3)
 
@@ -76,7 +74,7 @@ class LedgerGoesBack(_CustomLoop):
 
     @staticmethod
     def admit(
-        heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+        heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
     ) -> Admitted:
         found = admit(heard, read, reach, ledger, left_out)
         return replace(found, ledger=replace(found.ledger, control=read))
@@ -86,7 +84,7 @@ class LedgerGoesBack(_CustomLoop):
 class LedgerStays(_CustomLoop):
     @staticmethod
     def admit(
-        heard: list[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+        heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
     ) -> Admitted:
         found = admit(heard, read, reach, ledger, left_out)
         return replace(found, ledger=ledger)
@@ -162,11 +160,8 @@ class CommitsTwice(World):
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         class Loop(CommitLoop[Loaded]):
             def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
-                known, commit_module.twice = commit_module.twice, lambda *_: {}  # type: ignore[attr-defined]
-                try:
+                with mock.patch.object(commit_module, "twice", lambda *_: {}):
                     return super().settle(heard, read, reach)
-                finally:
-                    commit_module.twice = known  # type: ignore[attr-defined]
 
         return Loop(target, target.key, 3)
 

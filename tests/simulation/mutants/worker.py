@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from calving.model.events import Publication
 from calving.model.offsets import Advance, SourceOffsets, TopicPartition
-from calving.protocol.effects import WorkerEffect
+from calving.protocol.effects import Publish, WorkerEffect
 from calving.protocol.positions import Position
-from calving.protocol.worker import Worker
+from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.worker import WorkerLoop
+from calving.source.interface import Bounds
 from tests.simulation.mutants.registry import mutant, with_machine
 from tests.simulation.world import World
 
@@ -36,10 +37,9 @@ class ResetNotStored(World):
     class _Machine(Worker):
         def _publish(self) -> list[WorkerEffect]:
             (effect,) = super()._publish()
-            p = effect.publication  # type: ignore[union-attr]
-            return [
-                type(effect)(Publication(p.events, {tp: a for tp, a in p.advances.items() if tp in p.spans}, p.spans))
-            ]  # type: ignore[arg-type]
+            assert isinstance(effect, Publish)
+            p = effect.publication
+            return [Publish(Publication(p.events, {tp: a for tp, a in p.advances.items() if tp in p.spans}, p.spans))]
 
     worker_loop = with_machine(_Machine)
 
@@ -61,7 +61,7 @@ class KeepsLostResults(World):
             for tp in set(gone) & self._next.keys():
                 del self._stored[tp], self._next[tp]
 
-        def finished(self, number, outcome) -> None:  # type: ignore[no-untyped-def]
+        def finished(self, number: int, outcome: BatchOutcome) -> None:
             running, self._running = self._running, None
             assert running is not None
             held = {tp: s for tp, s in running.spans.items() if tp in self._next}
@@ -70,14 +70,10 @@ class KeepsLostResults(World):
 
         def _publish(self) -> list[WorkerEffect]:
             (effect,) = super()._publish()
-            p = effect.publication  # type: ignore[union-attr]
-            return [
-                type(effect)(
-                    Publication(
-                        p.events, {tp: Advance(self._stored[tp], a.end) for tp, a in p.advances.items()}, p.spans
-                    )
-                )
-            ]  # type: ignore[arg-type]
+            assert isinstance(effect, Publish)
+            p = effect.publication
+            advances = {tp: Advance(self._stored[tp], a.end) for tp, a in p.advances.items()}
+            return [Publish(Publication(p.events, advances, p.spans))]
 
     worker_loop = with_machine(_Machine)
 
@@ -94,7 +90,7 @@ class DropsOnHandover(World):
 @mutant("W7 records that are gone are skipped silently", "retention")
 class SkipsSilently(World):
     class worker_loop(WorkerLoop):
-        def _mind_gaps(self, bounds) -> None:  # type: ignore[no-untyped-def]
+        def _mind_gaps(self, bounds: Bounds) -> None:
             for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
                 self.machine.skip(tp, gap.end)
 
@@ -119,7 +115,7 @@ class ComesBackUnseen(World):
 @mutant("VTTS timestamps are dropped")
 class DropsTimestamps(World):
     class _Machine(Worker):
-        def finished(self, number, outcome) -> None:  # type: ignore[no-untyped-def]
+        def finished(self, number: int, outcome: BatchOutcome) -> None:
             super().finished(number, replace(outcome, timestamps_us={}))
 
     worker_loop = with_machine(_Machine)
