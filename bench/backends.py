@@ -21,7 +21,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
-from campaign.checker import locations
+from campaign.files import locations
 from campaign.proxy import Proxy
 from campaign.run import Producing
 from tests.conformance.test_kafka import KafkaHarness

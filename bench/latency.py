@@ -14,6 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from pyiceberg.catalog import Catalog
 from rich.console import Console
 from rich.table import Table
 
@@ -21,7 +22,7 @@ from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
-from campaign.checker import locations
+from campaign.files import locations
 
 TABLE = ("bench", "trickle")
 _START_SECONDS = 120.0
@@ -149,8 +150,8 @@ def session_cpu(session: int) -> float:
     return total
 
 
-def _count(catalog: object) -> int:
-    table = find_table(catalog, TABLE)  # type: ignore[arg-type]
+def _count(catalog: Catalog) -> int:
+    table = find_table(catalog, TABLE)
     snapshot = table.current_snapshot() if table is not None else None
     if snapshot is None or snapshot.summary is None:
         return 0

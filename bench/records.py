@@ -293,7 +293,7 @@ def _transforms(rows: Sequence[Fields], plain: Sequence[bytes]) -> list[Case]:
         one("MaskField", fields="user"),
         one("ReplaceField", exclude="payload"),
         one("SetSchemaMetadata", schema_name="x"),
-        one("TimestampConverter", field="ts", **{"target.type": "string", "format": "yyyy-MM-dd HH:mm:ss"}),
+        one("TimestampConverter", field="ts", target_type="string", format="yyyy-MM-dd HH:mm:ss"),
         one("ValueToKey", fields="id"),
         one("HeaderFrom", fields="user", headers="user", operation="copy"),
         one("InsertHeader", header="a", value_literal="b"),

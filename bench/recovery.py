@@ -22,7 +22,8 @@ from rich.table import Table
 
 from calving.errors import Unavailable
 from calving.model.coverage import decode_coverage
-from calving.protocol.ledger import MISSING_OFFSETS, SOURCE_OFFSETS, decode_source
+from calving.protocol.ledger import MISSING_OFFSETS, SOURCE_OFFSETS
+from calving.protocol.offsets_text import decode_source
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process, free_port
 from calving.services.redis import RedisServer

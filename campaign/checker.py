@@ -149,8 +149,8 @@ class Source:
             return str(error)
         while any(self._reaches(tp) < end for tp, end in zip(self._partitions, ends, strict=True)):
             for message in consumer.consume(1000, 0.1):
-                if (error := message.error()) is not None:
-                    return str(error)
+                if (reason := message.error()) is not None:
+                    return str(reason)
                 offset = message.offset() + self._audit.begins(message.partition())[-1]
                 self._audit.produced(message.partition(), offset, int(message.key()), message.timestamp()[1])
             if time.monotonic() > deadline:

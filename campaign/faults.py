@@ -303,11 +303,11 @@ def compaction(f: Field) -> None:
     with contextlib.suppress(CommitFailedException, ValidationException), table.transaction() as change:
         # What pyiceberg would do by itself after a conflict is to rebase, which is not what is tested here.
         change.set_properties({"commit.retry.num-retries": "0"})
-        with change.update_snapshot().overwrite() as files:
+        with change.update_snapshot().overwrite() as overwrite:
             for file in small:
-                files.delete_data_file(file)
+                overwrite.delete_data_file(file)
             for file in _dataframe_to_data_files(change.table_metadata, rows, table.io):
-                files.append_data_file(file)
+                overwrite.append_data_file(file)
 
 
 def network_cut(f: Field) -> None:

@@ -50,24 +50,24 @@ class Block:
         return len(self._messages)
 
     @cached_property
-    def values(self) -> list[bytes | None]:
+    def values(self) -> Sequence[bytes | None]:
         return list(map(Message.value, self._messages))
 
     @cached_property
-    def keys(self) -> list[bytes | None]:
+    def keys(self) -> Sequence[bytes | None]:
         return list(map(Message.key, self._messages))
 
     @cached_property
-    def offsets(self) -> list[int]:
+    def offsets(self) -> Sequence[int]:
         return list(map(Message.offset, self._messages))
 
     @cached_property
-    def timestamps_ms(self) -> list[int | None]:
+    def timestamps_ms(self) -> Sequence[int | None]:
         """None where the record has no timestamp."""
         return [t if kind else None for kind, t in (m.timestamp() for m in self._messages)]
 
     @cached_property
-    def headers(self) -> list[list[tuple[str, bytes | None]]]:
+    def headers(self) -> Sequence[Sequence[tuple[str, bytes | None]]]:
         return [m.headers() or [] for m in self._messages]
 
     @property
