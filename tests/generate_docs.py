@@ -20,7 +20,7 @@ from calving_kafka.options import KafkaOptions
 from calving_redis.options import RedisOptions
 from calving_zookeeper.options import ZooKeeperOptions
 
-BACKENDS = {"Kafka": KafkaOptions, "Redis": RedisOptions, "ZooKeeper": ZooKeeperOptions}
+BACKENDS: dict[str, type[BaseModel]] = {"Kafka": KafkaOptions, "Redis": RedisOptions, "ZooKeeper": ZooKeeperOptions}
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "configuration.md"
 COMMANDS = DOCS / "commands.md"

@@ -86,7 +86,9 @@ class Cli:
         self.topic.send(*encode(*({"id": i} for i in range(first, end))))
 
     def ids(self, table: str = "db.t") -> list[int]:
-        return open_catalog("iceberg", self.catalog_keys).load_table(table).scan().to_arrow()["id"].to_pylist()
+        rows = open_catalog("iceberg", self.catalog_keys).load_table(table).scan().to_arrow()
+        found: list[int] = rows["id"].to_pylist()
+        return found
 
     def assert_exactly_once(self, end: int) -> None:
         assert Counter(self.ids()) == Counter(range(end))

@@ -89,8 +89,9 @@ def read_all(servers: str, topic: str) -> list[Message]:
 
 def test_sigterm_stops_cleanly_and_leaves_nothing_behind(cli: Cli) -> None:
     worker = subprocess.Popen(cli.command("run"), stderr=subprocess.PIPE, text=True)
+    assert worker.stderr is not None
     deadline = time.monotonic() + 60
-    while "100 records" not in (line := worker.stderr.readline()):  # type: ignore[union-attr]
+    while "100 records" not in (line := worker.stderr.readline()):
         assert time.monotonic() < deadline and (line or worker.poll() is None)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(20) == 0
@@ -193,7 +194,7 @@ def test_lost_positions_are_not_taken_for_a_first_start_and_can_be_recovered(cli
 
 
 def test_a_sink_taken_over_from_another_is_recovered_to_what_was_taken_over(cli: Cli) -> None:
-    config = {"bootstrap.servers": cli.keys["kafka.bootstrap.servers"], "group.id": f"connect-{cli.name}"}
+    config = {"bootstrap.servers": cli.topic.servers, "group.id": f"connect-{cli.name}"}
     before = Consumer(client_config(config))
     before.commit(offsets=[KafkaPartition(cli.topic.name, 0, 60)], asynchronous=False)
     before.close()
@@ -212,7 +213,7 @@ def test_a_sink_that_nothing_is_known_of_cannot_be_recovered(cli: Cli) -> None:
 
 def test_a_sink_that_runs_is_not_recovered(cli: Cli) -> None:
     cli.run("run", "--until-caught-up")
-    config = {"bootstrap.servers": cli.keys["kafka.bootstrap.servers"], "group.id": f"connect-{cli.name}"}
+    config = {"bootstrap.servers": cli.topic.servers, "group.id": f"connect-{cli.name}"}
     member = Consumer(client_config(config))
     member.subscribe([cli.topic.name])
     deadline = time.monotonic() + 20

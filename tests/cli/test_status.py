@@ -14,7 +14,16 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.cli.health import TableHealth, health, is_well
 from calving.iceberg.catalog import open_catalog
-from calving.model.events import CommitComplete, DataComplete, Envelope, Parked, PartitionProgress, StartCommit
+from calving.model.events import (
+    CommitComplete,
+    DataComplete,
+    Envelope,
+    Event,
+    Parked,
+    PartitionProgress,
+    StartCommit,
+    TableId,
+)
 from calving.model.offsets import TopicPartition
 from calving.runtime.heard import Heard, hear
 from calving.services.process import Process
@@ -91,7 +100,7 @@ def test_what_is_parked_is_told(cli: Cli) -> None:
     sink = load(cli.config)
     session = sink.backend(sink.identity, sink.backend_settings).open("coordinator")
     cursor = session.follow(replay=True)
-    parked = {("db", "t"): Parked("file:///nowhere/calving-parked-1.json.z", 1234, {})}
+    parked: dict[TableId, Parked] = {("db", "t"): Parked("file:///nowhere/calving-parked-1.json.z", 1234, {})}
     cursor.acknowledge(cursor.log.start, [CommitComplete(uuid4())], parked=parked)
     cursor.close()
     session.close()
@@ -123,7 +132,7 @@ def test_a_partition_that_the_last_cycle_had_no_answer_for_is_told() -> None:
     heard = Heard("log", {0: 0})
     assert heard.answered(one) is None
     commit = uuid4()
-    events = StartCommit(commit), DataComplete(commit, (PartitionProgress(one),)), CommitComplete(commit)
+    events: list[Event] = [StartCommit(commit), DataComplete(commit, (PartitionProgress(one),)), CommitComplete(commit)]
     for offset, event in enumerate(events):
         heard.hear(Envelope(0, offset, event))
     answered = {tp: heard.answered(tp) for tp in (one, two)}

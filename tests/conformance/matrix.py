@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
@@ -45,9 +45,9 @@ class _Collector:
     def __init__(self) -> None:
         self.found: dict[str, str] = {}
 
-    @pytest.hookimpl(hookwrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: object) -> object:
-        report = (yield).get_result()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
         number = getattr(getattr(item, "function", None), "rule", ("", ""))[0]
         if report.failed:
             self.found[number] = "**no**"

@@ -97,7 +97,8 @@ class Side:
         return found
 
     def close(self) -> None:
-        for part in (*self._cursors.values(), *self._sessions):
+        parts: list[Cursor | Session] = [*self._cursors.values(), *self._sessions]
+        for part in parts:
             part.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -40,8 +41,12 @@ def test_a_chain_of_transforms_shapes_the_rows_and_keeps_every_record_counted(pl
 
 def test_avro_of_two_schemas_evolves_the_table(plane: Plane, topic: Topics) -> None:
     source = topic()
-    old = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
-    new = {"type": "record", "name": "R", "fields": [*old["fields"], {"name": "n", "type": ["null", "string"]}]}
+    old: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}
+    new: dict[str, Any] = {
+        "type": "record",
+        "name": "R",
+        "fields": [*old["fields"], {"name": "n", "type": ["null", "string"]}],
+    }
     new["fields"][0] = {"name": "id", "type": "long"}
     with serving() as registry:
         a, b = registry.register("s", json.dumps(old)), registry.register("s", json.dumps(new))

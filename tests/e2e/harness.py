@@ -86,6 +86,8 @@ class Run:
         self.aside: Path | None = None
         """The settings of every third worker, where they are others."""
         self.workers: list[Process] = []
+        self.replaced: set[Process] = set()
+        """Of those that have ended: nobody has to start another one for them."""
         self.module, self.environment = "tests.e2e.worker", dict[str, str]()
         """What a worker runs, and what it finds in its environment besides."""
 
@@ -253,8 +255,8 @@ class Run:
     def revive(self) -> None:
         """Start a new worker for each that died."""
         for worker in list(self.workers):
-            if worker.returncode is not None and not getattr(worker, "replaced", False):
-                worker.replaced = True  # type: ignore[attr-defined]
+            if worker.returncode is not None and worker not in self.replaced:
+                self.replaced.add(worker)
                 self.start()
 
     def assert_exactly_once(self) -> None:
@@ -267,7 +269,7 @@ class Run:
         for name in self.tables:
             table = find_table(self.catalog, tuple(name.split(".")))
             last: dict[str, dict[str, int]] = {}
-            for snapshot in sorted(table.metadata.snapshots, key=lambda s: s.sequence_number) if table else ():
+            for snapshot in sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0) if table else ():
                 summary = snapshot.summary.additional_properties if snapshot.summary else {}
                 if key in summary:
                     now, log_id = json.loads(summary[key]), summary["calving.control-log-id"]

@@ -73,6 +73,7 @@ def roll_back_to(sink: Cli, rows: int, after: int) -> int:
     """``rollback_to_snapshot``, after more was committed; the rows that there were."""
     catalog = open_catalog("iceberg", sink.catalog_keys)
     snapshot = catalog.load_table("db.t").metadata.current_snapshot_id
+    assert snapshot is not None
     sink.send(rows, after)
     sink.run_here()
     found = len(sink.ids())

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
-from tests.e2e.harness import Run, died, pause
+from tests.e2e.harness import TABLES, Run, died, pause
 
 KILLED_AT = [
     "batch:before:2",
@@ -44,8 +44,8 @@ def tasks_of(worker: Process) -> list[int]:
 def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run]]:
     made: list[Run] = []
 
-    def make(**more: object) -> Run:
-        made.append(Run(tmp_path, servers, unique, **more))  # type: ignore[arg-type]
+    def make(settings: Mapping[str, str | None] | None = None, tables: Sequence[str] = TABLES) -> Run:
+        made.append(Run(tmp_path, servers, unique, settings=settings, tables=tables))
         return made[-1]
 
     yield make

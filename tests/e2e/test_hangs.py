@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.process import Process
 from campaign.proxy import Proxy
-from tests.e2e.harness import Run
+from tests.e2e.harness import TABLES, Run
 
 SOON = {"iceberg.control.commit.table-timeout-ms": "2000", "iceberg.stop-timeout-ms": "3000"}
 
@@ -21,8 +22,8 @@ SOON = {"iceberg.control.commit.table-timeout-ms": "2000", "iceberg.stop-timeout
 def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run]]:
     made: list[Run] = []
 
-    def make(**more: object) -> Run:
-        made.append(Run(tmp_path, servers, unique, **more))  # type: ignore[arg-type]
+    def make(settings: Mapping[str, str | None] | None = None, tables: Sequence[str] = TABLES) -> Run:
+        made.append(Run(tmp_path, servers, unique, settings=settings, tables=tables))
         return made[-1]
 
     yield make
@@ -31,7 +32,8 @@ def run(servers: str, tmp_path: Path, unique: str) -> Iterator[Callable[..., Run
 
 
 def rows_of(run: Run, table: str) -> int:
-    return run.rows()["route"].to_pylist().count(table)
+    routes: list[str] = run.rows()["route"].to_pylist()
+    return routes.count(table)
 
 
 def wait(done: Callable[[], bool], seconds: float = 60) -> None:
@@ -41,8 +43,12 @@ def wait(done: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.2)
 
 
+def wait_for_rows(run: Run, table: str, count: int) -> None:
+    wait(lambda: rows_of(run, table) == count)
+
+
 def stops_cleanly(worker: Process, seconds: float) -> bool:
-    worker.signal(15)  # type: ignore[arg-type]
+    worker.signal(signal.SIGTERM)
     try:
         return worker.wait(seconds) == 0
     except subprocess.TimeoutExpired:
@@ -56,7 +62,7 @@ def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(run
     wait(lambda: rows_of(r, "db.odd") == 300)
     for sent in (600, 900):
         r.produce(600)
-        wait(lambda sent=sent: rows_of(r, "db.odd") == sent)  # type: ignore[misc]
+        wait_for_rows(r, "db.odd", sent)
     assert rows_of(r, "db.even") < 900
     assert "table db.even: still committing" in worker.log.read_text()
     wait(lambda: "DEGRADED: files wait for table db.even\n" in worker.log.read_text())

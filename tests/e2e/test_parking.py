@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def break_and_mend(sink: Run, rounds: int) -> list[tuple[int, int]]:
     for n in range(rounds):
         sink.produce(400)
         wait_for(lambda: rows(sink.catalog, WELL) == sink.sent // 2)
-        wait_for(lambda n=n: len(parked(sink)) > n)
+        wait_for(partial(has_parked, sink, n))
         if "iceberg.control.backend" not in sink.config.read_text():
             figures.append(heard_again(sink))
         # Each in turn: whoever led has a successor.
@@ -85,6 +86,10 @@ def break_and_mend(sink: Run, rounds: int) -> list[tuple[int, int]]:
     assert rows(sink.catalog, WELL) > before
     (sink.folder / "table-broken").unlink()
     return figures
+
+
+def has_parked(sink: Run, more_than: int) -> bool:
+    return len(parked(sink)) > more_than
 
 
 def parked(sink: Run) -> list[str]:

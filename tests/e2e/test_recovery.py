@@ -54,7 +54,7 @@ def refused(run: Run) -> str:
     assert worker.wait(30) != 0
     text = worker.log.read_text()
     assert "calving recover FILE" in text
-    worker.replaced = True  # type: ignore[attr-defined]
+    run.replaced.add(worker)
     return text
 
 

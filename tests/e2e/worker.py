@@ -18,11 +18,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from calving.backend.interface import Session
+from calving.backend.interface import Cursor, Session
 from calving.cli.main import main
 from calving.iceberg import commit
 from calving.protocol.coordinator import Coordinator
@@ -35,11 +36,12 @@ from calving_redis.session import RedisSession
 from calving_zookeeper.cursor import ZooKeeperCursor
 from calving_zookeeper.session import ZooKeeperSession
 
-SESSION, CURSOR = {
+STORES: dict[str, tuple[type[Session], type[Cursor]]] = {
     "kafka": (KafkaSession, KafkaCursor),
     "redis": (RedisSession, RedisCursor),
     "zookeeper": (ZooKeeperSession, ZooKeeperCursor),
-}[os.environ.get("BACKEND", "kafka")]
+}
+SESSION, CURSOR = STORES[os.environ.get("BACKEND", "kafka")]
 PLACES: dict[str, tuple[type, str]] = {
     "batch": (BatchRunner, "run"),
     "publish": (SESSION, "publish"),
@@ -107,14 +109,14 @@ def force_lead(flag: Path) -> None:
     def lead(self: Session, held: Any, every: Any) -> bool:
         return flag.exists() or original(self, held, every)
 
-    SESSION.lead = lead
+    SESSION.lead = lead  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)  # a stuck worker can be asked where it is
     if "PARK_BEHIND" in os.environ:
         Coordinator.park_behind = int(os.environ["PARK_BEHIND"])
-        commit.MAX_TRIES = 2
+        mock.patch.object(commit, "MAX_TRIES", 2).start()
     if "FAULT" in os.environ:
         for each in os.environ["FAULT"].split(","):
             arm(each)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.sorting import SortField
 from pyiceberg.types import ListType, MapType, StructType
 
 from calving.iceberg.tables import TableRules, TableSettings
-from calving.model.record_path import Evolution, RouteRule, Routing
+from calving.model.record_path import Evolution, Policy, RouteRule, Routing
 from tests.fuzz import encoding, nodes, protobuf, schemas
 from tests.fuzz.chain import specs, transformed
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
@@ -117,7 +119,8 @@ class Case:
 
 
 def _keys(schema: Schema, target: Target) -> Iterator[tuple[tuple[str, ...], str]]:
-    for field in (*target.spec.fields, *target.order.fields):
+    fields: tuple[PartitionField | SortField, ...] = (*target.spec.fields, *target.order.fields)
+    for field in fields:
         yield path_of(schema, field.source_id), str(field.transform)
 
 
@@ -172,7 +175,7 @@ def _typed(random: Random, case: Case, shape: Schema, routing: Routing) -> Case:
     """Records of one or two schemas."""
     converter = random.choice(("avro", "envelope", "protobuf", "json-schema"))
     first = nodes.record(random, shape.as_struct(), converter)
-    both = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
+    both: tuple[nodes.Node, ...] = (first, nodes.changed(random, first)) if random.random() < 0.4 else (first,)
     if routing.field is not None:
         both = tuple(_with_route(node, routing.field) for node in both)
     schema_of, encoder = {
@@ -245,7 +248,8 @@ def _mapping(random: Random, kind: Any) -> list[dict[str, Any]]:
 
 
 def _routing(random: Random, targets: Sequence[Target]) -> Routing:
-    unrouted, missing = random.choice(("skip", "dead-letter")), random.choice(("skip", "dead-letter"))
+    policies: tuple[Policy, ...] = ("skip", "dead-letter")
+    unrouted, missing = random.choice(policies), random.choice(policies)
     choice = random.random()
     if choice < 0.8:
         return Routing(tuple(RouteRule(t.name) for t in targets), unrouted=unrouted, missing_table=missing)

@@ -255,7 +255,8 @@ def _has_no_key(row: Any, columns: Sequence[Column], path: Sequence[str], transf
     match value:
         case Decimal():
             assert isinstance(column.kind, DecimalType)
-            return abs(spec.unscaled(value, column.kind)) >= 10**column.kind.precision
+            limit: int = 10**column.kind.precision
+            return abs(spec.unscaled(value, column.kind)) >= limit
         case int() if transform == "hour" or str(column.kind) == "int":
             return not -(1 << 31) <= value < 1 << 31
         case int():

@@ -20,7 +20,7 @@ class Single(float):
     """A number of 32 bits."""
 
 
-class Pairs(list):  # type: ignore[type-arg]
+class Pairs(list[tuple[Any, Any]]):
     """A map of a schema: keys and values."""
 
 

@@ -105,8 +105,8 @@ def _merge_decimals(a: str, b: str) -> Kind:
         if kind in ("int", "long"):
             digits.append((10, 0) if kind == "int" else (19, 0))
         elif kind.startswith("decimal"):
-            precision, scale = kind[8:-1].split(",")
-            digits.append((int(precision), int(scale)))
+            precision, places = kind[8:-1].split(",")
+            digits.append((int(precision), int(places)))
         else:
             return "string"
     scale = max(s for _, s in digits)

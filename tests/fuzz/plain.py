@@ -48,7 +48,7 @@ def file_rows(location: str, file_format: str, schema: Schema) -> list[dict[str,
             found = arrow_rows(_orc(path))
         case _:
             with path.open("rb") as file, mock.patch.dict(fastavro.read.LOGICAL_READERS, _NUMBERS):
-                found = list(fastavro.reader(file))  # type: ignore[arg-type]
+                found = list(fastavro.reader(file))
     struct = schema.as_struct()
     return [fit(row, struct) for row in found]
 

@@ -86,7 +86,8 @@ def encoder(text: str, node: Node) -> Callable[[Any], bytes]:
     def encode(value: Any) -> bytes:
         message = made()
         _fill(message, node, value)
-        return header + message.SerializeToString()
+        body: bytes = message.SerializeToString()
+        return header + body
 
     return encode
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -133,9 +134,9 @@ def _leaves(struct: StructType) -> Iterator[NestedField]:
             yield field
 
 
-def _transform(random: Random, kind: IcebergType) -> Transform | None:  # type: ignore[type-arg]
+def _transform(random: Random, kind: IcebergType) -> Transform[Any, Any] | None:
     width = random.choice((1, 2, 3, 10, 16))
-    every = (
+    every: tuple[Transform[Any, Any], ...] = (
         IdentityTransform(),
         BucketTransform(random.choice((1, 4, 16, 1000))),
         TruncateTransform(width),

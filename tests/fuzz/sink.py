@@ -72,11 +72,11 @@ class _Messages(Block):
     def __len__(self) -> int:
         return len(self._raws)
 
-    values = property(lambda self: list(self._raws))  # type: ignore[assignment]
-    keys = property(lambda self: [b"key"] * len(self._raws))  # type: ignore[assignment]
-    offsets = property(lambda self: list(range(self._start, self._start + len(self._raws))))  # type: ignore[assignment]
-    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._raws))  # type: ignore[assignment]
-    headers = property(lambda self: [list(HEADERS) for _ in self._raws])  # type: ignore[assignment]
+    values = property(lambda self: list(self._raws))
+    keys = property(lambda self: [b"key"] * len(self._raws))
+    offsets = property(lambda self: list(range(self._start, self._start + len(self._raws))))
+    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._raws))
+    headers = property(lambda self: [list(HEADERS) for _ in self._raws])
     size = property(lambda self: sum(len(raw or b"") for raw in self._raws))
     latest_ms = property(lambda self: 1_767_225_600_000)
 

@@ -89,7 +89,8 @@ def _hashed(value: Any, kind: IcebergType) -> bytes:
         case Decimal():
             assert isinstance(kind, DecimalType)
             return shortest(unscaled(value, kind))
-    return value  # type: ignore[no-any-return]
+    assert isinstance(value, bytes)
+    return value
 
 
 def _truncated(value: Any, kind: IcebergType, width: int) -> Any:
@@ -153,12 +154,14 @@ def bound(value: Any, kind: IcebergType) -> bytes:
         case "double":
             return struct.pack("<d", value)
         case "string":
-            return value.encode()  # type: ignore[no-any-return]
+            assert isinstance(value, str)
+            return value.encode()
         case "decimal":
             assert isinstance(kind, DecimalType)
             return shortest(unscaled(value, kind))
         case "binary" | "fixed":
-            return value  # type: ignore[no-any-return]
+            assert isinstance(value, bytes)
+            return value
     return struct.pack("<q", value)
 
 

@@ -88,6 +88,7 @@ def _whole(value: Any, bits: int) -> int:
 
 def _is_whole(value: Decimal) -> bool:
     _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int), "not a finite number"
     return exponent >= 0 or (not any(digits[exponent:]) and (-exponent <= len(digits) or not any(digits)))
 
 

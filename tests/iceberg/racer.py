@@ -6,11 +6,11 @@ import json
 import logging
 import random
 import sys
-from typing import Any
 from uuid import UUID
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.target import IcebergTarget, TableTroubleError
@@ -34,11 +34,11 @@ def lie(rng: random.Random, share: float) -> None:
     """Requests that are lost, answers that are lost, conflicts that are reported although the commit landed."""
     original = Table._do_commit
 
-    def wrapped(self: Table, *args: Any) -> None:
+    def wrapped(self: Table, updates: tuple[TableUpdate, ...], requirements: tuple[TableRequirement, ...]) -> None:
         roll = rng.random()
         if roll < share:
             raise OSError("the request was lost")
-        original(self, *args)
+        original(self, updates, requirements)
         if roll < 2 * share:
             raise OSError("the answer was lost")
         if roll < 3 * share:

@@ -106,8 +106,9 @@ def test_the_property_holds_after_all_snapshots_with_the_ledger_are_gone(catalog
     settle(catalog, entry(0, file("a")))
     table = catalog.load_table("db.t")
     old = table.current_snapshot()
+    assert old is not None
     table.append(__import__("pyarrow").table({"id": [1], "kind": ["x"]}))
-    catalog.load_table("db.t").maintenance.expire_snapshots().by_id(old.snapshot_id).commit()  # type: ignore[union-attr]
+    catalog.load_table("db.t").maintenance.expire_snapshots().by_id(old.snapshot_id).commit()
     assert settle(catalog, entry(0, file("a"))).snapshot_id is None
 
 
@@ -160,8 +161,8 @@ def test_a_landed_commit_that_is_refused_and_then_not_seen_is_left_whole(
     """A repeated request is refused because the first one landed, and a replica that is behind bears the refusal out."""
     settle(catalog, entry(0, file("before")))
     stale = catalog.load_table("db.t")
-    original, refused = Table._do_commit, []
-    load = type(catalog).load_table
+    original, load = Table._do_commit, type(catalog).load_table
+    refused: list[bool] = []
 
     def lying(self: Table, *args: Any) -> None:
         original(self, *args)

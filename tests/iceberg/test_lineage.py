@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzNanoType
 
 from calving.casting.table import TableConverter
@@ -75,6 +76,7 @@ def test_every_manifest_gets_its_own_row_ids(catalog: Catalog, name: str) -> Non
     table = catalog.load_table(name)
     snapshots = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)
     assert [(s.first_row_id, s.added_rows) for s in snapshots] == [(0, 5), (5, 7), (12, 3)]
+    assert isinstance(table.metadata, TableMetadataV3)
     assert table.metadata.next_row_id == 15
     manifests = read_manifest_list(table.io, snapshots[-1].manifest_list)
     assert sorted(m._data[15] for m in manifests) == [0, 5, 12]

@@ -46,7 +46,13 @@ def debezium(random: Random, count: int) -> list[Message]:
 def _debezium_schema(row: dict[str, Any]) -> dict[str, Any]:
     text = {"type": "string", "optional": False}
     source = {"type": "struct", "fields": [{"field": n, **text} for n in ("db", "schema", "table")]}
-    fields = [("op", text), ("before", row), ("after", row), ("ts_ms", {"type": "int64"}), ("source", source)]
+    fields: list[tuple[str, dict[str, Any]]] = [
+        ("op", text),
+        ("before", row),
+        ("after", row),
+        ("ts_ms", {"type": "int64"}),
+        ("source", source),
+    ]
     return {"type": "struct", "fields": [{"field": n, **s} for n, s in fields]}
 
 
@@ -72,8 +78,8 @@ def mongo(random: Random, count: int) -> list[Message]:
 
 
 def _mongo(random: Random) -> Message:
-    text = {"type": "string", "optional": True}
-    change = {
+    text: dict[str, Any] = {"type": "string", "optional": True}
+    change: dict[str, Any] = {
         "type": "struct",
         "optional": True,
         "fields": [
@@ -81,7 +87,13 @@ def _mongo(random: Random) -> Message:
             {"field": "removedFields", "type": "array", "items": text, "optional": True},
         ],
     }
-    fields = [("op", text), ("before", text), ("after", text), ("updateDescription", change), ("n", {"type": "int32"})]
+    fields: list[tuple[str, dict[str, Any]]] = [
+        ("op", text),
+        ("before", text),
+        ("after", text),
+        ("updateDescription", change),
+        ("n", {"type": "int32"}),
+    ]
     schema = {"type": "struct", "name": "x.Envelope", "fields": [{"field": n, **s} for n, s in fields]}
     changes = {"updatedFields": dumps(_document(random)), "removedFields": random.choice([None, [], ["a", "q"]])}
     event = {

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
@@ -27,7 +27,9 @@ from calving.model.offsets import Advance, Span, TopicPartition
 from calving.source.client import client_config
 from calving.source.kafka import KafkaGroup, Topics
 from calving_kafka.backend import KafkaBackend
+from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
+from calving_kafka.session import KafkaSession
 from calving_kafka.trimming import Trimming
 from tests.conftest import Topic
 
@@ -54,6 +56,9 @@ class Listener:
         self.lost_ever |= set(partitions)
 
 
+Part = TypeVar("Part", Session, Cursor, KafkaGroup)
+
+
 class Sink:
     """One sink on the shared broker: its topic, its group, its backend."""
 
@@ -69,11 +74,15 @@ class Sink:
         self.backend.provision()
         self._open: list[Session | Cursor | KafkaGroup] = []
 
-    def session(self, member: str | None = None) -> Session:
-        return self._keep(self.backend.open(member or str(uuid4())))
+    def session(self, member: str | None = None) -> KafkaSession:
+        session = self._keep(self.backend.open(member or str(uuid4())))
+        assert isinstance(session, KafkaSession)
+        return session
 
-    def cursor(self, *, replay: bool) -> Cursor:
-        return self._keep(self.session().follow(replay=replay))
+    def cursor(self, *, replay: bool) -> KafkaCursor:
+        cursor = self._keep(self.session().follow(replay=replay))
+        assert isinstance(cursor, KafkaCursor)
+        return cursor
 
     def join(self, partitions: int = 1) -> tuple[KafkaGroup, Listener]:
         group = self._keep(KafkaGroup(self.kafka, self.identity.group, Topics(self.kafka, [self.topic.name], None)))
@@ -95,7 +104,7 @@ class Sink:
         wait(lambda: bool(other.held), both)
         return group, other
 
-    def _keep(self, part: Any) -> Any:
+    def _keep(self, part: Part) -> Part:
         self._open.append(part)
         return part
 
@@ -230,7 +239,9 @@ from calving.backend.interface import SinkIdentity
 from calving.errors import CalvingError
 from calving.source.kafka import KafkaGroup, Topics
 from calving_kafka.backend import KafkaBackend
+from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
+from calving_kafka.session import KafkaSession
 from calving_kafka.trimming import Trimming
 from tests.kafka.test_backend import Listener, publication, TopicPartition
 servers, name, topic, protocol = sys.argv[1:]
@@ -289,7 +300,8 @@ def test_what_a_publisher_left_open_when_it_died_holds_up_nobody_who_takes_its_p
     first, _ = s.join()
     dead = s.session()
     dead.publish(publication(s.tp, None, 10, "f"), first.claim())
-    producer = dead._transactions._producer  # type: ignore[attr-defined]
+    assert dead._transactions is not None
+    producer = dead._transactions._producer
     producer.begin_transaction()
     producer.produce(s.identity.control_topic, b"never heard", key=b"dead")
     producer.send_offsets_to_transaction(
@@ -537,7 +549,7 @@ def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(sink: Ca
     ours, theirs = s.cursor(replay=True), KafkaBackend(stranger, KafkaOptions()).open("x").follow(replay=True)
     trimming = Trimming(s.identity, 1)
     ours.acknowledge({0: 8}, [CommitComplete(COMMIT) for _ in range(8)])
-    trimming.trim([0], ours.entries.others)  # type: ignore[attr-defined]
+    trimming.trim([0], ours.entries.others)
     assert s.cursor(replay=False).log.end and first_offset(s) == 0, "the other one has read nothing"
     theirs.acknowledge({0: 5}, [])
     trimming.trim([0], {stranger.group})
@@ -550,9 +562,9 @@ def test_a_control_topic_is_trimmed_below_what_all_its_sinks_have_saved(sink: Ca
 
 
 def first_offset(s: Sink) -> int:
-    low: int = s.cursor(replay=False)._consumer.get_watermark_offsets(  # type: ignore[attr-defined]
-        KafkaPartition(s.identity.control_topic, 0), 10
-    )[0]
+    low: int = s.cursor(replay=False)._consumer.get_watermark_offsets(KafkaPartition(s.identity.control_topic, 0), 10)[
+        0
+    ]
     return low
 
 

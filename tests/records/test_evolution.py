@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +27,9 @@ from pyiceberg.types import (
 )
 
 from calving.casting.table import Converted, TableConverter
+from calving.iceberg import tables
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.schemas import change_schema
 from calving.iceberg.tables import TableRules, Tables
 from calving.model.record_path import Evolution
 from calving.model.tables import SchemaChange
@@ -235,19 +238,16 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
     grown: Grown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one's update lands between loading the table and committing the change to it, each time."""
-    from calving.iceberg import tables as module
-
     other = Tables(grown.catalog, "iceberg", TableRules())
     theirs = [schemaless({"theirs": 1}), schemaless({"both": 1})]
-    change = module.change_schema
 
     def late(update: Any, need: Any) -> None:
         if theirs:
             changes = grown.convert(theirs.pop(0)).changes
             other.apply(changes)
-        change(update, need)
+        change_schema(update, need)
 
-    monkeypatch.setattr(module, "change_schema", late)
+    monkeypatch.setattr(tables, "change_schema", late)
     rows = grown.take(schemaless({"ours": 1}, {"both": 2}))
     assert [r["both"] for r in rows] == [None, 2]
     assert {"theirs", "ours", "both"} <= set(grown.schema.column_names)
@@ -255,17 +255,16 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
 
 def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
     from calving.errors import Unavailable
-    from calving.iceberg import tables as module
 
-    change, rounds = module.change_schema, iter(range(100))
+    rounds = iter(range(100))
 
     def raced(update: Any, need: Any) -> None:
         with grown.catalog.load_table("db.t").update_schema() as theirs:
             theirs.add_column(f"c{next(rounds)}", LongType())
-        change(update, need)
+        change_schema(update, need)
 
-    monkeypatch.setattr(module, "change_schema", raced)
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(tables, "change_schema", raced)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     with pytest.raises(Unavailable, match=r"db\.t: its schema could not be changed"):
         grown.take(schemaless({"a": 1}))
 

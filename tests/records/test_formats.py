@@ -138,11 +138,13 @@ def read(file: DataFile) -> list[dict[str, Any]]:
         with Path(local(file)).open("rb") as source:
             return list(fastavro.reader(source))
     table = pq.read_table(local(file)) if file.file_format == "PARQUET" else po.ORCFile(local(file)).read()
-    return table.to_pylist()
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
 
 
 def numbers(values: list[Any], kind: pa.DataType) -> list[Any]:
-    return pa.array(values, kind).cast(pa.int64()).to_pylist()
+    found: list[Any] = pa.array(values, kind).cast(pa.int64()).to_pylist()
+    return found
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -179,7 +181,7 @@ def test_avro_holds_instants_as_microseconds(write: Write) -> None:
     (file,) = write({"write.format.default": "avro"})
     with Path(local(file)).open("rb") as source:
         blocks = fastavro.reader(source, return_record_name=False)
-        kinds = {f["name"]: f["type"] for f in blocks.writer_schema["fields"]}  # type: ignore[index, call-overload]
+        kinds = {f["name"]: f["type"] for f in blocks.writer_schema["fields"]}
     assert {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False} in kinds["ts"]
     moments = [r["tz"] for r in read(file)]
     assert [None if m is None else round(m.timestamp() * 1_000_000) for m in moments] == COLUMNS["tz"]
@@ -208,7 +210,7 @@ def test_orc_types_carry_their_field_ids_and_what_orc_has_no_type_for(write: Wri
 def test_avro_fields_carry_their_field_ids(write: Write) -> None:
     (file,) = write({"write.format.default": "avro"})
     with Path(local(file)).open("rb") as source:
-        fields = fastavro.reader(source).writer_schema["fields"]  # type: ignore[index, call-overload]
+        fields = fastavro.reader(source).writer_schema["fields"]
     assert [f["field-id"] for f in fields] == [f.field_id for f in SCHEMA.fields]
 
 
@@ -308,7 +310,10 @@ NUMBERS = Schema(_F(1, "id", LongType(), required=False), _F(2, "s", StringType(
 
 
 def many(count: int, start: int = 0) -> pa.RecordBatch:
-    columns = {"id": list(range(start, start + count)), "s": [f"text {i * 7919}" for i in range(count)]}
+    columns: dict[str, list[Any]] = {
+        "id": list(range(start, start + count)),
+        "s": [f"text {i * 7919}" for i in range(count)],
+    }
     return rows(NUMBERS, columns)
 
 

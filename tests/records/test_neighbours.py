@@ -40,7 +40,7 @@ def sink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sink]:
     made.close()
 
 
-def table(name: str = "db.t", **columns: IcebergType) -> Target:
+def table(name: str = "db.t", /, **columns: IcebergType) -> Target:
     return Target(name, Schema(*(NestedField(i, n, k, required=False) for i, (n, k) in enumerate(columns.items(), 1))))
 
 

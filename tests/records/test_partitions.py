@@ -40,6 +40,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestampNanoType,
@@ -295,7 +296,7 @@ def test_a_long_value_does_not_make_a_path_that_no_file_system_takes(tmp_path: P
     assert folders[0] != folders[1]
 
 
-COMMITTED = [
+COMMITTED: list[tuple[PrimitiveType, Transform[Any, Any], list[Any]]] = [
     (DecimalType(38, 0), IdentityTransform(), [Decimal(10**38 - 1), Decimal(1 - 10**38), None]),
     (TimestampType(), DayTransform(), [YEAR_10000, BEFORE_YEAR_1, MILLIS_FOR_MICROS, None]),
     (TimestamptzType(), HourTransform(), [YEAR_10000, BEFORE_YEAR_1, MILLIS_FOR_MICROS]),
@@ -317,6 +318,7 @@ def test_files_of_every_partition_are_committed(
     assert sum(file.record_count for file in files) == len(given)
     expected = [None if v is None else to_bytes_of(v, kind, transform) for v in given]
     result = transform.result_type(kind)
+    assert isinstance(result, PrimitiveType)
     found = [None if file.partition[0] is None else to_bytes(result, file.partition[0]) for file in files]
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
@@ -324,10 +326,12 @@ def test_files_of_every_partition_are_committed(
 def to_bytes_of(value: Any, kind: IcebergType, transform: Transform[Any, Any]) -> bytes:
     """By pyiceberg's own scalar transforms."""
     plain = UUID(bytes=value) if isinstance(kind, UUIDType) else value
-    return to_bytes(transform.result_type(kind), transform.transform(kind)(plain))
+    result, transformed = transform.result_type(kind), transform.transform(kind)(plain)
+    assert isinstance(result, PrimitiveType) and transformed is not None
+    return to_bytes(result, transformed)
 
 
 def test_rows_of_a_long_decimal_partition_are_found_by_it(tmp_path: Path) -> None:
     digits = Decimal(12345678901234567890123456789012345678)
     made = commit(tmp_path, column(DecimalType(38, 0)), spec(IdentityTransform()), {"v": [digits, digits - 1]})
-    assert made.scan(EqualTo("v", digits)).to_arrow().to_pydict() == {"v": [digits]}
+    assert made.scan(EqualTo(term="v", value=digits)).to_arrow().to_pydict() == {"v": [digits]}

@@ -202,6 +202,7 @@ def payments(registry: SchemaRegistry, *messages: dict[str, Any]) -> Any:
         if name not in done:
             done.add(name)
             known = known_file(name)
+            assert known is not None
             for inner in known.dependency:
                 add(inner)
             pool.Add(known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -107,7 +108,7 @@ DOTTED = Schema(
 def test_nested_columns_and_names_with_a_dot_order_rows(
     source: int, expected: list[int | None], tmp_path: Path
 ) -> None:
-    columns = {"a": [{"c": 8}, {"c": 3}, None], "a.b": [3, 1, 2]}
+    columns: dict[str, list[Any]] = {"a": [{"c": 8}, {"c": 3}, None], "a.b": [3, 1, 2]}
     found = written(tmp_path, DOTTED, order(source), columns)["a"].to_pylist()
     assert [None if a is None else a["c"] for a in found] == expected
 
@@ -117,7 +118,8 @@ def test_transforms_order_rows_and_equal_ones_stay(transform: Transform[Any, Any
     schema = Schema(NestedField(1, "v", LongType(), required=False))
     given = [25, 21, 7, 29, 3, 22, 1]
     found = written(tmp_path, schema, order(transform=transform), {"v": given})["v"].to_pylist()
-    assert found == sorted(given, key=transform.transform(LongType()))
+    by: Callable[[int], Any] = transform.transform(LongType())
+    assert found == sorted(given, key=by)
 
 
 def test_a_row_without_a_place_in_the_order_is_bad_and_nothing_is_taken(tmp_path: Path) -> None:

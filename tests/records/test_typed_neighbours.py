@@ -16,7 +16,7 @@ from tests.records.decoding import decode
 from tests.registry import SchemaRegistry, avro, framed
 
 CONNECT = "org.apache.kafka.connect.data."
-LEAVES = [
+LEAVES: list[dict[str, Any]] = [
     {"type": "boolean"},
     *({"type": kind} for kind in ("int8", "int16", "int32", "int64", "float", "double", "string", "bytes")),
     {"type": "int32", "name": CONNECT + "Date"},

@@ -195,7 +195,8 @@ def test_a_struct_without_fields_is_refused_where_files_cannot_hold_it(tmp_path:
 )
 def test_rows_that_waited_leave_once_and_in_their_order(blocks: list[list[int]], steps: list[str]) -> None:
     waiting = Waiting(enough=160)
-    expected, found = defaultdict(list), defaultdict(list)
+    expected: defaultdict[int, list[int]] = defaultdict(list)
+    found: defaultdict[int, list[int]] = defaultdict(list)
     for i, (numbers, step) in enumerate(zip(blocks, steps, strict=False)):
         ids = [i * 100 + j for j in range(len(numbers))]
         for number, row in zip(numbers, ids, strict=True):

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 import redis
 
-from calving.backend.interface import SinkIdentity
+from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import ConfigError, OutcomeUnknown, Unavailable
-from calving.model.events import CommitComplete, Publication, StartCommit
+from calving.model.events import CommitComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import free_port
 from calving.services.redis import RedisServer, launch_redis
@@ -125,7 +125,7 @@ def test_committed_events_are_trimmed_after_the_audit_time(start: Start) -> None
     cursor = backend(server, audit_ms=0).open("m").follow(replay=True)
     for _ in range(50):
         cursor.acknowledge({}, [StartCommit(uuid4())])
-    found = []
+    found: list[Envelope] = []
     while len(found) < 50:
         found += cursor.read(1)
     cursor.acknowledge({0: found[-1].offset + 1}, [CommitComplete(uuid4())])
@@ -142,13 +142,13 @@ def test_offsets_go_on_after_a_loss_of_the_last_writes(start: Start) -> None:
     cursor.acknowledge({}, [StartCommit(uuid4())])
     copies = {key: client.dump(key) for key in client.keys("*")}
     cursor.acknowledge({}, [StartCommit(uuid4())])
-    lost = (cursor.read(2) + cursor.read(1))[-1].offset
+    lost = [*cursor.read(2), *cursor.read(1)][-1].offset
     cursor.close()
     for key, copy in copies.items():
         client.restore(key, 0, copy, replace=True)
     again = backend(server).open("m").follow(replay=True)
     again.acknowledge({}, [StartCommit(uuid4())])
-    found = []
+    found: list[Envelope] = []
     while len(found) < 2:
         found += again.read(1)
     assert found[-1].offset > lost
@@ -194,7 +194,8 @@ def test_an_idle_sink_costs_the_store_little(start: Start) -> None:
             time.sleep(0.05)
         spent = client.info("stats")["total_commands_processed"] - before
     assert spent < 15, f"{spent} commands in three seconds"
-    for part in (*cursors, *sessions):
+    parts: list[Cursor | Session] = [*cursors, *sessions]
+    for part in parts:
         part.close()
 
 

@@ -56,7 +56,7 @@ def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
         plane.catalog.create_table("db.t", ID, sort_order=order, properties=table["properties"])
     cut = batch.cut
     if table["scattered"]:
-        batch.cut = lambda spans, _: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
+        batch.cut = lambda spans, slots: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
     try:
         outcome = plane.take(Existing(job["servers"], job["topic"]))
     finally:

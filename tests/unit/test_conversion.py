@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -224,7 +224,9 @@ def convert(
     decoder = JsonConverter({}, is_key=False)
     decoder.fast = not exactly
     table = TableConverter("db.t", schema, evolution, {}, exactly=exactly)
-    unknown = "add" if evolution.evolve else "look" if evolution.case_insensitive else "ignore"
+    unknown: Literal["ignore", "look", "add"] = (
+        "add" if evolution.evolve else "look" if evolution.case_insensitive else "ignore"
+    )
     decoded = decoder.decode(values, Projection((table.target,), unknown))
     found = Outcome({}, {b.index: b.reason for b in decoded.bad}, [])
     for part in decoded.values:

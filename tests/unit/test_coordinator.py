@@ -13,6 +13,7 @@ from calving.model.events import (
     DataComplete,
     DataWritten,
     Envelope,
+    Event,
     PartitionProgress,
     StartCommit,
     TableReference,
@@ -34,9 +35,9 @@ class Log:
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator, self.offset = coordinator, 0
 
-    def hear(self, event: object) -> list[object]:
+    def hear(self, event: Event) -> list[object]:
         self.offset += 1
-        return list(self.coordinator.heard(Envelope(0, self.offset - 1, event)))  # type: ignore[arg-type]
+        return list(self.coordinator.heard(Envelope(0, self.offset - 1, event)))
 
     def answer(self, commit_id: UUID, *progress: PartitionProgress) -> list[object]:
         return self.hear(DataComplete(commit_id, progress))

@@ -9,8 +9,9 @@ import pytest
 from calving.backend.interface import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
 from calving.errors import Unavailable
+from calving.model.events import Envelope, TableId
 from calving.model.offsets import TopicPartition
-from calving.protocol.coordinator import Pace
+from calving.protocol.coordinator import Committed, Failed, Pace
 from calving.protocol.effects import CommitTables
 from calving.runtime.coordinator import CoordinatorLoop
 
@@ -18,7 +19,7 @@ PARTITIONS = frozenset((TopicPartition("s", 0),))
 
 
 class NoTables:
-    def commit(self, request: CommitTables) -> list[object]:
+    def commit(self, request: CommitTables) -> list[tuple[TableId, Committed | Failed]]:
         return []
 
 
@@ -34,7 +35,7 @@ class Clock:
 def loop() -> CoordinatorLoop:
     backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore())
     cursor = backend.open("m").follow(replay=True)
-    return CoordinatorLoop(cursor, NoTables(), lambda: PARTITIONS, Pace(5, 20, 5), Clock(), uuid4, lambda asked: ())  # type: ignore[arg-type]
+    return CoordinatorLoop(cursor, NoTables(), lambda: PARTITIONS, Pace(5, 20, 5), Clock(), uuid4, lambda asked: ())
 
 
 def test_a_coordinator_that_hears_itself_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +58,12 @@ def test_a_coordinator_does_not_listen_beyond_the_time_of_its_next_cycle(monkeyp
     while not running.complete_cycles:
         running.step(0)
     listened: list[float] = []
-    monkeypatch.setattr(MemoryCursor, "read", lambda self, timeout: listened.append(timeout) or [])
+
+    def read(self: MemoryCursor, timeout: float) -> list[Envelope]:
+        listened.append(timeout)
+        return []
+
+    monkeypatch.setattr(MemoryCursor, "read", read)
     monkeypatch.setattr(running, "_clock", lambda: running.machine.started + 4.9)
     running.step(1.0)
     assert listened == [pytest.approx(0.1)]

@@ -6,7 +6,15 @@ from collections.abc import Collection
 from uuid import UUID
 
 from calving.model.coverage import Coverage
-from calving.model.events import DataComplete, DataWritten, Envelope, PartitionProgress, StartCommit, TableReference
+from calving.model.events import (
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    PartitionProgress,
+    StartCommit,
+    TableReference,
+)
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit
@@ -98,10 +106,10 @@ class Cycles:
     def __init__(self) -> None:
         self.machine, self.offset = Coordinator(Pace(10, 30, 5), {}, 0), 0
 
-    def hear(self, event: object, tp: TopicPartition, span: Span) -> list[object]:
+    def hear(self, event: Event, tp: TopicPartition, span: Span) -> list[object]:
         self.offset += 1
         parts = 1 if isinstance(event, DataComplete) else None
-        return list(self.machine.heard(Envelope(0, self.offset - 1, event, {tp: (span,)}, parts)))  # type: ignore[arg-type]
+        return list(self.machine.heard(Envelope(0, self.offset - 1, event, {tp: (span,)}, parts)))
 
     def run(
         self, number: int, tp: TopicPartition, outcome: Failed | Committed

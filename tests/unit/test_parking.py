@@ -13,6 +13,7 @@ from calving.model.events import (
     DataComplete,
     DataWritten,
     Envelope,
+    Event,
     Parked,
     PartitionProgress,
     StartCommit,
@@ -191,11 +192,11 @@ class Cycles:
         self.machine, self.parts, self.offset = Coordinator(Pace(10, 30, 5), {}, 0), parts, 0
         self.machine.park_behind = 4
 
-    def hear(self, event: object, spans: Span | None = None) -> list[object]:
+    def hear(self, event: Event, spans: Span | None = None) -> list[object]:
         found = {TP: (spans,)} if spans is not None else {}
         self.offset += 1
         parts = self.parts if isinstance(event, DataComplete) else None
-        return list(self.machine.heard(Envelope(0, self.offset - 1, event, found, parts)))  # type: ignore[arg-type]
+        return list(self.machine.heard(Envelope(0, self.offset - 1, event, found, parts)))
 
     def run(self, number: int, outcome: Failed | Committed) -> tuple[CommitTables | None, Acknowledge]:
         """None where the table rests."""

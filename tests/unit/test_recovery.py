@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,8 @@ TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ends: Span(min(ends), max(ends))))
 
 
-def offsets(found: object) -> set[int]:
-    return {offset for start, end in found for offset in range(start, end)}  # type: ignore[attr-defined]
+def offsets(found: Iterable[Span]) -> set[int]:
+    return {offset for start, end in found for offset in range(start, end)}
 
 
 @given(spans, spans, st.integers(0, 30))

@@ -19,7 +19,7 @@ from calving.model.events import (
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.protocol.effects import Publish, RunBatch
-from calving.protocol.positions import Position, starting, take
+from calving.protocol.positions import Position, Reset, starting, take
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
 
 A, B = TopicPartition("s", 0), TopicPartition("s", 1)
@@ -195,8 +195,8 @@ def test_an_end_that_nobody_expected_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", 3), ("latest", 90)])
-def test_the_reset_decides_where_the_first_start_begins(reset: str, expected: int) -> None:
-    assert starting([A], {}, {A: 3}, {A: 90}, reset) == {A: Position(None, expected)}  # type: ignore[arg-type]
+def test_the_reset_decides_where_the_first_start_begins(reset: Reset, expected: int) -> None:
+    assert starting([A], {}, {A: 3}, {A: 90}, reset) == {A: Position(None, expected)}
 
 
 def test_a_partition_that_appears_later_is_read_from_its_beginning() -> None:

@@ -122,7 +122,8 @@ def test_a_schema_of_an_older_sink_without_table_uuid_and_newer_file_fields_is_r
     reference = payload["fields"][1]["type"]
     reference["fields"] = [f for f in reference["fields"] if f["field-id"] != 10604]
     text = json.dumps(schema).encode()
-    body = data[4 + length :].replace(b"\x02" + TABLE.table_uuid.bytes, b"")  # type: ignore[union-attr]
+    assert TABLE.table_uuid is not None
+    body = data[4 + length :].replace(b"\x02" + TABLE.table_uuid.bytes, b"")
     old = data[:2] + len(text).to_bytes(2, "big") + text + body
     assert decode(old).event == dataclasses.replace(event, table=dataclasses.replace(TABLE, table_uuid=None))
 

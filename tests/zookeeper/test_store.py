@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
-from calving.backend.interface import SinkIdentity
+from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
@@ -22,6 +22,7 @@ from calving.testing import member_claim
 from calving_zookeeper import connection
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
+from calving_zookeeper.session import ZooKeeperSession
 
 TP = TopicPartition("t", 0)
 
@@ -161,6 +162,7 @@ def test_an_expired_session_is_not_taken_for_a_lost_connection(backend: Made, cl
     (candidate,) = client.get_children(f"{backend.root}/control/group/election")
     owner = client.exists(f"{backend.root}/control/group/election/{candidate}").ephemeralOwner
     # A second client with the session's id and password that closes it: what ZooKeeper itself does on expiry.
+    assert isinstance(session, ZooKeeperSession)
     secret = session._client.client_id
     assert secret[0] == owner
     thief = KazooClient(backend.server.hosts, client_id=secret)
@@ -215,7 +217,8 @@ def test_an_idle_sink_asks_nothing(backend: Made, client: KazooClient) -> None:
     for _ in range(60):
         turn()
     assert received() - before < 20, "more than the clients' own pings"
-    for part in (*cursors, *sessions):
+    parts: list[Cursor | Session] = [*cursors, *sessions]
+    for part in parts:
         part.close()
 
 
