@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -48,7 +49,8 @@ def file_rows(location: str, file_format: str, schema: Schema) -> list[dict[str,
             found = arrow_rows(_orc(path))
         case _:
             with path.open("rb") as file, mock.patch.dict(fastavro.read.LOGICAL_READERS, _NUMBERS):
-                found = list(fastavro.reader(file))
+                records: Iterable[Any] = fastavro.reader(file)
+                found = list(records)
     struct = schema.as_struct()
     return [fit(row, struct) for row in found]
 

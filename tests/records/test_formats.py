@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,8 @@ def read(file: DataFile) -> list[dict[str, Any]]:
     """The rows of a file, numbers for dates and times, as a reader of the plain format sees them."""
     if file.file_format == "AVRO":
         with Path(local(file)).open("rb") as source:
-            return list(fastavro.reader(source))
+            records: Iterable[Any] = fastavro.reader(source)
+            return list(records)
     table = pq.read_table(local(file)) if file.file_format == "PARQUET" else po.ORCFile(local(file)).read()
     found: list[dict[str, Any]] = table.to_pylist()
     return found
@@ -181,6 +182,7 @@ def test_avro_holds_instants_as_microseconds(write: Write) -> None:
     (file,) = write({"write.format.default": "avro"})
     with Path(local(file)).open("rb") as source:
         blocks = fastavro.reader(source, return_record_name=False)
+        assert isinstance(blocks.writer_schema, dict)
         kinds = {f["name"]: f["type"] for f in blocks.writer_schema["fields"]}
     assert {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False} in kinds["ts"]
     moments = [r["tz"] for r in read(file)]
@@ -210,8 +212,9 @@ def test_orc_types_carry_their_field_ids_and_what_orc_has_no_type_for(write: Wri
 def test_avro_fields_carry_their_field_ids(write: Write) -> None:
     (file,) = write({"write.format.default": "avro"})
     with Path(local(file)).open("rb") as source:
-        fields = fastavro.reader(source).writer_schema["fields"]
-    assert [f["field-id"] for f in fields] == [f.field_id for f in SCHEMA.fields]
+        schema = fastavro.reader(source).writer_schema
+    assert isinstance(schema, dict)
+    assert [f["field-id"] for f in schema["fields"]] == [f.field_id for f in SCHEMA.fields]
 
 
 @pytest.mark.parametrize("name", FORMATS)

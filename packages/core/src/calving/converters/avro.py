@@ -72,7 +72,8 @@ def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
     reading = Columns(named, naming).reading(parsed)
     for one in (*named.values(), parsed):
         branch_unions(one, naming)
-    read, convert = fastavro.schemaless_reader, reading.convert
+    read: Callable[[BytesIO, Schema, None], Any] = fastavro.schemaless_reader
+    convert = reading.convert
     raw: Callable[[bytes], Any]
     if isinstance(parsed, dict) and "__fastavro_parsed" in parsed:
         raw = lambda body: read(BytesIO(body), parsed, None)  # noqa: E731 - called once for each value

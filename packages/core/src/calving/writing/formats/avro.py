@@ -31,7 +31,8 @@ _NUMBERS = (
 class AvroWriter(FileWriter):
     def __init__(self, out: OutputStream, table: Avro) -> None:
         self._out = out
-        self._writer = Writer(out, table.schema, **table.options)
+        # All that it does with it is to write to it.
+        self._writer = Writer(out, table.schema, **table.options)  # type: ignore[arg-type]
 
     def write(self, rows: pa.RecordBatch) -> None:
         columns = [_values(column) for column in rows.columns]
