@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 import redis
@@ -35,14 +36,15 @@ class RedisHarness(Harness):
         return member_claim("group", "", -1)
 
     def positions(self) -> Mapping[TopicPartition, int]:
-        found = self._client.hgetall(f"{KEYS}positions")
+        found = cast("dict[bytes, bytes]", self._client.hgetall(f"{KEYS}positions"))
         return {
             TopicPartition(field.decode().rsplit(":", 1)[0], int(field.decode().rsplit(":", 1)[1])): int(offset)
             for field, offset in found.items()
         }
 
     def entries(self) -> Sequence[bytes]:
-        return [fields[b"e"] for _, fields in self._client.xrange(f"{KEYS}log")]
+        log = cast("list[tuple[bytes, dict[bytes, bytes]]]", self._client.xrange(f"{KEYS}log"))
+        return [fields[b"e"] for _, fields in log]
 
     def stop(self) -> None:
         self._server.kill()

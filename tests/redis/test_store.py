@@ -77,7 +77,7 @@ def test_an_acl_user_needs_its_own_keys_only(start: Start) -> None:
     server = start()
     client = redis.Redis(port=server.port)
     rights = "on >s ~calving:* +@all -@dangerous +info"
-    client.execute_command("ACL", "SETUSER", "sink", *rights.split())
+    client.execute_command("ACL", "SETUSER", "sink", *rights.split())  # type: ignore[no-untyped-call]
     client.close()
     b = backend(server, username="sink", password="s")
     b.provision()
@@ -145,6 +145,7 @@ def test_offsets_go_on_after_a_loss_of_the_last_writes(start: Start) -> None:
     lost = [*cursor.read(2), *cursor.read(1)][-1].offset
     cursor.close()
     for key, copy in copies.items():
+        assert copy is not None
         client.restore(key, 0, copy, replace=True)
     again = backend(server).open("m").follow(replay=True)
     again.acknowledge({}, [StartCommit(uuid4())])

@@ -17,7 +17,7 @@ from calving.errors import ConfigError, OutcomeUnknown, Unavailable
 from calving_redis.options import RedisOptions
 
 Client = Any
-"""``Redis`` or ``RedisCluster``, which share no base."""
+"""``Redis`` or ``RedisCluster``, which share no base; their types leave open whether answers are bytes."""
 
 ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis.exceptions.AuthorizationError)
@@ -58,7 +58,7 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
         if not host or not port.isdigit():
             raise ConfigError(f"iceberg.control.redis.sentinels: '{text.strip()}' is not host:port")
         addresses.append((host, int(port)))
-    url = redis.connection.parse_url(options.url)
+    url = redis.connection.parse_url(options.url)  # type: ignore[no-untyped-call]
     url = {name: value for name, value in url.items() if name not in ("host", "port", "connection_class")}
     if options.url.startswith("rediss:"):
         url["ssl"] = True
@@ -71,7 +71,8 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
         guards["username"] = options.sentinel_username
     if options.sentinel_password is not None:
         guards["password"] = options.sentinel_password.get_secret_value()
-    return Sentinel(addresses, sentinel_kwargs=guards).master_for(options.sentinel_service, **{**url, **settings})
+    sentinel = Sentinel(addresses, sentinel_kwargs=guards)  # type: ignore[no-untyped-call]
+    return sentinel.master_for(options.sentinel_service, **{**url, **settings})  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
