@@ -183,8 +183,9 @@ class Producing(threading.Thread):
         self.join()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.ends[message.partition()] = message.offset() + 1
+        partition, offset = message.partition(), message.offset()
+        if error is None and partition is not None and offset is not None:
+            self.ends[partition] = offset + 1
 
 
 class Ledger:

@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from campaign import records
@@ -102,7 +102,7 @@ class Source:
     def __init__(self, servers: str, topic: str, partitions: int, group: str, audit: Audit) -> None:
         self._audit, self._group = audit, group
         self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
-        self._config = {"bootstrap.servers": servers, "log_level": 0}
+        self._config: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 0}
         self._consumer: Consumer | None = None
         self._admin = AdminClient(self._config)
         self.troubles: Counter[str] = Counter()
@@ -151,8 +151,10 @@ class Source:
             for message in consumer.consume(1000, 0.1):
                 if (reason := message.error()) is not None:
                     return str(reason)
-                offset = message.offset() + self._audit.begins(message.partition())[-1]
-                self._audit.produced(message.partition(), offset, int(message.key()), message.timestamp()[1])
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None and offset is not None, "it was consumed"
+                offset += self._audit.begins(partition)[-1]
+                self._audit.produced(partition, offset, _number(message), message.timestamp()[1])
             if time.monotonic() > deadline:
                 return "nothing came"
         return None
@@ -334,6 +336,13 @@ def _through(summary: Mapping[str, str]) -> int | None:
     return None if told is None else round(datetime.fromisoformat(told).timestamp() * 1000)
 
 
+def _number(message: Message) -> int:
+    """The record's, which is its key."""
+    key = message.key()
+    assert key is not None
+    return int(key)
+
+
 def bury(servers: str, topic: str, source: str, audit: Audit) -> None:
     """Read all dead letters there are; ``source`` is the topic of their records."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "checker", "enable.auto.commit": False})
@@ -346,10 +355,10 @@ def bury(servers: str, topic: str, source: str, audit: Audit) -> None:
         while any(at.get(p, 0) < end - 1 for p, end in ends.items()) and time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.5):
                 if message.error() is None:
-                    headers = {name: text.decode() for name, text in message.headers() or ()}
-                    assert headers["__connect.errors.topic"] == source
+                    headers = cast("dict[str, bytes]", dict(message.headers() or ()))
+                    assert headers["__connect.errors.topic"].decode() == source
                     place = int(headers["__connect.errors.partition"]), int(headers["__connect.errors.offset"])
-                    audit.buried(int(message.key()), *place)
+                    audit.buried(_number(message), *place)
             at |= {tp.partition: tp.offset for tp in consumer.position(tps) if tp.offset >= 0}
     finally:
         consumer.close()

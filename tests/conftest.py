@@ -97,9 +97,17 @@ class Topic:
         self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result()
         self.producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5))
 
-    def send(self, *values: bytes | None, partition: int = 0, **more: object) -> None:
+    def send(
+        self,
+        *values: bytes | None,
+        partition: int = 0,
+        key: bytes | None = None,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+        timestamp: int = 0,
+    ) -> None:
+        """``timestamp`` 0: the time now."""
         for number, value in enumerate(values, 1):
-            self.producer.produce(self.name, value, partition=partition, **more)
+            self.producer.produce(self.name, value, key, partition, timestamp=timestamp, headers=headers)
             if number % 10_000 == 0:
                 self.producer.flush()
         assert self.producer.flush(20) == 0

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message
@@ -53,7 +54,7 @@ def test_bad_records_become_dead_letters_and_replay_takes_them_once(cli: Cli) ->
     assert cli.rows() == 100
     letters = read_all(cli.topic.servers, dead)
     assert [letter.value() for letter in letters] == [b'{"id":" 100"}', b"{"]
-    headers = dict(letters[0].headers())
+    headers = cast("dict[str, bytes]", dict(letters[0].headers() or ()))
     assert headers["__connect.errors.topic"] == cli.topic.name.encode()
     assert (headers["__connect.errors.partition"], headers["__connect.errors.offset"]) == (b"1", b"0")
     assert b"is not a long" in headers["__connect.errors.exception.message"]

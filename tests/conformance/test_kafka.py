@@ -84,7 +84,7 @@ class KafkaHarness(Harness):
                 if (error := message.error()) is None:
                     found.append(message.value() or b"")
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    reached = message.offset()
+                    reached = message.offset() or 0
         finally:
             consumer.close()
         return found

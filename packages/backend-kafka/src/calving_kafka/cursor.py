@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import cast
 from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError
@@ -202,10 +203,12 @@ class KafkaCursor(Cursor):
                 raise Unavailable(f"control topic '{self._sink.control_topic}': {error.str()}")
             log.warning("control topic '%s': %s", self._sink.control_topic, error.str())
             return None
-        headers = dict(message.headers() or ())
+        headers = cast("dict[str, bytes | None]", dict(message.headers() or ()))
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None and offset is not None  # noqa: S101 - it was consumed
         return self.entries.envelope(
-            message.partition(),
-            message.offset(),
+            partition,
+            offset,
             message.key() or b"",
             message.value() or b"",
             headers.get(SPANS_HEADER),

@@ -47,8 +47,9 @@ patiently = retry(
 
 def admin_client(kafka: Mapping[str, str]) -> AdminClient:
     """:raises ConfigError: a property is wrong."""
+    config: dict[str, Any] = {**client_config(kafka), "error_cb": _note}
     with reaching("kafka.*"):
-        made = AdminClient({**client_config(kafka), "error_cb": _note})
+        made = AdminClient(config)
     _asking.add(made)
     return made
 

@@ -232,9 +232,9 @@ class KafkaGroup(Group):
             raise Unavailable(f"the consumer group: {error}") from error
         finally:
             self._listener = None
-        if message is not None and message.error() is not None and message.error().fatal():
+        if message is not None and (fault := message.error()) is not None and fault.fatal():
             self.broken = True
-            raise Unavailable(f"the consumer group: {message.error().str()}")
+            raise Unavailable(f"the consumer group: {fault.str()}")
 
     def claim(self) -> Claim:
         token = bytes(self._consumer.consumer_group_metadata())

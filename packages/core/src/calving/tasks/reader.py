@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -35,8 +36,8 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 _CONSUMERS: dict[str, tuple[Consumer, set[str]]] = {}
 """By configuration, with the topics that each knows."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
+Place = tuple[str | None, int | None]
+"""Topic and partition, as messages tell them: every one that was consumed has both."""
 
 
 class Block:
@@ -59,7 +60,7 @@ class Block:
 
     @cached_property
     def offsets(self) -> Sequence[int]:
-        return list(map(Message.offset, self._messages))
+        return cast("list[int]", list(map(Message.offset, self._messages)))
 
     @cached_property
     def timestamps_ms(self) -> Sequence[int | None]:
@@ -68,7 +69,7 @@ class Block:
 
     @cached_property
     def headers(self) -> Sequence[Sequence[tuple[str, bytes | None]]]:
-        return [m.headers() or [] for m in self._messages]
+        return cast("list[list[tuple[str, bytes | None]]]", [m.headers() or [] for m in self._messages])
 
     @property
     def size(self) -> int:
@@ -151,11 +152,11 @@ class RangeReader:
         self._topics |= topics
 
     def _close_ended(self) -> None:
-        ended = [place for place, each in self._open.items() if each.left <= 0]
-        for place in ended:
-            del self._open[place]
+        ended = [each.source for each in self._open.values() if each.left <= 0]
+        for source in ended:
+            del self._open[source.topic, source.partition]
         if ended:
-            self._consumer.incremental_unassign([TopicPartition(*place) for place in ended])
+            self._consumer.incremental_unassign([TopicPartition(s.topic, s.partition) for s in ended])
 
     @property
     def _left(self) -> int:
@@ -190,7 +191,7 @@ class RangeReader:
             if fault is None:
                 messages.setdefault(each, []).append(message)
             elif fault.code() == KafkaError._PARTITION_EOF:
-                empty_up_to[each] = message.offset()
+                empty_up_to[each] = _offset(message)
             elif fault.code() in _DATA_LOSS:
                 raise DataLossError(self._loss(each, message.offset()))
             elif fault.code() in REFUSED:
@@ -205,9 +206,9 @@ class RangeReader:
 
     def _advance(self, each: _Open, messages: list[Message]) -> Iterator[Block]:
         end = each.source.end
-        each.position, each.moved = messages[-1].offset() + 1, self._waited
+        each.position, each.moved = _offset(messages[-1]) + 1, self._waited
         if each.position > end:
-            messages = [message for message in messages if message.offset() < end]
+            messages = [message for message in messages if _offset(message) < end]
         if messages:
             yield Block(each.source, messages)
 
@@ -219,13 +220,17 @@ class RangeReader:
                     f" {self._limits.stalled_seconds:.0f} s"
                 )
 
-    def _loss(self, each: _Open, wanted: int) -> str:
+    def _loss(self, each: _Open, wanted: int | None) -> str:
         try:
             at = TopicPartition(each.source.topic, each.source.partition)
             first, end = self._consumer.get_watermark_offsets(at, _WATERMARK_SECONDS)
         except KafkaException as error:
             return f"{each}: offset {wanted} is wanted, but is no longer available ({error})"
         return f"{each}: offset {wanted} is wanted, but the broker has {first} to {end}"
+
+
+def _offset(message: Message) -> int:
+    return cast("int", message.offset())  # every one that was consumed has one, and so has the end of a partition
 
 
 def _consumer_config(kafka: Mapping[str, str]) -> dict[str, object]:
