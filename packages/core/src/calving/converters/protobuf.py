@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,6 +19,12 @@ from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema
 from calving.converters.typed_json import decimal
 from calving.records.inferred import JSON
 from calving.records.projection import Projection
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message
 
 _GOOGLE = "google.protobuf."
 _FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
@@ -40,7 +46,7 @@ class ProtobufConverter(Converter):
         self._stage = stage(is_key)
         self._enums_as_int = flag(options, "int.for.enums", False, is_key=is_key)
         self._registry = Registry(options, is_key=is_key)
-        self._pools: dict[int, tuple[Any, str]] = {}
+        self._pools: dict[int, tuple[DescriptorPool, str]] = {}
         self._messages: dict[_Key, _Message] = {}
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
@@ -61,7 +67,7 @@ class ProtobufConverter(Converter):
             found = self._messages[number, path] = _Message(descriptor, self._enums_as_int)
         return found
 
-    def _pool(self, number: int) -> tuple[Any, str]:
+    def _pool(self, number: int) -> tuple[DescriptorPool, str]:
         if number not in self._pools:
             from google.protobuf import descriptor_pool
 
@@ -72,7 +78,7 @@ class ProtobufConverter(Converter):
             self._pools[number] = pool, name
         return self._pools[number]
 
-    def _add(self, pool: Any, schema: Any, name: str, done: set[str]) -> None:
+    def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str]) -> None:
         """The file of a schema, after those that it imports."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -88,7 +94,7 @@ class ProtobufConverter(Converter):
         pool.Add(file)
 
 
-def _add_known(pool: Any, file: Any, done: set[str]) -> None:
+def _add_known(pool: DescriptorPool, file: FileDescriptorProto, done: set[str]) -> None:
     """The files that a file imports without a reference, and what they import."""
     for dependency in file.dependency:
         known = None if dependency in done else known_file(dependency)
@@ -140,7 +146,7 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
 class _Message:
     """Reads messages of one type."""
 
-    def __init__(self, descriptor: Any, enums_as_int: bool) -> None:
+    def __init__(self, descriptor: Descriptor, enums_as_int: bool) -> None:
         from google.protobuf import message_factory
 
         parse = message_factory.GetMessageClass(descriptor).FromString
@@ -149,21 +155,20 @@ class _Message:
         self.load: Callable[[bytes], Any] = lambda body: _values(parse(body), fields)
 
 
-def _values(message: Any, fields: Sequence[_Field]) -> dict[str, Any]:
+def _values(message: Message, fields: Sequence[_Field]) -> dict[str, Any]:
     return {f.name: f.get(message) for f in fields}
 
 
 class _Field:
     """One field: its column's type, and how a message gives its value."""
 
-    def __init__(self, descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> None:
+    def __init__(self, descriptor: FieldDescriptor, above: tuple[str, ...], enums_as_int: bool) -> None:
         self.name: str = descriptor.name
         name = self.name
         self.get: Callable[[Any], Any]
-        if _is_map(descriptor):
-            entry = descriptor.message_type.fields_by_name
-            key_type, key = _single(entry["key"], above, enums_as_int)
-            item_type, item = _single(entry["value"], above, enums_as_int)
+        if (entry := _entry(descriptor)) is not None:
+            key_type, key = _single(entry.fields_by_name["key"], above, enums_as_int)
+            item_type, item = _single(entry.fields_by_name["value"], above, enums_as_int)
             self.type = pa.map_(key_type, item_type)
             self.get = lambda m: [(key(k), item(v)) for k, v in getattr(m, name).items()]
             return
@@ -184,11 +189,15 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _is_map(descriptor: Any) -> bool:
-    return bool(descriptor.message_type is not None and descriptor.message_type.GetOptions().map_entry)
+def _entry(descriptor: FieldDescriptor) -> Descriptor | None:
+    """Of a map: the message of its entries."""
+    message = descriptor.message_type
+    return message if message is not None and message.GetOptions().map_entry else None
 
 
-def _single(descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> tuple[pa.DataType, Callable[[Any], Any]]:
+def _single(
+    descriptor: FieldDescriptor, above: tuple[str, ...], enums_as_int: bool
+) -> tuple[pa.DataType, Callable[[Any], Any]]:
     """The type of one value of a field, and what makes it of what Protobuf gives."""
     if descriptor.enum_type is not None:
         if enums_as_int:
@@ -198,7 +207,7 @@ def _single(descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> tupl
     message = descriptor.message_type
     if message is None:
         return _scalar(descriptor), _same
-    found = _known(descriptor)
+    found = _known(message, descriptor)
     if found is not None:
         return found
     if message.full_name in above:
@@ -207,9 +216,9 @@ def _single(descriptor: Any, above: tuple[str, ...], enums_as_int: bool) -> tupl
     return pa.struct([(f.name, f.type) for f in fields]), lambda m: _values(m, fields)
 
 
-def _known(descriptor: Any) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
+def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
     """Messages that mean a single value."""
-    match descriptor.message_type.full_name:
+    match message.full_name:
         case "google.protobuf.Timestamp":
             return pa.timestamp("us", "UTC"), _timestamp
         case "google.protobuf.Duration":
@@ -221,7 +230,7 @@ def _known(descriptor: Any) -> tuple[pa.DataType, Callable[[Any], Any]] | None:
         case "confluent.type.Decimal":
             return _decimal(field_parameters(descriptor))
         case name if name.removeprefix(_GOOGLE).removesuffix("Value") in _WRAPPERS and name.startswith(_GOOGLE):
-            return _scalar(descriptor.message_type.fields_by_name["value"]), lambda m: m.value
+            return _scalar(message.fields_by_name["value"]), lambda m: m.value
         case name if name in _FREE:
             from google.protobuf import json_format
 
@@ -266,7 +275,7 @@ _BYTES = 12
 """FieldDescriptor.TYPE_BYTES; its C++ type is that of strings."""
 
 
-def _scalar(descriptor: Any) -> pa.DataType:
+def _scalar(descriptor: FieldDescriptor) -> pa.DataType:
     return pa.binary() if descriptor.type == _BYTES else _SCALARS[descriptor.cpp_type]
 
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import FieldDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 _PACKAGES = ("google/protobuf/", "google/type/")
 _DECIMAL, _META, _OPTIONS = "confluent/type/decimal.proto", "confluent/meta.proto", "calving/options.proto"
 _META_NUMBER = 1088
 
 
-def known_file(name: str) -> Any | None:
-    """The description (``FileDescriptorProto``) of a file that needs no reference; None: no such file."""
+def known_file(name: str) -> FileDescriptorProto | None:
+    """The description of a file that needs no reference; None: no such file."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if name == _DECIMAL:
@@ -29,21 +33,23 @@ def known_file(name: str) -> Any | None:
     return file
 
 
-def field_parameters(descriptor: Any) -> dict[str, str]:
+def field_parameters(descriptor: FieldDescriptor) -> dict[str, str]:
     """The parameters of ``(confluent.field_meta)``, the option by which Connect describes a field further."""
-    from google.protobuf import descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     raw = descriptor.GetOptions().SerializeToString()
     if not raw:
         return {}
     pool = descriptor_pool.DescriptorPool()
-    for file in (known_file("google/protobuf/descriptor.proto"), _meta_file(), _options_file()):
+    own = descriptor_pb2.FileDescriptorProto()
+    descriptor_pb2.DESCRIPTOR.CopyToProto(own)
+    for file in (own, _meta_file(), _options_file()):
         pool.Add(file)
-    options = message_factory.GetMessageClass(pool.FindMessageTypeByName("calving.Options")).FromString(raw)
+    options: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("calving.Options")).FromString(raw)
     return dict(options.field_meta.params)
 
 
-def _decimal_file() -> Any:
+def _decimal_file() -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -56,7 +62,7 @@ def _decimal_file() -> Any:
     return file
 
 
-def _meta_file() -> Any:
+def _meta_file() -> FileDescriptorProto:
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
@@ -94,7 +100,7 @@ def _meta_file() -> Any:
     return file
 
 
-def _options_file() -> Any:
+def _options_file() -> FileDescriptorProto:
     """A message whose bytes are those of field options: of them it sees Confluent's alone."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
     from google.protobuf.descriptor_pb2 import FileDescriptorProto

@@ -32,7 +32,7 @@ def _daemon() -> Mapping[str, Any] | None:
     if sys.platform != "linux" or os.environ.get("CALVING_SERVICES") == "local":
         return None
     try:
-        import docker  # type: ignore[import-untyped]
+        import docker
         import testcontainers.core.container  # noqa: F401
     except ImportError:
         return None
