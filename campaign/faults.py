@@ -332,12 +332,12 @@ def clock_jumped(f: Field) -> None:
             for key in client.keys("*state*"):
                 client.hincrby(key, "last", ahead)
         case ZooKeeperServer(hosts=hosts):
-            with _zookeeper(hosts) as client:
-                for path in _states(client):
-                    raw, stat = client.get(path)
+            with _zookeeper(hosts) as nodes:
+                for path in _states(nodes):
+                    raw, stat = nodes.get(path)
                     state = json.loads(raw)
                     with contextlib.suppress(BadVersionError):
-                        client.set(path, json.dumps(state | {"next": state["next"] + ahead}).encode(), stat.version)
+                        nodes.set(path, json.dumps(state | {"next": state["next"] + ahead}).encode(), stat.version)
 
 
 def store_wiped(f: Field) -> None:

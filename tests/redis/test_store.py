@@ -77,7 +77,7 @@ def test_an_acl_user_needs_its_own_keys_only(start: Start) -> None:
     server = start()
     client = redis.Redis(port=server.port)
     rights = "on >s ~calving:* +@all -@dangerous +info"
-    client.execute_command("ACL", "SETUSER", "sink", *rights.split())  # type: ignore[no-untyped-call]
+    client.execute_command("ACL", "SETUSER", "sink", *rights.split())
     client.close()
     b = backend(server, username="sink", password="s")
     b.provision()

@@ -58,7 +58,7 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
         if not host or not port.isdigit():
             raise ConfigError(f"iceberg.control.redis.sentinels: '{text.strip()}' is not host:port")
         addresses.append((host, int(port)))
-    url = redis.connection.parse_url(options.url)  # type: ignore[no-untyped-call]
+    url = redis.connection.parse_url(options.url)
     url = {name: value for name, value in url.items() if name not in ("host", "port", "connection_class")}
     if options.url.startswith("rediss:"):
         url["ssl"] = True
@@ -71,8 +71,8 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
         guards["username"] = options.sentinel_username
     if options.sentinel_password is not None:
         guards["password"] = options.sentinel_password.get_secret_value()
-    sentinel = Sentinel(addresses, sentinel_kwargs=guards)  # type: ignore[no-untyped-call]
-    return sentinel.master_for(options.sentinel_service, **{**url, **settings})  # type: ignore[no-untyped-call]
+    sentinel = Sentinel(addresses, sentinel_kwargs=guards)
+    return sentinel.master_for(options.sentinel_service, **{**url, **settings})
 
 
 @contextlib.contextmanager

@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kazoo.protocol.states import KazooState
 
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity

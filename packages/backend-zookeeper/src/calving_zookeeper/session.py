@@ -7,7 +7,8 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
 
 from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
