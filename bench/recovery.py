@@ -12,9 +12,10 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 from rich.console import Console
@@ -315,13 +316,13 @@ def _wait(producing: Producing, ledger: Ledger) -> float:
     return time.monotonic()
 
 
-def _show(results: list[dict[str, object]], console: Console) -> None:
+def _show(results: Sequence[Mapping[str, Any]], console: Console) -> None:
     table = Table(title="From a fault to the next commit of every partition, seconds")
     for column in ("store", "fault", "times", "p50", "p99", "max"):
         table.add_column(column)
     everything: dict[str, list[float]] = {}
     for r in results:
-        seconds: list[float] = r["seconds"]  # type: ignore[assignment]
+        seconds: list[float] = r["seconds"]
         store = f"{r['store']}{', tighter' if r['tighter'] else ''}"
         everything.setdefault(store, []).extend(seconds)
         table.add_row(store, str(r["fault"]), *_row(seconds))

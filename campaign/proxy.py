@@ -86,7 +86,8 @@ class Proxy:
             while not self._refusing:
                 for key, _ in ready.select(1.0):
                     self._flowing.wait()
-                    data = key.fileobj.recv(_BYTES)  # type: ignore[union-attr]
+                    assert isinstance(key.fileobj, socket.socket)
+                    data = key.fileobj.recv(_BYTES)
                     if not data:
                         raise OSError("closed")
                     if key.fileobj is near:

@@ -168,17 +168,16 @@ class Converter:
 
     def _primitive(self, value: Any, node: Node | None, kind: IcebergType, path: tuple[str, ...] | None) -> Any:
         wider = LongType() if isinstance(kind, IntegerType) else DoubleType() if isinstance(kind, FloatType) else None
-        may_widen = wider is not None and self._evolve and path is not None
-        if may_widen and node is not None and node.kind == str(wider):
-            self.needs.widen[path] = str(wider)  # type: ignore[index]
+        if wider is None or path is None or not self._evolve:
+            return values.convert(value, kind)
+        if node is not None and node.kind == str(wider):
+            self.needs.widen[path] = str(wider)
             return None
         try:
             return values.convert(value, kind)
         except TooLarge:
-            if not may_widen:
-                raise
-            values.convert(value, wider)  # type: ignore[arg-type]
-            self.needs.widen[path] = str(wider)  # type: ignore[index]
+            values.convert(value, wider)
+            self.needs.widen[path] = str(wider)
             return None
 
 

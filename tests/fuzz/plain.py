@@ -78,14 +78,19 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _repeated(column, values(column.values))
     if kind == pa.uuid():
-        return column.storage.to_pylist()  # type: ignore[no-any-return]
+        return _listed(column.storage)
     if pa.types.is_date32(kind):
-        return column.cast(pa.int32()).to_pylist()  # type: ignore[no-any-return]
+        return _listed(column.cast(pa.int32()))
     if pa.types.is_timestamp(kind):
         return _micros(column)
     if pa.types.is_time(kind):
-        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
-    return column.to_pylist()  # type: ignore[no-any-return]
+        return _listed(column.cast(pa.int64()))
+    return _listed(column)
+
+
+def _listed(column: pa.Array) -> list[Any]:
+    found: list[Any] = column.to_pylist()
+    return found
 
 
 def _micros(column: pa.Array) -> list[Any]:

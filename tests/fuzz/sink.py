@@ -188,7 +188,7 @@ class Sink:
         self._stack = ExitStack()
         self._registry = self._stack.enter_context(serving())
         self._schemas: dict[int, tuple[str, str]] = {}
-        self._registry.answer = self._answer  # type: ignore[method-assign]
+        self._stack.enter_context(mock.patch.object(self._registry, "answer", self._answer))
 
     def use(self, converter: str, schemas: Sequence[str]) -> Mapping[str, TopicConverters]:
         """How values are decoded; ``schemas`` are what the registry has."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 from uuid import uuid4
 
 import pytest
@@ -17,7 +18,7 @@ from calving.model.events import CommitComplete, CommitToTable, DataWritten, Env
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, Waiting
 from calving.runtime.failures import SAME, Failures
-from calving.runtime.leading import Leadership, Resigned
+from calving.runtime.leading import CoordinatorThread, Leadership, Resigned
 from calving.runtime.senses import HIDDEN_SECONDS, Ear, Hidden
 from calving.runtime.serial import Serial
 from calving.runtime.watch import EXIT_CODE, Steps, Watchdog
@@ -228,7 +229,7 @@ def leadership(now: Callable[[], float]) -> tuple[Leadership, list[FakeCoordinat
         made[-1].moved = now()
         return made[-1]
 
-    return Leadership(start, 10.0, now, lambda: 0.0), made  # type: ignore[arg-type]
+    return Leadership(cast("Callable[[], CoordinatorThread]", start), 10.0, now, lambda: 0.0), made
 
 
 def test_a_coordinator_that_hangs_is_replaced_and_nobody_waits_for_it() -> None:

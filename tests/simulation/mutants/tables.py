@@ -101,34 +101,24 @@ class Rebases(World):
 
 @mutant("C6.4 a reported conflict deletes manifests without looking whether it landed", "replica")
 class DeletesUnseen(World):
-    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
-        attempt = target.attempt
-
-        def deleting(state: Loaded, admitted: Admitted) -> int:
+    class target(SimTarget):
+        def attempt(self, state: Loaded, admitted: Admitted) -> int:
             try:
-                return attempt(state, admitted)
+                return super().attempt(state, admitted)
             except CommitRefused:
-                target.discard()
+                self.discard()
                 raise
-
-        target.attempt = deleting  # type: ignore[method-assign]
-        return super().commit_loop(target)
 
 
 @mutant("C6.4 an unknown outcome is taken for a failure and its manifests are deleted", "replica")
 class DeletesUncertain(World):
-    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
-        attempt = target.attempt
-
-        def deleting(state: Loaded, admitted: Admitted) -> int:
+    class target(SimTarget):
+        def attempt(self, state: Loaded, admitted: Admitted) -> int:
             try:
-                return attempt(state, admitted)
+                return super().attempt(state, admitted)
             except CommitUncertain:
-                target.discard()
+                self.discard()
                 raise
-
-        target.attempt = deleting  # type: ignore[method-assign]
-        return super().commit_loop(target)
 
 
 @mutant("C6 the ledger claims everything below the furthest record", "open transactions")

@@ -135,7 +135,7 @@ class EnvelopeConverter(Converter):
 
     def _by_schema(
         self, values: Sequence[bytes]
-    ) -> tuple[dict[_Schema, tuple[Sequence[int], Sequence[bytes]]], list[int]]:
+    ) -> tuple[Mapping[_Schema, tuple[Sequence[int], Sequence[bytes]]], list[int]]:
         """Payloads whose surroundings are known, with their places, and the places of the other values."""
         if self._fixed is not None:
             return {self._fixed: (range(len(values)), values)}, []
@@ -151,7 +151,7 @@ class EnvelopeConverter(Converter):
                 found = groups[spelling.schema] = [], []
             found[0].append(i)
             found[1].append(value[len(spelling.head) : len(value) - len(spelling.tail)])
-        return groups, rest  # type: ignore[return-value]
+        return groups, rest
 
     def _spelling(self, value: bytes) -> _Spelling | None:
         """The surroundings of the value's payload, if such ones are known."""

@@ -165,7 +165,7 @@ class CaughtUp:
         """``nothing_waits``: whether all that was published is committed; called on a thread of its own."""
         self._nothing_waits = nothing_waits
         self._looking: Future[bool] | None = None
-        self._ends: dict[object, int] | None = None
+        self._ends: SourceOffsets | None = None
         self._since: int | None = None
         self._next = 0.0
 
@@ -181,7 +181,7 @@ class CaughtUp:
         if coordinator is not None:
             coordinator.hurry.set()
         stored = loop.stored(every)
-        if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):  # type: ignore[call-overload]
+        if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):
             return False
         if coordinator is None:
             return self._others_have_committed()
