@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -116,7 +115,7 @@ if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)  # a stuck worker can be asked where it is
     if "PARK_BEHIND" in os.environ:
         Coordinator.park_behind = int(os.environ["PARK_BEHIND"])
-        mock.patch.object(commit, "MAX_TRIES", 2).start()
+        setattr(commit, "MAX_TRIES", 2)  # noqa: B010 - it is imported there
     if "FAULT" in os.environ:
         for each in os.environ["FAULT"].split(","):
             arm(each)
