@@ -8,7 +8,7 @@ Each line on standard input is a JSON array that tells it what somebody has done
 
     ["back"]                         all tables have gone back in time
     ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
-    ["released", [FILE, ...]]        an operator has let go of these files, which belong in no table any more
+    ["released", [FILE, ...]]        an operator has discarded these files, which belong in no table any more
     ["recreating"]                   read the topic to its end, before it is deleted
     ["recreated", TOPIC_ID]          the topic was deleted and created again; everything in it was committed before
     ["end", SENT, SECONDS]           everything is sent, or soon is, and all parts of the sink are back

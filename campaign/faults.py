@@ -73,7 +73,7 @@ class Field:
     recovered: int = 0
     """How often an operator has."""
     dropped: int = 0
-    """Rows that are gone with their table, or were let go of."""
+    """Rows that are gone with their table, or were discarded."""
     armed: dict[str, int] = field(default_factory=dict)
     """Faults that workers were started with; not all live long enough to commit theirs."""
 
@@ -224,7 +224,7 @@ def table_broken(f: Field) -> None:
 
 
 def table_dropped(f: Field) -> None:
-    """The sink creates it again; an operator lets go of what was written for it as it was."""
+    """The sink creates it again; an operator discards what was written for the former one."""
     name = f.rng.choice(f.run.tables)
     with sqlite3.connect(_database(f), timeout=30, isolation_level=None) as connection:
         connection.execute("begin exclusive")

@@ -164,16 +164,16 @@ def test_a_source_topic_that_was_made_anew_is_not_taken_for_the_one_that_was_rea
     deadline = time.monotonic() + 20
     while topic.name in topic.admin.list_topics(timeout=10).topics and time.monotonic() < deadline:
         time.sleep(0.2)
-    anew = Topic(topic.servers, topic.name, 1)
-    anew.send(*encode(*({"id": i} for i in range(1000, 1150))))
+    second = Topic(topic.servers, topic.name, 1)
+    second.send(*encode(*({"id": i} for i in range(1000, 1150))))
     text = cli.run("run", "--until-caught-up", code=1)
-    assert f"topic '{topic.name}' was deleted and created anew after partition 0 was read up to offset 100" in text
+    assert f"topic '{topic.name}' was recreated after partition 0 was read up to offset 100" in text
     assert "Traceback" not in text
     cli.keys["iceberg.source.on-data-loss"] = "skip"
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 250
     cli.keys["iceberg.source.on-data-loss"] = "fail"
-    anew.send(*encode({"id": 1150}))
+    second.send(*encode({"id": 1150}))
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 251
 
@@ -236,7 +236,7 @@ def test_files_of_a_table_that_was_made_anew_stay_buffered_until_an_operator_let
     catalog.drop_table("db.t")
     catalog.create_table("db.t", schema)
     record = cli.folder / "released.json"
-    assert "let go of 1 files with 10 rows" in cli.run("release", "--table", "db.t", "--record", str(record))
+    assert "discarded 1 files with 10 rows" in cli.run("release", "--table", "db.t", "--record", str(record))
     assert json.loads(record.read_text())["rows"] == 10
     cli.topic.send(*encode({"id": 110}))
     cli.run("run", "--until-caught-up")

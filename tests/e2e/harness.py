@@ -163,7 +163,7 @@ class Run:
             time.sleep(0.5)
 
     def release(self, table: str, out: Path) -> bool:
-        """``calving release``; whether anything was let go of, which then stands in ``out``."""
+        """``calving release``; whether anything was discarded, which then stands in ``out``."""
         return self._command("release", "--table", table, "--record", str(out)).returncode == 0
 
     def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:

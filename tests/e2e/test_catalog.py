@@ -1,4 +1,4 @@
-"""What happens to tables behind the sink's back: a catalog that goes back, a rollback, tables made anew."""
+"""What happens to tables behind the sink's back: a catalog that goes back, a rollback, tables recreated."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_an_entry_of_the_sink_that_cannot_be_decoded_is_not_passed_over(sink: Cl
     sink.assert_exactly_once(310)
 
 
-def test_only_what_tables_can_never_take_is_let_go_and_the_rest_is_committed(
+def test_only_what_tables_can_never_take_is_discarded_and_the_rest_is_committed(
     tmp_path: Path, topic: Callable[..., Topic], unique: str
 ) -> None:
     sink = Cli(tmp_path, topic(), unique)
@@ -128,7 +128,7 @@ def test_only_what_tables_can_never_take_is_let_go_and_the_rest_is_committed(
 def test_files_are_let_go_while_the_sink_runs_and_commits_every_second(
     servers: str, tmp_path: Path, unique: str
 ) -> None:
-    """Its coordinators come back in the middle of it; several tables were made anew."""
+    """Its coordinators come back in the middle of it; several tables were recreated."""
     run = Run(tmp_path, servers, unique)
     try:
         run.produce(300)

@@ -102,7 +102,7 @@ def assert_it_has_all_of_it_once(sink: Run) -> None:
     assert len(re.findall(rf"table {BROKEN}: \d+ entries with its files are parked in", logs)) >= 2
     leaders = sum("coordinating group" in worker.log.read_text() for worker in sink.workers)
     assert leaders >= 2
-    sink.produce(100)  # the next commit of the table lets go of the files
+    sink.produce(100)  # the next commit of the table drops the files
     sink.wait_until_committed()
     sink.stop()
     sink.assert_exactly_once()

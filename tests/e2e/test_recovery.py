@@ -118,7 +118,7 @@ def test_a_control_topic_that_was_made_anew_is_noticed_and_the_recovery_can_be_r
     until_something_is_published_and_not_committed(sink)
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.delete_topics([f"control-{sink.name}"])[f"control-{sink.name}"].result()
-    assert "was made anew since table" in refused(sink)
+    assert "was recreated since table" in refused(sink)
     first = sink.recover()
     victim = sink.start("publish:after:1")
     assert died(victim)

@@ -176,7 +176,7 @@ class Found:
 
 
 class Sink:
-    """One catalog, whose tables are made anew for every batch."""
+    """One catalog, whose tables are recreated for every batch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -24,7 +24,7 @@ from tests.fuzz.plain import UnreadableError
 from tests.fuzz.sink import Sink
 
 _FRESH = 150
-"""Cases after which the catalog is made anew."""
+"""Cases after which the catalog is recreated."""
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from calving.model.offsets import TopicPartition
 from calving.model.text import listed, offsets_text
 from calving.protocol.admission import Admitted
 from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, Publish, RunBatch
 from calving.protocol.ledger import LedgerKey
 from calving.protocol.positions import starting
@@ -38,7 +38,7 @@ from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
 
 TABLE = TableReference("iceberg", ("db",), "t")
-PACE = Pace(interval=10, timeout=30, invite=5)
+INTERVALS = Intervals(interval=10, timeout=30, repeat=5)
 
 
 class Died(Exception):
@@ -226,7 +226,7 @@ class History:
         if what == "opens":
             cursor = MemoryCursor(self._store, name, replay=True)
             key = LedgerKey("control", "group", cursor.log.identity)
-            self._coordinators[name] = Lead(Coordinator(PACE, cursor.log.start, 0), cursor, key)
+            self._coordinators[name] = Lead(Coordinator(INTERVALS, cursor.log.start, 0), cursor, key)
             yield f"{name} opens the control log at {offsets_text(cursor.log.start)}"
             return
         lead = self._coordinators[name]

@@ -82,7 +82,7 @@ class Accidents:
 
     def _recreate_topic(self) -> None:
         self._world.broker.recreate()
-        self._world.stats["topics made anew"] += 1
+        self._world.stats["topics recreated"] += 1
 
     def _truncate(self) -> None:
         broker, tp = self._world.broker, self._partition()

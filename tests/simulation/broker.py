@@ -1,5 +1,5 @@
 """A source topic and its consumer group, in memory: rebalances, expulsions, members that notice too late, and what may
-become of a topic: it loses its beginning or its end, is deleted and made anew, or has an end that nobody may read.
+become of a topic: it loses its beginning or its end, is recreated, or has an end that nobody may read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Record(NamedTuple):
     tp: TopicPartition
     offset: int
     topic: int
-    """How often the topic had been made anew."""
+    """How often the topic had been recreated."""
     serial: int
     timestamp: int
 
@@ -74,7 +74,7 @@ class Broker:
         return lost
 
     def recreate(self) -> list[Record]:
-        """The topic is deleted and made anew; what was in it."""
+        """The topic is recreated; what was in it."""
         lost = [record for entries in self.content.values() for record in entries]
         self.incarnation += 1
         self.stuck.clear()

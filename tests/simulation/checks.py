@@ -58,7 +58,7 @@ class Judge:
         self._known: Counter[UUID] = Counter()
         """How many of the answers came before the last reading."""
         self._expected: frozenset[TopicPartition] = frozenset()
-        self._ticked = self._invited = 0.0
+        self._ticked = self._announced = 0.0
         self._decided: dict[UUID, int | None] = {}
 
     def seen(self, partitions: Callable[[], frozenset[TopicPartition]]) -> Callable[[], frozenset[TopicPartition]]:
@@ -76,11 +76,11 @@ class Judge:
             if isinstance(envelope.event, DataComplete):
                 self._answers.setdefault(envelope.event.commit_id, []).append(envelope.event)
 
-    def invited(self, event: StartCommit) -> None:
-        self._invited = self._world.now
+    def announced(self, event: StartCommit) -> None:
+        self._announced = self._world.now
 
     def stepped(self, missing: Collection[TopicPartition], patience: float) -> None:
-        if missing and self._ticked - self._invited >= patience:
+        if missing and self._ticked - self._announced >= patience:
             raise Violation(f"W3: {sorted(missing)} have not answered, and are not asked again")
 
     def committing(self, request: CommitTables) -> None:
@@ -150,7 +150,7 @@ class Checks:
         landed = {path for t in self._world.tables.values() for s in t.snapshots for path in s.files}
         self.files_of = {path: at for path, at in self.files_of.items() if path in landed}
 
-    def let_go(self, paths: Iterable[str]) -> None:
+    def discard(self, paths: Iterable[str]) -> None:
         """Somebody has decided that these files are in no table."""
         for path in paths:
             self.files_of.pop(path, None)
@@ -273,7 +273,7 @@ class Checks:
     def complete(self, event: CommitComplete) -> None:
         world = self._world
         unheard = world.expected_at[event.commit_id] - self._answered.get(event.commit_id, set())
-        early = world.now - world.started_at[event.commit_id] < world.pace.timeout
+        early = world.now - world.started_at[event.commit_id] < world.intervals.timeout
         if unheard and not world.is_upset and (event.valid_through_us is not None or early):
             raise Violation(f"C2: cycle {event.commit_id} was called complete without {sorted(unheard)}")
         world.completed.append(event.commit_id)

@@ -91,7 +91,7 @@ class Ending:
         self._departures()
 
     def _departures(self) -> None:
-        """Tables let go of topics that are gone."""
+        """Tables drop topics that are gone."""
         world = self._world
         if not world.odds_of_theme.recreations:
             return

@@ -24,7 +24,7 @@ from calving.model.events import (
 )
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition
-from calving.protocol.coordinator import Pace
+from calving.protocol.coordinator import Intervals
 from calving.protocol.worker import BatchLimits, BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import WorkerLoop
@@ -34,7 +34,7 @@ from tests.simulation.checks import Judge, Violation
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-PACE = Pace(interval=5, timeout=20, invite=7)
+INTERVALS = Intervals(interval=5, timeout=20, repeat=7)
 
 
 class Crash(Exception):
@@ -167,7 +167,7 @@ class SimCursor(Cursor):
             elif isinstance(event, CommitToTable):
                 self.judge.committed(event)
             elif isinstance(event, StartCommit):
-                self.judge.invited(event)
+                self.judge.announced(event)
         self._world.fail("acknowledged", OutcomeUnknown("after the acknowledgement"))
 
     def rewind(self, positions: SourceOffsets) -> None:
@@ -219,7 +219,7 @@ class Member:
         self.is_coordinating = True
         try:
             coordinator.step(0)
-            judge.stepped(coordinator.machine.missing, PACE.invite)
+            judge.stepped(coordinator.machine.missing, INTERVALS.repeat)
         except ProtocolError:
             raise
         except CalvingError as error:
@@ -246,7 +246,7 @@ class Member:
                 cursor,
                 committer,
                 judge.seen(self._group.partitions),
-                PACE,
+                INTERVALS,
                 lambda: world.now,
                 world.fresh_id,
                 world.unknown,

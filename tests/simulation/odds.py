@@ -47,14 +47,14 @@ THEMES: dict[str, Odds] = {
     "hangs": Odds(crashes=0.005, faults=0.02, hangs=0.004),
     "replica": Odds(faults=0.1, staleness=0.2),
     "expiry": Odds(expiry=0.06),
-    "topic made anew": Odds(recreations=0.005),
+    "topic recreated": Odds(recreations=0.005),
     "topic without identity": Odds(recreations=0.005),
     "truncated": Odds(crashes=0.01, truncations=0.01),
     "open transactions": Odds(stuck=0.03),
     "catalog restored": Odds(crashes=0.01, contention=0, backups=0.004),
     "entries passed over": Odds(crashes=0.01, omissions=0.02),
     "renamed": Odds(renames=0.003),
-    "table made anew": Odds(drops=0.006),
+    "table recreated": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
     "failing table": Odds(
         crashes=0.008, faults=0.04, restarts=0.001, expulsions=0.003, coups=0.005, breakage=0.03, stuck=0.01

@@ -1,4 +1,4 @@
-"""What people do to a sink and its tables on purpose: rename it, drop tables and make them anew, roll tables back; and
+"""What people do to a sink and its tables on purpose: rename it, drop tables and recreate them, roll tables back; and
 the commands that lead on from there.
 """
 
@@ -13,7 +13,7 @@ from calving.errors import CalvingError
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import CommitComplete, DataWritten, TableId, TableReference
 from calving.protocol.ledger import LedgerKey
-from calving.runtime.guards import Held, former_names, mind_logs, mind_names, others_of
+from calving.runtime.preflight import Held, former_names, mind_logs, mind_names, others_of
 from tests.simulation.broker import Record
 from tests.simulation.members import Crash
 from tests.simulation.tables import Seen, SimStorage
@@ -60,7 +60,7 @@ class Operators:
         said = (self.former.read((), table.properties) for table in world.tables.values())
         self.is_renamed = bool(store.positions) or any(any(ledger.source.values()) for ledger in said)
         if not self.is_renamed:
-            world.checks.keep_landed()  # all begins anew, and nothing is in the tables yet
+            world.checks.keep_landed()  # all starts again, and nothing is in the tables yet
         world.stats["renamed"] += 1
 
     def guard(self) -> None:
@@ -86,10 +86,10 @@ class Operators:
         world = self._world
         name = world.rng.choice(world.names)
         landed = {path for s in world.tables[name].snapshots for path in s.files}
-        world.checks.let_go(landed)
+        world.checks.discard(landed)
         world.tables[name] = world.table(world.next_id())
         self.made_anew.add(name)
-        world.stats["tables made anew"] += 1
+        world.stats["tables recreated"] += 1
 
     def _waiting(self) -> set[TableId]:
         """Tables with files that wait, parked or not, for the table as it was before."""
@@ -135,7 +135,7 @@ class Operators:
         except (Crash, CalvingError) as error:
             world.stats[f"release: {type(error).__name__}"] += 1
             return
-        world.checks.let_go(former & self._released)
+        world.checks.discard(former & self._released)
         world.stats["released"] += 1
 
     def _written(self, released: Stale) -> None:
@@ -155,7 +155,7 @@ class Operators:
         files = {path for s in table.snapshots[count:] for path in s.files}
         table.back_to(count, world.files)
         taken = before - set(table.rows)
-        world.checks.let_go(files)
+        world.checks.discard(files)
         world.checks.went_back(name)
         self.taken.setdefault(name, set()).update(taken)
         if world.chance(0.5):

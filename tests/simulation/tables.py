@@ -113,7 +113,7 @@ class SimTarget:
         if table.broken:
             raise CommitUncertain("the table cannot be loaded")
         if self._uuids - {table.uuid}:
-            raise CommitUncertain("the table was dropped and created anew")
+            raise CommitUncertain("the table was dropped and recreated")
         found = table.state()
         if table.before and world.chance(world.odds.staleness):
             world.stats["stale loads"] += 1

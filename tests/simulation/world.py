@@ -17,7 +17,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from calving.backend.memory import MemoryStore
-from calving.cli.release import let_go
+from calving.cli.release import discard
 from calving.errors import CalvingError, Unavailable
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage, decode_coverage
@@ -34,7 +34,7 @@ from tests.simulation.accidents import Accidents
 from tests.simulation.broker import Broker, Record
 from tests.simulation.checks import Checks
 from tests.simulation.ending import Ending
-from tests.simulation.members import PACE, Crash, Member, SimSession
+from tests.simulation.members import INTERVALS, Crash, Member, SimSession
 from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget
@@ -54,10 +54,10 @@ class World:
     policy = SourcePolicy(on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
     recovery = staticmethod(recovery)
-    release = staticmethod(let_go)
+    release = staticmethod(discard)
     operators: type[Operators] = Operators
     committer = SimCommitter
-    pace = PACE
+    intervals = INTERVALS
     park_behind = 10
     eagerness = 0.7
     """How often a coordinator gets all that is there of a partition of the control log."""

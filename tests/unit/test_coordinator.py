@@ -20,7 +20,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace, Phase
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables
 
 A, B = TopicPartition("s", 0), TopicPartition("s", 1)
@@ -47,7 +47,7 @@ class Log:
 
 
 def started() -> tuple[Coordinator, Log]:
-    coordinator = Coordinator(Pace(10, 30, 5), {}, 0)
+    coordinator = Coordinator(Intervals(10, 30, 5), {}, 0)
     assert coordinator.tick(0, C[1], BOTH) == [Announce((StartCommit(C[1]),))]
     coordinator.heard(Envelope(0, -1, StartCommit(C[1])))
     return coordinator, Log(coordinator)

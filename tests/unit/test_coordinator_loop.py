@@ -11,7 +11,7 @@ from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
 from calving.errors import Unavailable
 from calving.model.events import Envelope, TableId
 from calving.model.offsets import TopicPartition
-from calving.protocol.coordinator import Committed, Failed, Pace
+from calving.protocol.coordinator import Committed, Failed, Intervals
 from calving.protocol.effects import CommitTables
 from calving.runtime.coordinator import CoordinatorLoop
 
@@ -35,7 +35,9 @@ class Clock:
 def loop() -> CoordinatorLoop:
     backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore())
     cursor = backend.open("m").follow(replay=True)
-    return CoordinatorLoop(cursor, NoTables(), lambda: PARTITIONS, Pace(5, 20, 5), Clock(), uuid4, lambda asked: ())
+    return CoordinatorLoop(
+        cursor, NoTables(), lambda: PARTITIONS, Intervals(5, 20, 5), Clock(), uuid4, lambda asked: ()
+    )
 
 
 def test_a_coordinator_that_hears_itself_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

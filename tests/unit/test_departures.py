@@ -19,7 +19,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, CommitTables
 from calving.protocol.ledger import Ledger, Reach
@@ -101,10 +101,10 @@ def test_of_what_waits_there_is_a_trace() -> None:
 
 
 class Cycles:
-    """A coordinator of which one topic is made anew after its first cycle."""
+    """A coordinator of which one topic is recreated after its first cycle."""
 
     def __init__(self) -> None:
-        self.machine, self.offset = Coordinator(Pace(10, 30, 5), {}, 0), 0
+        self.machine, self.offset = Coordinator(Intervals(10, 30, 5), {}, 0), 0
 
     def hear(self, event: Event, tp: TopicPartition, span: Span) -> list[object]:
         self.offset += 1
@@ -114,7 +114,7 @@ class Cycles:
     def run(
         self, number: int, tp: TopicPartition, outcome: Failed | Committed
     ) -> tuple[Collection[str], Collection[str]]:
-        """What the commit lets go of, nothing where the table rests, and what the store does."""
+        """What the commit drops, nothing where the table rests, and what the store does."""
         now, commit, held = number * 20.0, UUID(int=number), TopicPartition(tp.topic.partition("@")[0], 0)
         self.machine.tick(now, commit, frozenset([held]))
         self.hear(StartCommit(commit), tp, Span(0, 0))

@@ -396,7 +396,7 @@ def test_the_longer_form_of_version_0_1_0_is_read() -> None:
 
 
 def test_the_saved_position_is_never_in_the_middle_of_a_publication_that_is_known_by_its_records() -> None:
-    """A topic without an identity that was made anew has other records at the same offsets."""
+    """A topic without an identity that was recreated has other records at the same offsets."""
     other = TableReference("c", ("db",), "u")
     buffer = Buffer()
     buffer.hear(complete(0, 1, Span(10, 20)))

@@ -23,7 +23,7 @@ from calving.model.events import (
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, CommitTables
 from calving.protocol.ledger import Reach
 
@@ -96,10 +96,10 @@ def test_of_the_commits_of_two_coordinators_the_later_one_need_not_have_read_mor
 
 
 def test_offsets_that_have_started_anew_in_between_are_a_commit_of_their_own() -> None:
-    made, anew = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, anew=frozenset()))
+    made, restarted = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, restarted=frozenset()))
     first = made.park(T.identifier, commit(3), None)
-    second = made.park(T.identifier, anew, Parked(first, 1, {}))
-    assert list(made.commits(T.identifier, Parked(second, 2, {}), {})) == [commit(3), anew]
+    second = made.park(T.identifier, restarted, Parked(first, 1, {}))
+    assert list(made.commits(T.identifier, Parked(second, 2, {}), {})) == [commit(3), restarted]
 
 
 def test_a_parked_commit_is_asked_for_until_no_coordinator_names_it() -> None:
@@ -189,7 +189,7 @@ class Cycles:
     """A coordinator with one table that fails."""
 
     def __init__(self, parts: int | None = 1) -> None:
-        self.machine, self.parts, self.offset = Coordinator(Pace(10, 30, 5), {}, 0), parts, 0
+        self.machine, self.parts, self.offset = Coordinator(Intervals(10, 30, 5), {}, 0), parts, 0
         self.machine.park_behind = 4
 
     def hear(self, event: Event, spans: Span | None = None) -> list[object]:
@@ -248,7 +248,7 @@ def test_what_is_parked_is_asked_for_with_every_commit_until_the_table_takes_it(
 
 
 def test_a_coordinator_does_not_commit_before_it_has_heard_itself() -> None:
-    machine, partition = Coordinator(Pace(10, 30, 5), {}, 0), TopicPartition("s", 0)
+    machine, partition = Coordinator(Intervals(10, 30, 5), {}, 0), TopicPartition("s", 0)
     machine.tick(0, COMMIT, frozenset([partition]))
     answer = DataComplete(COMMIT, (PartitionProgress(partition, 1, 1),))
     assert machine.heard(Envelope(1, 0, answer)) == []

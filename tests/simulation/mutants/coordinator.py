@@ -11,7 +11,7 @@ from calving.model.coverage import Coverage
 from calving.model.events import CommitComplete, DataWritten, Envelope, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import Reach
@@ -108,8 +108,8 @@ class TwoGroups(World):
                 if left:
                     self._heard[table] = left
 
-        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
-            super().__init__(pace, position, now)
+        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
+            super().__init__(intervals, position, now)
             self._buffer = self._Split(position)
 
         def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
@@ -148,8 +148,8 @@ class SeesNothing(World):
             def note(self, table: TableId, mark: TableMark) -> None:
                 pass
 
-        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
-            super().__init__(pace, position, now)
+        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
+            super().__init__(intervals, position, now)
             self._marks = self._Blind()
 
     coordinator = with_coordinator(_Machine)
@@ -178,8 +178,8 @@ class ForgetsParked(World):
 @mutant("C5 a coordinator commits before it has heard what was parked", "failing table")
 class CommitsUnheard(World):
     class _Machine(Coordinator):
-        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
-            super().__init__(pace, position, now)
+        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
+            super().__init__(intervals, position, now)
             self._caught_up = True
 
     coordinator = with_coordinator(_Machine)
@@ -219,14 +219,14 @@ class DeletesTooEarly(World):
 
 def with_departures(departures: type[Departures]) -> type[CoordinatorLoop]:
     class Machine(Coordinator):
-        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
-            super().__init__(pace, position, now)
+        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
+            super().__init__(intervals, position, now)
             self._departures = departures()
 
     return with_coordinator(Machine)
 
 
-@mutant("C8 ledgers speak for ever of topics that are gone", "topic made anew")
+@mutant("C8 ledgers speak for ever of topics that are gone", "topic recreated")
 class ForgetsNoTopic(World):
     class _Departures(Departures):
         def looked(self, now: float, asked: Collection[str], missed: Collection[str]) -> None:
@@ -235,7 +235,7 @@ class ForgetsNoTopic(World):
     coordinator = with_departures(_Departures)
 
 
-@mutant("C8 one look is enough to take a topic for gone", "topic made anew")
+@mutant("C8 one look is enough to take a topic for gone", "topic recreated")
 class LooksOnce(World):
     class _Departures(Departures):
         looks, seconds = 1, 0.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from calving.backend.interface import Cursor
-from calving.cli.release import Stale, let_go
+from calving.cli.release import Stale, discard
 from calving.iceberg.parking import Parking
 from calving.model.events import TableId
 from calving.protocol.ledger import GONE_OFFSETS, Ledger, LedgerKey
@@ -34,7 +34,7 @@ class ForgetsFormerName(World):
         return self.key(self.store.identity).read(state.ancestry, state.properties)
 
 
-@mutant("C4 files that wait for the table as it was are committed to the new one", "table made anew")
+@mutant("C4 files that wait for the table as it was are committed to the new one", "table recreated")
 class CommitsToAnother(World):
     class target(SimTarget):
         def load(self) -> Loaded:
@@ -42,7 +42,7 @@ class CommitsToAnother(World):
             return super().load()
 
 
-@mutant("C4 release lets go of what was written for the table as it is, too", "table made anew")
+@mutant("C4 release discards what was written for the table as it is, too", "table recreated")
 class ReleasesAll(World):
     @staticmethod
     def release(
@@ -54,7 +54,7 @@ class ReleasesAll(World):
         uuid_of: Callable[[TableId], UUID | None],
         write_down: Callable[[Stale], object],
     ) -> Stale:
-        return let_go(cursor, committer, parking, tables, commit_id, lambda _: None, write_down)
+        return discard(cursor, committer, parking, tables, commit_id, lambda _: None, write_down)
 
 
 @mutant("C6 after a rollback a replay brings back what was taken away", "rolled back")

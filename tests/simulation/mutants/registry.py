@@ -10,7 +10,7 @@ from uuid import UUID
 from calving.backend.interface import Cursor, Session
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Coordinator, Pace
+from calving.protocol.coordinator import Coordinator, Intervals
 from calving.protocol.worker import BatchLimits, Worker
 from calving.runtime.coordinator import Committer, CoordinatorLoop
 from calving.runtime.worker import Clock, Runner, SourcePolicy, WorkerLoop
@@ -90,21 +90,21 @@ def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
             cursor: Cursor,
             committer: Committer,
             partitions: Callable[[], frozenset[TopicPartition]],
-            pace: Pace,
+            intervals: Intervals,
             clock: Clock,
             fresh_id: Callable[[], UUID],
             unknown: Callable[[Collection[str]], Collection[str]],
         ) -> None:
-            super().__init__(cursor, committer, partitions, pace, clock, fresh_id, unknown)
-            self.machine = machine(pace, cursor.log.start, clock())
+            super().__init__(cursor, committer, partitions, intervals, clock, fresh_id, unknown)
+            self.machine = machine(intervals, cursor.log.start, clock())
 
     return Loop
 
 
 def with_buffer(buffer: type[Buffer]) -> type[CoordinatorLoop]:
     class Machine(Coordinator):
-        def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
-            super().__init__(pace, position, now)
+        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
+            super().__init__(intervals, position, now)
             self._buffer = buffer(position)
 
     return with_coordinator(Machine)

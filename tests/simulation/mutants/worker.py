@@ -95,19 +95,19 @@ class SkipsSilently(World):
                 self.machine.skip(tp, gap.end)
 
 
-@mutant("W7 a topic that was made anew is taken for the one that was read", "topic made anew")
+@mutant("W7 a topic that was recreated is taken for the one that was read", "topic recreated")
 class IgnoresTopicIds(World):
     class worker_loop(WorkerLoop):
         def _recognise(self, topics: Collection[str]) -> None:
             pass
 
 
-@mutant("W7 a partition that starts over and comes just as far again does not say so", "topic made anew")
+@mutant("W7 a partition that starts over and comes just as far again does not say so", "topic recreated")
 class ComesBackUnseen(World):
     class _Machine(Worker):
         def skip(self, tp: TopicPartition, to: int) -> None:
             super().skip(tp, to)
-            self._anew.clear()
+            self._restarted.clear()
 
     worker_loop = with_machine(_Machine)
 

@@ -125,7 +125,7 @@ class KafkaCursor(Cursor):
         if self._transactions is None:
             raise ProtocolError("only a cursor that replays can write")
         if not self._transactions.look():
-            # Not made anew here: that would fence a newer coordinator. Whoever is elected opens the log again.
+            # Not recreated here: that would fence a newer coordinator. Whoever is elected opens the log again.
             raise Unavailable(f"control topic '{self._sink.control_topic}': the connection broke")
         return self._transactions
 

@@ -107,7 +107,7 @@ class RedisCursor(Cursor):
             self._writer.ping()
         with writing(self._options):
             verdict, *why = self._writer.register_script(script)(keys, arguments)
-        if verdict == b"anew":
+        if verdict == b"restarted":
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"fenced":
             raise Fenced(f"coordinator {why[0].decode()} has followed coordinator {self._epoch}")

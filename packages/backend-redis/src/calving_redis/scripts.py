@@ -25,7 +25,7 @@ PUBLISH = (
     + """
 -- KEYS: state, positions, log, topic ids.
 -- ARGV: id, sender, spans, beside, count, (partition, start, end, topic id)..., events...
-if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'recreated'} end
 local count = tonumber(ARGV[5])
 for i = 0, count - 1 do
   local at = 6 + 4 * i
@@ -48,7 +48,7 @@ ACKNOWLEDGE = (
     + """
 -- KEYS: state, log, positions, topic ids.
 -- ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, beside, count, departed topics..., events...
-if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'recreated'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
 local count = tonumber(ARGV[8])
@@ -82,7 +82,7 @@ return {'done'}
 REWIND = """#!lua
 -- KEYS: state, positions, log, topic ids. ARGV: id, epoch, new id, (partition, offset)...
 -- Offsets are not given out again.
-if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'anew'} end
+if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'recreated'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
 local last = tonumber(redis.call('HGET', KEYS[1], 'last') or '0')

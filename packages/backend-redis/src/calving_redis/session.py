@@ -74,7 +74,7 @@ class RedisSession(Session):
             self._client.ping()  # a store that is away is found out before anything is sent
         with writing(self._options):
             verdict, *why = self._publish([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
-        if verdict == b"anew":
+        if verdict == b"restarted":
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"moved":
             tp, stored, start = (text.decode() for text in why)

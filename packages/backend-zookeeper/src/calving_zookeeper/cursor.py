@@ -111,7 +111,7 @@ class ZooKeeperCursor(Cursor):
         if self._epoch is None:
             raise ProtocolError("only a cursor that replays can write")
         if state.id != self._identity:
-            raise Fenced(f"ZooKeeper: {self._root} was created anew")
+            raise Fenced(f"ZooKeeper: {self._root} was recreated")
         if state.epoch != self._epoch:
             raise Fenced(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
 

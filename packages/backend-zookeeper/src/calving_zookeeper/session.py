@@ -123,7 +123,7 @@ class ZooKeeperSession(Session):
 
     def _check(self, state: State) -> None:
         if state.id != self._identity:
-            raise Fenced(f"ZooKeeper: {self._root} was created anew")
+            raise Fenced(f"ZooKeeper: {self._root} was recreated")
 
     def _look(self) -> bool:
         """Whether ours is the first of the candidates; else the one before is watched, so that nobody polls."""

@@ -44,7 +44,7 @@ class SinkIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ControlLog:
-    """The log as a cursor found it. ``identity`` changes when the log is created anew."""
+    """The log as a cursor found it. ``identity`` changes when the log is recreated."""
 
     identity: str
     start: ControlOffsets
@@ -93,7 +93,7 @@ class Cursor(ABC):
 
     @abstractmethod
     def rewind(self, positions: SourceOffsets) -> None:
-        """Store ``positions`` as they are given, forward or back, and let go of what is in the log, so that no
+        """Store ``positions`` as they are given, forward or back, and discard what is in the log, so that no
         coordinator hears it again: both, or neither (B9). An operator's act, while the group has no members.
 
         Only for a cursor that replays; it is of no further use, and the log may get a new identity by it.
@@ -183,7 +183,7 @@ class Session(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the leadership and free what is held. Safe to call twice."""
+        """Give up the leadership, and free what is held. Safe to call twice."""
 
 
 class Backend(ABC):

@@ -17,8 +17,8 @@ from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import TopicPartition
 from calving.protocol.ledger import VALID_THROUGH, LedgerKey
 from calving.protocol.waiting import DEGRADED
-from calving.runtime.guards import ledger_key, own_tables, routed_tables
 from calving.runtime.heard import Heard
+from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
 
 

@@ -113,12 +113,12 @@ def recover(
 def release(
     file: File,
     table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be given again.")],
-    record: Annotated[Path, typer.Option(help="Where to write down what was let go.")],
+    record: Annotated[Path, typer.Option(help="Where to write down what was discarded.")],
 ) -> None:
-    """Let go of files buffered for tables that were dropped or made anew; everything else is committed."""
-    from calving.cli.release import release as let_go
+    """Discard files buffered for tables that were dropped or recreated; commit everything else."""
+    from calving.cli.release import release as discard
 
-    for line in let_go(load(file), table, record):
+    for line in discard(load(file), table, record):
         out.print(line)
 
 

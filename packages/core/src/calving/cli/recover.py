@@ -17,7 +17,7 @@ from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.recovery import Recovery, recovery
-from calving.runtime.guards import (
+from calving.runtime.preflight import (
     Held,
     former_names,
     held,

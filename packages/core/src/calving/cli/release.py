@@ -1,4 +1,4 @@
-"""Lets go of files that tables can never take, as after they were dropped or made anew (rule C4)."""
+"""Discards files that tables can never take, as after they were dropped or recreated (rule C4)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
 from calving.protocol.marks import Marks
 from calving.runtime.coordinator import Committer
-from calving.runtime.guards import commit_style
 from calving.runtime.heard import read_to_end
+from calving.runtime.preflight import commit_style
 from calving.settings.load import Sink
 
 _TRIES = 8
@@ -32,7 +32,7 @@ Stale = Mapping[TableId, tuple[Envelope, ...]]
 
 
 def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
-    """Let go of what is buffered for tables ``names`` as they were before, and write to ``record`` what that was.
+    """Discard what is buffered for tables ``names`` as they were before, and write to ``record`` what that was.
 
     What is buffered for a table as it is now, and for others, is committed first. The sink may run: its coordinator
     steps down, and starts again later. The files themselves stay where they are.
@@ -48,7 +48,7 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
         session.close()
     for table, entries in released.items():
         files, rows = _files(entries)
-        yield f"let go of {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
+        yield f"discarded {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
 
 
 def _while_leading(sink: Sink, catalog: Catalog, session: Session, tables: Collection[TableId], record: Path) -> Stale:
@@ -63,7 +63,7 @@ def _while_leading(sink: Sink, catalog: Catalog, session: Session, tables: Colle
             style = commit_style(sink, cursor.log.identity)
             attempts = Attempts(sink.keys.commit_threads, sink.keys.table_timeout_ms / 1000)
             committer = IcebergCommitter(catalog, sink.keys.catalog_name, style, attempts)
-            return let_go(
+            return discard(
                 cursor,
                 committer,
                 Parking(CatalogStorage(catalog)),
@@ -77,11 +77,12 @@ def _while_leading(sink: Sink, catalog: Catalog, session: Session, tables: Colle
         finally:
             cursor.close()
     raise CalvingError(
-        f"nothing was let go: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it again"
+        f"nothing was discarded: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it"
+        " again"
     )
 
 
-def let_go(
+def discard(
     cursor: Cursor,
     committer: Committer,
     parking: Parking,
@@ -92,8 +93,8 @@ def let_go(
 ) -> Stale:
     """Commit what is buffered, but what was written for ``tables`` as they were before ``uuid_of``; the latter.
 
-    :raises Fenced: a coordinator came in between; nothing was let go.
-    :raises CalvingError: there is nothing to let go of, or something else cannot be committed; nothing was let go.
+    :raises Fenced: a coordinator came in between; nothing was discarded.
+    :raises CalvingError: there is nothing to discard, or something else cannot be committed; nothing was discarded.
     """
     buffer, marks = Buffer(cursor.log.start), Marks()
     for entry in read_to_end(cursor):
@@ -108,7 +109,7 @@ def let_go(
     if idle := [".".join(table) for table in tables if table not in released]:
         raise CalvingError(f"nothing is buffered that table {', '.join(idle)} cannot take")
     for table, entries in released.items():
-        buffer.let_go(table, entries)
+        buffer.discard(table, entries)
     request = CommitTables(commit_id, buffer.tables(), buffer.whole(), buffer.reach(), None, marks.known)
     failed: dict[TableId, str] = {}
     outcomes = list(committer.commit(request))
@@ -150,8 +151,8 @@ def _refusal(failed: Mapping[TableId, str], releasable: Collection[TableId]) -> 
     reasons = "; ".join(f"table {'.'.join(table)}: {reason}" for table, reason in failed.items())
     options = " ".join(f"--table {'.'.join(table)}" for table in sorted(releasable))
     return (
-        f"nothing was let go, because other tables have files that cannot be committed: {reasons}; put them right, or"
-        f" let go of what they can never take, too: `calving release FILE {options} --record OUT`"
+        f"nothing was discarded, because other tables have files that cannot be committed: {reasons}; put them right,"
+        f" or discard what they can never take, too: `calving release FILE {options} --record OUT`"
     )
 
 

@@ -78,7 +78,7 @@ def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
     if isinstance(parsed, dict) and "__fastavro_parsed" in parsed:
         raw = lambda body: read(BytesIO(body), parsed, None)  # noqa: E731 - called once for each value
     else:
-        # Into a record, because fastavro parses what is none anew for each value.
+        # Into a record, because fastavro parses every other schema again for each value.
         root = record("value", branched(parsed, naming)) | {"__fastavro_parsed": True, "__named_schemas": named}
         raw = lambda body: read(BytesIO(body), root, None)["value"]  # noqa: E731
 

@@ -46,7 +46,7 @@ class Expired:
 
 
 def expired(metadata: TableMetadata, branch: str) -> Expired:
-    """What the properties let go, if it is worth while now."""
+    """What the properties expire, if it is worth while now."""
     limits = metadata.properties
     if (MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits) or limits.get(GC_ENABLED, "").lower() == "false":
         return Expired()

@@ -47,14 +47,14 @@ class ParkedCommit:
     reach: Reach
 
     def can_join(self, later: ParkedCommit) -> bool:
-        """Offsets that have started anew in between are others, and need a commit of their own."""
-        return self.reach.anew == later.reach.anew and len(self.entries) < _TOGETHER
+        """Offsets that have restarted in between are others, and need a commit of their own."""
+        return self.reach.restarted == later.reach.restarted and len(self.entries) < _TOGETHER
 
     def joined(self, later: ParkedCommit) -> ParkedCommit:
         """Both as one. Another coordinator, which had read less, may have made ``later``."""
         a, b = self.reach, later.reach
         since = {p: min(a.since.get(p, 0), b.since.get(p, 0)) for p in {*a.since, *b.since}}
-        reach = Reach(_union(a.covered, b.covered), _union(a.settled, b.settled), a.anew, since)
+        reach = Reach(_union(a.covered, b.covered), _union(a.settled, b.settled), a.restarted, since)
         return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), reach)
 
 
@@ -179,7 +179,7 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
         "read": commit.read,
         "covered": encode_coverage(reach.covered),
         "settled": encode_coverage(reach.settled),
-        "anew": encode_coverage({tp: (Span(0, 0),) for tp in reach.anew}),
+        "restarted": encode_coverage({tp: (Span(0, 0),) for tp in reach.restarted}),
         "since": reach.since,
         "entries": [
             [e.partition, e.offset, encode_coverage(e.spans), base64.b64encode(_value(e)).decode()]
@@ -202,7 +202,7 @@ def _from_bytes(data: bytes) -> tuple[ParkedCommit, str | None]:
     reach = Reach(
         decode_coverage(said["covered"]),
         decode_coverage(said["settled"]),
-        frozenset(decode_coverage(said["anew"])),
+        frozenset(decode_coverage(said["restarted"])),
         _control(said["since"]),
     )
     return ParkedCommit(entries, _control(said["read"]), reach), said["before"]

@@ -38,7 +38,7 @@ class WentBackError(CalvingError):
 
 
 class TableTroubleError(CalvingError):
-    """The table cannot take its files now: missing, made anew, or out of reach. Nothing is forgotten."""
+    """The table cannot take its files now: missing, recreated, or out of reach. Nothing is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class IcebergTarget:
         if uuids:
             raise TableTroubleError(
                 f"table {'.'.join(self._table)} has UUID {table.metadata.table_uuid}, but files were written for"
-                f" {', '.join(sorted(uuids))}: it was dropped and created anew"
+                f" {', '.join(sorted(uuids))}: it was dropped and recreated"
             )
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)

@@ -131,9 +131,9 @@ class Envelope:
     """An event, where in the control log it was found, and what travelled beside it.
 
     ``spans``: with DataWritten and DataComplete what their publication covers, for each partition one span, behind what
-    is done with elsewhere; a span that ends before it starts says that the topic's offsets have started anew, and that
+    is done with elsewhere; a span that ends before it starts says that the topic's offsets have restarted, and that
     it is covered from 0 up to the end. With CommitComplete all that is known to be in the tables, after such a span
-    where offsets have started anew. Other senders than calving leave it empty.
+    where offsets have restarted. Other senders than calving leave it empty.
 
     ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
     ``marks``, with CommitComplete: the tables as the coordinator last saw them. ``parked``, too: all that is.

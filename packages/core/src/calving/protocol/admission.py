@@ -85,7 +85,7 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     held = {tp: ledger.held(tp) for tp in ledger.source}
     for publication in admitted.publications:
         for tp, spans in publication.items():
-            if tp not in reach.anew:
+            if tp not in reach.restarted:
                 own = (plain(spans[-1]),)
                 again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
                 found[tp] = merged((*found.get(tp, ()), *again))
@@ -120,7 +120,8 @@ def _moved(
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in reach.anew and tp.topic not in reach.departed}
+    void = reach.restarted | {tp for tp in ledger.gone if tp.topic in reach.departed}
+    gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
     for publication in admitted:
         for tp in gone.keys() & publication.keys():
             gone[tp] = without(gone[tp], without((plain(publication[tp][-1]),), left_out.get(tp, ())))
@@ -128,7 +129,7 @@ def _moved(
     for tp in sorted({*ledger.source, *reach.covered}):
         if tp.topic in reach.departed and not ledger.missing.get(tp):
             continue
-        before = NO_LEDGER if tp in reach.anew else ledger
+        before = NO_LEDGER if tp in reach.restarted else ledger
         never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
         told = without(reach.settled.get(tp, ()), never)
         below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
@@ -142,7 +143,7 @@ def _moved(
 
 
 def plain(span: Span) -> Span:
-    """The offsets that a span covers, also where they have started anew."""
+    """The offsets that a span covers, also where they have restarted."""
     return span if span.start <= span.end else Span(0, span.end)
 
 

@@ -39,7 +39,7 @@ class Buffer:
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
         """What of it is in the tables, as other coordinators said: it was whole when they heard it."""
-        self._anew: set[TopicPartition] = set()
+        self._restarted: set[TopicPartition] = set()
         self._count = 0
         self._counted: dict[TableId, int] = {}
         """How many entries had been heard before the oldest of each table that is buffered."""
@@ -74,9 +74,9 @@ class Buffer:
                 self._restart(tp for tp, spans in envelope.spans.items() if spans[-1].end < spans[-1].start)
                 self._cover(envelope.spans)
             case CommitComplete():
-                # What a predecessor knew to have begun anew counts once: what is covered since stays.
+                # What a predecessor knew to have restarted counts once: what is covered since stays.
                 told = {tp for tp, spans in envelope.spans.items() if spans[0] == _ANEW}
-                self._restart(told - self._anew)
+                self._restart(told - self._restarted)
                 self._cover(envelope.spans)
                 _add(self._told, envelope.spans)
                 if self.adopting:
@@ -102,7 +102,7 @@ class Buffer:
         for known in (self._covered, self._told):
             for tp in [tp for tp in known if tp.topic in topics]:
                 del known[tp]
-        self._anew -= {tp for tp in self._anew if tp.topic in topics}
+        self._restarted -= {tp for tp in self._restarted if tp.topic in topics}
 
     def whole(self) -> dict[int, int]:
         """The read position, before any publication of which only a part has been heard."""
@@ -131,7 +131,7 @@ class Buffer:
             tp: without(spans, merged(waiting[tp])) if tp in waiting else spans for tp, spans in self._covered.items()
         }
         settled = {tp: spans for tp, spans in settled.items() if spans}
-        return Reach(dict(self._covered), settled, frozenset(self._anew), self._since)
+        return Reach(dict(self._covered), settled, frozenset(self._restarted), self._since)
 
     def _buffered(self) -> dict[TopicPartition, list[Span]]:
         waiting: dict[TopicPartition, list[Span]] = {}
@@ -152,14 +152,14 @@ class Buffer:
         }
 
     def settled(self) -> Coverage:
-        """What a successor is told: all that is in the tables, and which partitions have begun anew."""
+        """What a successor is told: all that is in the tables, and which partitions have restarted."""
         found = dict(self.reach().settled)
-        return {**found, **{tp: (_ANEW, *found.get(tp, ())) for tp in self._anew}}
+        return {**found, **{tp: (_ANEW, *found.get(tp, ())) for tp in self._restarted}}
 
     def settle(self, table: TableId, read: ControlOffsets) -> None:
         """What was heard for ``table`` below ``read``, and what was parked before, is in it."""
         self.parked.pop(table, None)
-        self.let_go(table, self._below(table, read))
+        self.discard(table, self._below(table, read))
 
     def behind(self, table: TableId) -> int:
         """How many entries a successor would have to hear again for the sake of this table."""
@@ -176,7 +176,7 @@ class Buffer:
         hulls = {tp: (Span(min(s.start for s in found), max(s.end for s in found)),) for tp, found in spans.items()}
         waiting = {tp: common(hull, self._covered.get(tp, ())) for tp, hull in hulls.items()}
         self.parked[table] = Parked(last, before.entries + len(entries), {tp: s for tp, s in waiting.items() if s})
-        self.let_go(table, entries)
+        self.discard(table, entries)
 
     def unpark(self, table: TableId, entries: Iterable[Envelope]) -> None:
         """``entries`` are all that was parked for ``table``: from now on they are buffered again."""
@@ -187,7 +187,7 @@ class Buffer:
     def _below(self, table: TableId, read: ControlOffsets) -> list[Envelope]:
         return [e for e in self._heard.get(table, ()) if e.offset < read.get(e.partition, 0)]
 
-    def let_go(self, table: TableId, entries: Iterable[Envelope]) -> None:
+    def discard(self, table: TableId, entries: Iterable[Envelope]) -> None:
         """These are elsewhere by now, or will never be in their table: an operator has decided."""
         away = {(e.partition, e.offset) for e in entries}
         left = [e for e in self._heard.pop(table, ()) if (e.partition, e.offset) not in away]
@@ -220,7 +220,7 @@ class Buffer:
 
     def _restart(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
-            self._anew.add(tp)
+            self._restarted.add(tp)
             self._covered.pop(tp, None)
             self._told.pop(tp, None)
             for table, parked in self.parked.items():  # that was of the offsets as they were before

@@ -31,7 +31,7 @@ class AlreadyHeldError(CalvingError):
 
 
 class SupersededError(CalvingError):
-    """What was heard has been let go of by a recovery, and is being read again: it must never be committed."""
+    """A recovery has discarded what was heard, and is being read again: it must never be committed."""
 
 
 S = TypeVar("S", bound="State")

@@ -1,7 +1,7 @@
 """The coordinator: decides when to commit and what, never how.
 
     IDLE --interval--> WAITING --all partitions answered, or timeout--> COMMITTING --all tables settled--> IDLE
-                          '--- invites again while answers are missing ---'
+                          '--- repeats StartCommit until all have answered ---'
 
 Everything heard stays buffered until its table has it (C3, C4). A coordinator that dies leaves nothing behind: the next
 one starts at the saved position and hears the same entries again; the ledgers in the tables leave out what is there.
@@ -46,12 +46,12 @@ class Phase(enum.Enum):
     COMMITTING = enum.auto()
 
 
-class Pace(NamedTuple):
-    """Seconds: between two StartCommits, until a partial commit, and between two invitations of one cycle."""
+class Intervals(NamedTuple):
+    """Seconds: from one cycle to the next, until a cycle goes on without answers, until StartCommit is repeated."""
 
     interval: float
     timeout: float
-    invite: float
+    repeat: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,18 @@ class Coordinator:
     park_behind = 2_000
     """A table that fails has its commits parked once a successor would have to hear so many entries because of it."""
 
-    def __init__(self, pace: Pace, position: ControlOffsets, now: float) -> None:
+    def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
         """``position`` is the saved position at which the log was opened; the first cycle starts at once."""
         self.phase = Phase.IDLE
         self.failures: dict[TableId, int] = {}
         """Consecutive failed commits, by table."""
-        self._pace = pace
+        self._intervals = intervals
         self._buffer = Buffer(position)
         self._marks = Marks()
         self._commit_id = NO_COMMIT
-        self.started = now - pace.interval
+        self.started = now - intervals.interval
         """When the last cycle began."""
-        self._invited = now
+        self._announced = now
         self._answers: dict[TopicPartition, int | None] = {}
         self._expected: frozenset[TopicPartition] = frozenset()
         self.unanswered: frozenset[TopicPartition] = frozenset()
@@ -121,9 +121,9 @@ class Coordinator:
         parked = {table: parked.entries for table, parked in self._buffer.parked.items()}
         return {table: len(found) + parked.get(table, 0) for table, found in self._buffer.tables().items()}
 
-    def hurry(self, now: float) -> None:
+    def trigger(self, now: float) -> None:
         """Start the next cycle at the next tick instead of after the interval."""
-        self.started = min(self.started, now - self._pace.interval)
+        self.started = min(self.started, now - self._intervals.interval)
 
     def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
         """Time has passed. ``fresh_id`` is used if a cycle starts; ``expected`` are the topics' partitions now (C2)."""
@@ -131,16 +131,16 @@ class Coordinator:
             return []
         self._expected = expected
         if self.phase is Phase.IDLE:
-            if now - self.started < self._pace.interval:
+            if now - self.started < self._intervals.interval:
                 return []
             self.phase, self._commit_id, self.started = Phase.WAITING, fresh_id, now
             self._answers.clear()
-            return self._invite(now)
+            return self._repeat(now)
         if self._complete():
             return self._commit(partial=False)
-        if self._caught_up and now - self.started >= self._pace.timeout:
+        if self._caught_up and now - self.started >= self._intervals.timeout:
             return self._commit(partial=True)
-        return self._invite(now) if now - self._invited >= self._pace.invite else []
+        return self._repeat(now) if now - self._announced >= self._intervals.repeat else []
 
     def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
         """An entry of the control log, in the order of its partition."""
@@ -205,8 +205,8 @@ class Coordinator:
             effects += self._complete_cycle()
         return effects
 
-    def _invite(self, now: float) -> list[CoordinatorEffect]:
-        self._invited = now
+    def _repeat(self, now: float) -> list[CoordinatorEffect]:
+        self._announced = now
         return [Announce((StartCommit(self._commit_id),))]
 
     def _answer(self, progress: PartitionProgress) -> None:

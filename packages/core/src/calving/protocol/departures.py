@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 _MOST = 10_000
-"""Topics that are remembered to be gone, so that tables that are seldom committed let go of them, too."""
+"""Topics that are known to be gone, so that tables that are seldom committed drop them, too."""
 
 
 class _Looks(NamedTuple):

@@ -83,14 +83,14 @@ class Ledger:
 class Reach:
     """How far a coordinator knows the source: ``covered`` by complete publications, ``settled`` in the tables.
 
-    Partitions in ``anew`` have started over: what a ledger says of their offsets is about records that are gone.
+    Partitions in ``restarted`` have started over: what a ledger says of their offsets is about records that are gone.
     All this was heard ``since`` these control offsets, and nothing of it before. ``departed``: topics that are gone,
     and of which nothing waits.
     """
 
     covered: Coverage
     settled: Coverage
-    anew: frozenset[TopicPartition] = frozenset()
+    restarted: frozenset[TopicPartition] = frozenset()
     since: ControlOffsets = field(default_factory=dict)
     departed: frozenset[str] = frozenset()
 
@@ -206,7 +206,7 @@ class LedgerKey:
         return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
 
     def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
-        """Whether anything of ``reach`` may have been heard before the sink was recovered: it has been let go of."""
+        """Whether anything of ``reach`` may have been heard before the sink was recovered, which has discarded it."""
         said = json.loads(properties.get(self.of_table(RECOVERED_AT), "null"))
         return said is not None and (
             said["log"] != self.log_id or any(reach.since.get(int(p), 0) < at for p, at in said["control"].items())

@@ -67,7 +67,7 @@ class Worker:
         self._limits = limits
         self._stored: dict[TopicPartition, int | None] = {}
         self._next: dict[TopicPartition, int] = {}
-        self._anew: set[TopicPartition] = set()
+        self._restarted: set[TopicPartition] = set()
         """What has gone back since it was stored: it may have come as far again, and is somewhere else all the same."""
         self._finished: list[tuple[Spans, BatchOutcome]] = []
         self._running: _Running | None = None
@@ -138,7 +138,7 @@ class Worker:
         for tp in missing:
             del self._stored[tp], self._next[tp]
             self._answered.discard(tp)
-            self._anew.discard(tp)
+            self._restarted.discard(tp)
 
     def gaps(
         self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()
@@ -155,9 +155,9 @@ class Worker:
         }
 
     def skip(self, tp: TopicPartition, to: int) -> None:
-        """Go on at ``to`` instead; the records in between are gone, or the offsets start anew there."""
+        """Go on at ``to`` instead; the records in between are gone, or the offsets restart there."""
         if to < self._next[tp]:
-            self._anew.add(tp)
+            self._restarted.add(tp)
         self._next[tp] = to
 
     def heard(self, envelope: Envelope) -> None:
@@ -201,7 +201,7 @@ class Worker:
         self._stored.update(self._next)
         self._answered.update(self._next)
         self._finished.clear()
-        self._anew.clear()
+        self._restarted.clear()
 
     def _open(self, commit_id: UUID) -> None:
         self._commit_id, self._cycle_open = commit_id, True
@@ -245,11 +245,11 @@ class Worker:
         advances = {
             tp: Advance(self._stored[tp], at)
             for tp, at in sorted(self._next.items())
-            if at != self._stored[tp] or tp in self._anew
+            if at != self._stored[tp] or tp in self._restarted
         }
         # From the stored position, so that over all publications nothing is left out: what they cover is compared.
         moves = {
-            tp: Span(advance.end + 1 if tp in self._anew else advance.start or 0, advance.end)
+            tp: Span(advance.end + 1 if tp in self._restarted else advance.start or 0, advance.end)
             for tp, advance in advances.items()
         }
         spans = each({tp: move for tp, move in moves.items() if move.start != move.end})

@@ -19,10 +19,10 @@ from calving.engine.watch import Patience
 from calving.errors import FATAL, CalvingError
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
+from calving.runtime.attempt import STEP_SECONDS, Apart, Attempt, CaughtUp, Membership, report
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
 from calving.runtime.leading import CoordinatorThread, Leadership, Resigned
-from calving.runtime.life import STEP_SECONDS, Apart, CaughtUp, Life, Membership, report
 from calving.runtime.progress import Progress
 from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.worker import WorkerLoop
@@ -167,8 +167,8 @@ class App:
             return self._stop.is_set()
 
         parts = self._sink, self._backend, self._member, self._membership
-        life = Life(*parts, self._prepare, meanwhile, self._stop.is_set)
-        life.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
+        attempt = Attempt(*parts, self._prepare, meanwhile, self._stop.is_set)
+        attempt.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
         """Why the process should end, if commits have stood still for too long under its lead."""

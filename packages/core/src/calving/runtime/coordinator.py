@@ -13,7 +13,7 @@ from calving.errors import Unavailable
 from calving.model.events import CommitComplete, Event, TableId
 from calving.model.offsets import TopicPartition
 from calving.model.text import listed
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Pace, Phase
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.runtime.worker import Clock
 
@@ -55,14 +55,14 @@ class CoordinatorLoop:
         cursor: Cursor,
         committer: Committer,
         partitions: Callable[[], frozenset[TopicPartition]],
-        pace: Pace,
+        intervals: Intervals,
         clock: Clock,
         fresh_id: Callable[[], UUID],
         unknown: Callable[[Collection[str]], Collection[str]],
     ) -> None:
         """``unknown``: which of these topics the broker says that it does not have."""
-        self.machine = Coordinator(pace, cursor.log.start, clock())
-        self._interval = pace.interval
+        self.machine = Coordinator(intervals, cursor.log.start, clock())
+        self._interval = intervals.interval
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
         self.complete_cycles = 0
@@ -71,10 +71,10 @@ class CoordinatorLoop:
         self._unheard_since: float | None = None
         self._silent_reads = 0
 
-    def hurry(self) -> None:
+    def trigger(self) -> None:
         """Do not wait for the interval before the next cycle."""
         if self.idle:
-            self.machine.hurry(self._clock())
+            self.machine.trigger(self._clock())
 
     def step(self, timeout: float) -> None:
         """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds, or until the next one is due.

@@ -19,7 +19,7 @@ from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LedgerKey
-from calving.runtime.guards import ledger_key, ledger_of
+from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
 
 _FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Unavailable
-from calving.protocol.coordinator import Pace
+from calving.protocol.coordinator import Intervals
 from calving.runtime.coordinator import CoordinatorLoop, Cycle
 from calving.runtime.progress import Progress
 from calving.runtime.watch import where
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_INVITE_SECONDS = 1.0
-"""Whoever has just joined hears of the open cycle so soon."""
+_REPEAT_SECONDS = 1.0
+"""A worker that has just joined hears of the open cycle after this time at the latest."""
 _AGAIN_SECONDS = (0.2, 2.0)
 _REELECTION_SECONDS = 1.0
 _LONGER = 4.0
@@ -60,7 +60,7 @@ class CoordinatorThread:
         self._make_committer, self._progress = committer, progress
         self._stop = threading.Event()
         self.error: BaseException | None = None
-        self.hurry = threading.Event()
+        self.trigger = threading.Event()
         """Set it to have the next cycle start at once."""
         self.complete_cycles = 0
         self.buffered = 0
@@ -103,14 +103,14 @@ class CoordinatorThread:
         try:
             cursor = session.follow(replay=True)
             committer = self._make_committer(cursor)
-            pace = Pace(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _INVITE_SECONDS)
+            intervals = Intervals(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _REPEAT_SECONDS)
             topics = self._topics
-            loop = CoordinatorLoop(cursor, committer, topics.partitions, pace, self._now, uuid4, topics.unknown)
+            loop = CoordinatorLoop(cursor, committer, topics.partitions, intervals, self._now, uuid4, topics.unknown)
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
-                if self.hurry.is_set():
-                    self.hurry.clear()
-                    loop.hurry()
+                if self.trigger.is_set():
+                    self.trigger.clear()
+                    loop.trigger()
                 loop.step(min(0.2, keys.commit_interval_ms / 5000))
                 self._after_step(loop, committer)
         finally:

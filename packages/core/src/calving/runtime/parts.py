@@ -14,8 +14,8 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import Tables
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.runtime.guards import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
 from calving.runtime.heard import hear, nothing_waits
+from calving.runtime.preflight import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
 from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.kafka import Topics

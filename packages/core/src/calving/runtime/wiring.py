@@ -10,7 +10,7 @@ from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import named
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
-from calving.runtime.guards import ledger_key
+from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
 from calving.transforms.chain import Chain

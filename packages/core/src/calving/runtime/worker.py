@@ -131,8 +131,8 @@ class WorkerLoop:
         for tp, identity in self._session.topic_ids(partitions).items():
             self._stored_within[tp] = identity.removesuffix(TRUNCATED)
             self._truncated |= {tp} if identity.endswith(TRUNCATED) else set()
-        for tp in self._made_anew(stored.keys() & set(partitions)):
-            self._skip(tp, Span(stored[tp], bounds.begins[tp]), made_anew_text(tp, stored[tp]))
+        for tp in self._recreated(stored.keys() & set(partitions)):
+            self._skip(tp, Span(stored[tp], bounds.begins[tp]), recreated_text(tp, stored[tp]))
         self._looked = float("-inf")
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
@@ -196,7 +196,7 @@ class WorkerLoop:
         log.error("%s; %d records were skipped, going on at offset %d", why, missing, gap.end)
         self.machine.skip(tp, gap.end)
 
-    def _made_anew(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    def _recreated(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those whose stored positions are in another topic than the one that has the name now."""
         stored = ((tp, self._stored_within.get(tp)) for tp in partitions)
         return [tp for tp, before in stored if before and self._topic_ids.get(tp.topic, before) != before]
@@ -205,7 +205,7 @@ class WorkerLoop:
         """:raises Unavailable: one of them is no longer the topic that was read from so far."""
         for topic, identity in self._group.topic_ids(topics).items() if topics else ():
             if self._topic_ids.setdefault(topic, identity) != identity:
-                raise Unavailable(f"topic '{topic}' was deleted and created anew while it was read")
+                raise Unavailable(f"topic '{topic}' was recreated while it was read")
 
     def _act(self, effects: list[WorkerEffect]) -> None:
         for effect in effects:
@@ -226,9 +226,9 @@ class WorkerLoop:
                         self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})
 
 
-def made_anew_text(tp: TopicPartition, stored: int) -> str:
+def recreated_text(tp: TopicPartition, stored: int) -> str:
     return (
-        f"topic '{tp.topic}' was deleted and created anew after partition {tp.partition} was read up to offset"
+        f"topic '{tp.topic}' was recreated after partition {tp.partition} was read up to offset"
         f" {stored}, and what else was in it is lost"
     )
 
@@ -244,5 +244,5 @@ def truncated_text(tp: TopicPartition, wanted: int, available: Span) -> str:
 def data_loss_text(tp: TopicPartition, wanted: int, available: Span) -> str:
     return (
         f"topic '{tp.topic}', partition {tp.partition}: offset {wanted} is wanted, but the broker has"
-        f" {available.start} to {available.end} (retention, or the topic was created anew)"
+        f" {available.start} to {available.end} (retention, or the topic was recreated)"
     )

@@ -18,7 +18,7 @@ def member_claim(group: str, member: str = "member-1", generation: int = 1) -> C
 
 
 class Harness(ABC):
-    """One store with one empty sink in it, made anew for every test."""
+    """One store with one empty sink in it, recreated for every test."""
 
     source: Sequence[TopicPartition] = (TopicPartition("source", 0), TopicPartition("source", 1))
     """Two source partitions."""

@@ -114,7 +114,7 @@ class Taker(ABC):
 
     @abstractmethod
     def flush_largest(self) -> None:
-        """Let go of some of what is held."""
+        """Flush some of what is held."""
 
     @abstractmethod
     def _append(self, number: int, rows: pa.RecordBatch) -> None:

@@ -61,7 +61,7 @@ class TableWriter(Taker):
         return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
 
     def flush_largest(self) -> None:
-        """Let go of some of what is held, at the price of as few files as possible."""
+        """Flush some of what is held, at the price of as few files as possible."""
         waiting = self._waiting
         number = max(self._open_files, key=lambda n: self._open_files[n].writer.held(), default=None)
         largest = 0 if number is None else self._open_files[number].writer.held()

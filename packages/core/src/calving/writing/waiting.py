@@ -73,7 +73,7 @@ class Waiting:
         return rows, numbers
 
     def clear(self) -> None:
-        """Let go of all rows."""
+        """Drop all rows."""
         self._rows, self._numbers, self.bytes = [], [], 0
         self._partitions.clear()
         self._due = self._enough

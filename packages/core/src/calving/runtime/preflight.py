@@ -20,7 +20,7 @@ from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, name
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_source
 from calving.protocol.recovery import doubled
-from calving.runtime.worker import SKIP, made_anew_text
+from calving.runtime.worker import SKIP, recreated_text
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
 
@@ -167,7 +167,7 @@ def refuse_reused_offsets(catalog: Catalog, sink: Sink, control: ControlLog, tab
 def refuse_a_loss(
     catalog: Catalog, sink: Sink, topics: Topics, session: Session, control: ControlLog, tables: Iterable[str]
 ) -> None:
-    """W1: positions that are missing, or behind what a table holds, are no start; and a log that was made anew has lost
+    """W1: positions that are missing, or behind what a table holds, are no start; and a log that was recreated has lost
     what was published and not committed.
 
     :raises DataLossError: names the command that goes back to where nothing is lost.
@@ -189,7 +189,7 @@ def refuse_a_loss(
             )
         if table.log_id not in (None, control.identity):
             raise DataLossError(
-                f"control topic '{sink.keys.control_topic}' was made anew since table {name} was last written: what was"
+                f"control topic '{sink.keys.control_topic}' was recreated since table {name} was last written: what was"
                 f" published there and not committed is in no table; {_REMEDY}"
             )
         for tp, spans in doubled(ledgers[name], stored, present(table.left_out, identities)).items():
@@ -254,8 +254,8 @@ def mind_logs(
         if other not in ("", log_id):
             raise DataLossError(
                 f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
-                f" '{control_topic}' is now: the key iceberg.control.topic was changed, or the topic was made"
-                " anew, and what was published there and not committed is in no table; change the key back, or"
+                f" '{control_topic}' is now: the key iceberg.control.topic was changed, or the topic was"
+                " recreated, and what was published there and not committed is in no table; change the key back, or"
                 f" {_REMEDY}, after a change with --from <former control topic>.{group}"
             )
 
@@ -270,7 +270,7 @@ def _mind_topics(
         for tp, offset in ledger.source.items():
             reached[named(tp)] = max(offset, reached.get(named(tp), 0))
     for tp in sorted(reached.keys() & unread - known):
-        text = made_anew_text(tp, reached[tp])
+        text = recreated_text(tp, reached[tp])
         if sink.keys.on_data_loss == "fail":
             raise DataLossError(f"{text}; {SKIP}")
         log.error("%s; going on with the new topic", text)

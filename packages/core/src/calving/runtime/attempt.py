@@ -29,7 +29,7 @@ _CAUGHT_UP_SECONDS = 0.3
 
 
 class Membership:
-    """The place in the consumer group. It is kept over lives: who leaves and joins again makes all others wait."""
+    """The place in the consumer group. It is kept over attempts: who leaves and joins again makes all others wait."""
 
     def __init__(self, sink: Sink, topics: Topics) -> None:
         self._sink, self._topics = sink, topics
@@ -69,8 +69,8 @@ class Apart(Unavailable):
     """This process cannot reach the store now."""
 
 
-class Life:
-    """A session, a cursor and a loop over them. Ends with the first error; the next life reads on from the record."""
+class Attempt:
+    """A session, a cursor and a loop over them, until the first error; the next attempt reads on from the record."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class CaughtUp:
             return False
         self._next = now + _CAUGHT_UP_SECONDS
         if coordinator is not None:
-            coordinator.hurry.set()
+            coordinator.trigger.set()
         stored = loop.stored(every)
         if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):
             return False
