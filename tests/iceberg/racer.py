@@ -12,11 +12,12 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
+from calving.errors import CommitRefused, CommitUncertain, TableTroubleError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.target import IcebergTarget, TableTroubleError
+from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
-from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain
+from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 
 KEY = LedgerKey("control", "connect-race", "log-1")

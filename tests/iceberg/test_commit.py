@@ -17,19 +17,19 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calving.errors import ConfigError
+from calving.errors import CommitRefused, ConfigError, SupersededError, TableTroubleError
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.snapshot import java_date_time
-from calving.iceberg.target import IcebergTarget, TableTroubleError
+from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableId, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit
-from calving.protocol.commit import CommitLoop, CommitRefused, Settled, SupersededError
+from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, Reach

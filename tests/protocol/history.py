@@ -21,7 +21,7 @@ from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
-from calving.errors import CalvingError
+from calving.errors import CalvingError, CommitRefused, CommitUncertain
 from calving.model.coverage import encode_coverage
 from calving.model.events import DataWritten, TableFiles, TableId, TableReference
 from calving.model.files import DataFile
@@ -29,7 +29,7 @@ from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
 from calving.model.text import listed, offsets_text
 from calving.protocol.admission import Admitted
-from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain
+from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, Publish, RunBatch
 from calving.protocol.ledger import LedgerKey

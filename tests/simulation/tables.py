@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from calving.errors import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import DataWritten, Parked, TableId, TableMark, TableReference
 from calving.protocol.admission import Admitted
-from calving.protocol.commit import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import LedgerKey

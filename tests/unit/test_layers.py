@@ -98,3 +98,11 @@ def test_no_package_has_more_than_twelve_percent_of_the_core() -> None:
 )
 def test_what_make_starts_besides_tests_can_be_imported(module: str) -> None:
     importlib.import_module(module)
+
+
+def test_all_errors_of_the_core_stand_in_one_module_and_say_what_the_caller_does_next() -> None:
+    elsewhere = {path.name for path in CORE.rglob("*.py") if "(CalvingError)" in path.read_text()} - {"errors.py"}
+    errors = importlib.import_module("calving.errors")
+    found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.CalvingError)]
+    assert not elsewhere
+    assert [each.__name__ for each in found if "__doc__" not in vars(each) or not each.__doc__] == []

@@ -12,13 +12,13 @@ from uuid import uuid4
 import pytest
 
 from calving.deadline import LateError, within
-from calving.errors import CalvingError, JobFailedError, Unavailable
+from calving.errors import CalvingError, JobFailedError, Resigned, Unavailable
 from calving.iceberg.attempts import Attempts, Late
 from calving.model.events import CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, Waiting
 from calving.runtime.failures import SAME, Failures
-from calving.runtime.leading import CoordinatorThread, Leadership, Resigned
+from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.senses import HIDDEN_SECONDS, Ear, Hidden
 from calving.runtime.serial import Serial
 from calving.runtime.watch import EXIT_CODE, Steps, Watchdog

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from unittest import mock
 
+from calving.errors import CommitRefused, CommitUncertain
 from calving.model.coverage import Coverage
 from calving.model.events import Envelope, TableId
 from calving.model.offsets import ControlOffsets
 from calving.protocol import commit as commit_module
 from calving.protocol.admission import Admitted, admit
-from calving.protocol.commit import CommitLoop, CommitRefused, CommitUncertain, Settled
+from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, Reach

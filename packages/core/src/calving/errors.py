@@ -46,6 +46,38 @@ class JobFailedError(CalvingError):
     """The tasks of a batch failed. It may pass; what comes back again and again does not."""
 
 
+class CommitRefused(CalvingError):
+    """The table has moved on since it was loaded, and nothing was committed. Load it again."""
+
+
+class CommitUncertain(CalvingError):
+    """The catalog did not answer, or not clearly. Load the table again, and delete nothing."""
+
+
+class AlreadyHeldError(CalvingError):
+    """The files hold records that are in the table. They must never be committed: drop them."""
+
+
+class SupersededError(CalvingError):
+    """A recovery has discarded what was heard, and is being read again. It must never be committed: step down."""
+
+
+class WentBackError(CalvingError):
+    """The catalog shows the table as it was before it was last seen. Look again later; an operator may have to act."""
+
+
+class TableTroubleError(CalvingError):
+    """The table cannot take its files now: missing, recreated, out of reach. They stay buffered: try the next cycle."""
+
+
+class Apart(Unavailable):
+    """This process cannot reach the store now. Leave the group if that lasts: others may reach it."""
+
+
+class Resigned(Unavailable):
+    """This process is of no use as a leader. Leave the group for a while, so that another one leads."""
+
+
 FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
 """What trying again does not help."""
 

@@ -10,15 +10,16 @@ from itertools import chain
 
 from pyiceberg.catalog import Catalog
 
+from calving.errors import SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.snapshot import java_date_time
-from calving.iceberg.target import MAX_TRIES, IcebergTarget, WentBackError
+from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, TableId, TableMark, TableReference
 from calving.model.offsets import ControlOffsets
 from calving.protocol.admission import passed_over
-from calving.protocol.commit import CommitLoop, Settled, SupersededError
+from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, Reach

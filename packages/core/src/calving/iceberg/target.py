@@ -16,7 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
-from calving.errors import CalvingError
+from calving.errors import CommitRefused, CommitUncertain, TableTroubleError, WentBackError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.lineage import new_snapshot
@@ -24,21 +24,12 @@ from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
 from calving.protocol.admission import Admitted
-from calving.protocol.commit import CommitRefused, CommitUncertain
 from calving.protocol.ledger import LedgerKey
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES = 20
 LOAD_TRIES = 8
-
-
-class WentBackError(CalvingError):
-    """The catalog shows the table as it was before it was last seen."""
-
-
-class TableTroubleError(CalvingError):
-    """The table cannot take its files now: missing, recreated, or out of reach. Nothing is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,28 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from calving.errors import CalvingError
+from calving.errors import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, named
 from calving.protocol.admission import Admitted, admit, twice
 from calving.protocol.ledger import NOWHERE, LedgerKey, Reach
-
-
-class CommitRefused(CalvingError):
-    """The table has moved on since it was loaded: nothing was committed, look again."""
-
-
-class CommitUncertain(CalvingError):
-    """The catalog did not answer, or not clearly: look again, delete nothing."""
-
-
-class AlreadyHeldError(CalvingError):
-    """The files hold records that are in the table: they must never be committed."""
-
-
-class SupersededError(CalvingError):
-    """A recovery has discarded what was heard, and is being read again: it must never be committed."""
-
 
 S = TypeVar("S", bound="State")
 

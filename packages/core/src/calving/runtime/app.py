@@ -16,13 +16,13 @@ from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
 from calving.engine.watch import Patience
-from calving.errors import FATAL, CalvingError
+from calving.errors import FATAL, Apart, CalvingError, Resigned
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
-from calving.runtime.attempt import STEP_SECONDS, Apart, Attempt, CaughtUp, Membership, report
+from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership, report
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
-from calving.runtime.leading import CoordinatorThread, Leadership, Resigned
+from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.progress import Progress
 from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.worker import WorkerLoop

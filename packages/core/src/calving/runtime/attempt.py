@@ -10,7 +10,7 @@ from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
-from calving.errors import CalvingError, Unavailable
+from calving.errors import Apart, CalvingError, Unavailable
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
@@ -63,10 +63,6 @@ class _Nobody(Listener):
 
 
 _NOBODY = _Nobody()
-
-
-class Apart(Unavailable):
-    """This process cannot reach the store now."""
 
 
 class Attempt:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
-from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Unavailable
+from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Resigned
 from calving.protocol.coordinator import Intervals
 from calving.runtime.coordinator import CoordinatorLoop, Cycle
 from calving.runtime.progress import Progress
@@ -39,10 +39,6 @@ _RESIGN_AFTER, _VAIN_SECONDS = 3, 30.0
 _HUNG_TABLES = 2
 _HUNG_SECONDS = 30.0
 """A coordinator that does not move for so long, and as long as so many tables may take, hangs."""
-
-
-class Resigned(Unavailable):
-    """This process is of no use as a leader: let another one lead."""
 
 
 class CoordinatorThread:
