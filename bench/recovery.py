@@ -58,7 +58,7 @@ TIGHTER: Mapping[str, Mapping[str, str | None]] = {
         "iceberg.control.zookeeper.timeout-ms": "2000",
     },
 }
-"""The tighter settings of docs/backends.md; those of Kafka go with each store."""
+"""The tighter settings of docs/reference/backends.md; those of Kafka go with each store."""
 _INSIDE = ["offsets:before", "transaction:before"]
 STEPS = [
     "batch:before",

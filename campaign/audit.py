@@ -1,10 +1,10 @@
 """What must hold of the tables at every moment, counted: pure, it is told what the topic and the tables hold.
 
 GAP, DUPLICATE and MISMATCH are counted by record, for each source partition. The invariants are those of
-docs/rules.md: I1 what a ledger calls settled is in some table; I2 a file is added once; I3 a ledger never goes back;
-I4 a table holds what its ledger says it has read, and nothing else; I6 what was read is committed within two cycles.
-I5 says that no fault breaks these, which is what the campaign is for. VTTS: a table holds its records that are older
-than it says it is valid through. DLQ: dead letters are of those records that are bad, each at least once.
+docs/reference/rules.md: I1 what a ledger calls settled is in some table; I2 a file is added once; I3 a ledger never
+goes back; I4 a table holds what its ledger says it has read, and nothing else; I6 what was read is committed within two
+cycles. I5 says that no fault breaks these, which is what the campaign is for. VTTS: a table holds its records that are
+older than it says it is valid through. DLQ: dead letters are of those records that are bad, each at least once.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from calving_zookeeper.options import ZooKeeperOptions
 
 BACKENDS: dict[str, type[BaseModel]] = {"Kafka": KafkaOptions, "Redis": RedisOptions, "ZooKeeper": ZooKeeperOptions}
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "configuration.md"
-COMMANDS = DOCS / "commands.md"
+PAGE = DOCS / "reference" / "configuration.md"
+COMMANDS = DOCS / "reference" / "commands.md"
 
 _HEAD = """# Configuration
 

@@ -33,13 +33,13 @@ def plain(rows: list[dict[str, object]]) -> list[dict[str, object]]:
 
 def test_every_page_about_records_has_an_example_that_runs() -> None:
     assert set(PAGES) == {
-        "bad-records.md",
-        "converters.md",
-        "evolution.md",
+        "reference/bad-records.md",
+        "reference/converters.md",
+        "reference/evolution.md",
         "how-to/extend.md",
-        "routing.md",
-        "transforms.md",
-        "types.md",
+        "reference/routing.md",
+        "reference/transforms.md",
+        "reference/types.md",
     }
 
 

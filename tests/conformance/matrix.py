@@ -10,7 +10,7 @@ import pytest
 
 from calving.testing.contract import BackendContract
 
-PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 BACKENDS = {
     "memory": "test_memory.py",
     "Kafka": "test_kafka.py",

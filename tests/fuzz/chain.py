@@ -1,4 +1,4 @@
-"""Random transforms, and what each makes of one value: docs/transforms.md in plain Python."""
+"""Random transforms, and what each makes of one value: docs/reference/transforms.md in plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of new columns: what docs/types.md says that values need, and how needs of several records become one.
+"""Types of new columns: what docs/reference/types.md says that values need, and how needs of several records become one.
 
 A kind is the name of a primitive type; ``{"struct": {...}}`` with ``required`` names beside it; ``{"list": kind}`` and
 ``{"map": [key, value]}`` with ``required`` where elements or values are never null. None says nothing.

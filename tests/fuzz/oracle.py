@@ -1,5 +1,5 @@
 """One record and one table: its row, or that it does not fit, and what it needs of the table. Said once more in plain Python,
-by docs/types.md, docs/evolution.md and docs/converters.md.
+by docs/reference/types.md, docs/reference/evolution.md and docs/reference/converters.md.
 """
 
 from __future__ import annotations

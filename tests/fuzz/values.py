@@ -1,4 +1,4 @@
-"""What one value becomes in one primitive column: docs/types.md, said again in plain Python.
+"""What one value becomes in one primitive column: docs/reference/types.md, said again in plain Python.
 
 Values are what JSON says: None, bool, int, Decimal (any number with a point or an exponent), str, dict, list. Results are
 plain as well: dates are days, times microseconds of the day, timestamps microseconds since 1970.

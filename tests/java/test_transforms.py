@@ -17,7 +17,7 @@ from tests.java.value_differences import CONVERSION, CONVERTERS
 
 pytestmark = pytest.mark.java
 _RECORDS = 60
-_MANUAL = Path(__file__).parents[2] / "docs" / "records.md"
+_MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "records.md"
 Compare = Callable[[Case], list[Found]]
 
 

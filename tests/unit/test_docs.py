@@ -64,7 +64,7 @@ def test_the_matrix_of_backends_has_every_rule_of_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", re.findall(r"`([a-z0-9]+/test_\w+\.py[^`]*)`", (ROOT / "docs/java-tests.md").read_text())
+    "place", re.findall(r"`([a-z0-9]+/test_\w+\.py[^`]*)`", (ROOT / "docs/reference/java-tests.md").read_text())
 )
 def test_what_javas_tests_check_has_a_test_here(place: str) -> None:
     path, _, name = place.partition("::")
@@ -73,7 +73,7 @@ def test_what_javas_tests_check_has_a_test_here(place: str) -> None:
 
 
 def test_every_difference_from_the_java_sink_has_a_reason() -> None:
-    _, _, section = (ROOT / "docs/records.md").read_text().partition("## Differences from the Java sink\n")
+    _, _, section = (ROOT / "docs/reference/records.md").read_text().partition("## Differences from the Java sink\n")
     rows = re.findall(r"^\|.*$", section.partition("\n## ")[0], re.MULTILINE)
     assert rows
     assert not [row for row in rows if not re.fullmatch(r"\|( ?[^| ][^|]*\|){4}", row)]
