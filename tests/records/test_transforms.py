@@ -440,6 +440,19 @@ def test_sql_of_an_empty_object() -> None:
     assert values("Sql", {"query": "SELECT 1 AS n, a FROM records"}, {}) == [{"n": 1, "a": None}]
 
 
+def test_sql_reads_objects_inside_of_objects_from_a_part_of_a_block() -> None:
+    given = [{"id": i, "more": {"o": {"p": {"a": i, "s": str(i)}}}} for i in range(6)]
+    part = apply("Sql", {"query": "SELECT * FROM records"}, records(*given).slice(3, 5))
+    assert objects(part.value) == given[3:5]
+
+
+def test_sql_refuses_objects_without_fields_by_the_field_that_has_them() -> None:
+    done = chain("Sql", {"query": "SELECT CAST(a AS INTEGER) AS a, * FROM records"}).apply(
+        records({"a": "1", "b": {"c": {}}}, {"a": "x", "b": {"c": {}}})
+    )
+    assert [b.reason for b in done.bad] == ["transform 'x': field 'b': SQL knows no objects without fields"] * 2
+
+
 def test_sql_takes_a_missing_field_for_null_but_knows_its_own_names() -> None:
     query = "SELECT upper(a) AS a, b AS c FROM records WHERE c IS NULL"
     assert values("Sql", {"query": query}, {"x": 1}) == [{"a": None, "c": None}]

@@ -155,4 +155,6 @@ def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, 
 def bad(place: int, stage: str, error: Exception, what: str = "") -> RecordError:
     """The record at ``place`` as its decoder's error makes it."""
     name = type(error).__name__
+    if isinstance(error, EOFError):  # fastavro tells the address of the object that it reads from
+        return RecordError(place, stage, name, f"{what}the value ends too soon")
     return RecordError(place, stage, name, what + (str(error).split("\n")[0] or name))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import ConfigError
-from calving.records.arrays import JSON, children_of, struct
+from calving.records.arrays import JSON, children_of, holds, struct, take
 from calving.records.inferred import of_type
 from calving.records.values import Records
 from calving.transforms.columns import check_options, required
@@ -42,6 +42,9 @@ class Sql(Transform):
     def apply(self, records: Records) -> Records:
         if not pa.types.is_struct(records.value.type):
             raise UnfitTypeError(f"an object is wanted, not {records.value.type}")
+        for field in records.value.type:
+            if holds(field.type, _is_empty):
+                raise UnfitTypeError(f"field '{field.name}': SQL knows no objects without fields")
         self._connection.register("records", self._table(records))
         try:
             found, json_names = self._run(self._query)
@@ -62,7 +65,7 @@ class Sql(Transform):
 
     def _table(self, records: Records) -> pa.Table:
         names = [f.name for f in records.value.type]
-        columns = dict(zip(names, children_of(records.value), strict=True))
+        columns = dict(zip(names, map(_whole, children_of(records.value)), strict=True))
         if not records.typed:
             there = {name.lower() for name in names}
             columns |= {name: pa.nulls(len(records)) for name in self._names if name.lower() not in there}
@@ -128,6 +131,24 @@ class Sql(Transform):
     def _expression(self, part: Mapping[str, Any]) -> str:
         node = {**self._parsed("SELECT 1 FROM records"), "select_list": [{**part, "alias": ""}]}
         return self._text(node).removeprefix("SELECT ").removesuffix(" FROM records")
+
+
+def _whole(column: pa.Array) -> pa.Array:
+    """The column as DuckDB reads it right: of objects inside of objects that are part of a longer array it takes the
+    inner ones from the array's beginning.
+    """
+    return take(column, pa.array(range(len(column)), pa.int32())) if _is_part(column) else column
+
+
+def _is_part(column: pa.Array) -> bool:
+    if not pa.types.is_nested(column.type):
+        return False
+    inside = [column.field(i) for i in range(column.type.num_fields)] if pa.types.is_struct(column.type) else []
+    return column.offset > 0 or any(child.offset > 0 or _is_part(child) for child in inside)
+
+
+def _is_empty(kind: pa.DataType) -> bool:
+    return pa.types.is_struct(kind) and not kind.num_fields
 
 
 def _quoted(name: str) -> str:
