@@ -25,7 +25,7 @@ def sink(**keys: str) -> Any:
     return parse(plain | keys)
 
 
-@pytest.mark.parametrize("name", CONVERTERS)
+@pytest.mark.parametrize("name", CONVERTERS.own)
 def test_an_option_that_a_converter_does_not_know_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=r"unknown option 'value\.converter\.colour' of the converter"):
         converter(

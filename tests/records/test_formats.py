@@ -279,7 +279,6 @@ def test_without_a_default_mode_only_so_many_columns_have_statistics(write: Writ
     ("properties", "named"),
     [
         ({"write.parquet.page-size-bytes": "big"}, "write.parquet.page-size-bytes = big"),
-        ({"write.format.default": "csv"}, "write.format.default = csv"),
         ({"write.parquet.compression-level": "99"}, "write.parquet.compression-level = 99"),
         ({"write.avro.compression-level": "99"}, "write.avro.compression-level = 99"),
         ({"write.metadata.metrics.column.s": "most"}, "write.metadata.metrics.column.s = most"),
@@ -288,6 +287,14 @@ def test_without_a_default_mode_only_so_many_columns_have_statistics(write: Writ
 def test_a_property_that_makes_no_sense_is_named_with_its_table(properties: Mapping[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"table db.t: property {named}")):
         WriteProperties.of(properties, "db.t")
+
+
+def test_a_format_that_is_not_there_is_named_with_its_table_and_with_those_that_are(write: Write) -> None:
+    expected = (
+        "table db.t: property write.format.default = csv: there is no format 'csv'; there are: parquet, orc, avro"
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(expected)}"):
+        write({"write.format.default": "CSV"})
 
 
 @pytest.mark.parametrize("codec", ["zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"])
@@ -338,13 +345,6 @@ def test_pages_are_bounded_by_rows(write: Write) -> None:
     assert file.file_size_in_bytes > usual.file_size_in_bytes + 90 * 20  # a header for each of the pages
 
 
-def test_a_file_is_closed_at_its_target_size(write: Write) -> None:
-    batches = [many(100_000, i) for i in range(6)]
-    found = write({"write.target-file-size-bytes": "200000"}, *batches, schema=NUMBERS)
-    assert len(found) > 2
-    assert sum(file.record_count for file in found) == 600_000
-
-
 def test_a_bloom_filter_tells_what_is_not_in_a_parquet_file(write: Write) -> None:
     properties = {
         "write.parquet.bloom-filter-enabled.column.s": "true",
@@ -365,12 +365,3 @@ def test_an_orc_bloom_filter_makes_room_for_itself(write: Write) -> None:
         for columns in ("", "s")
     )
     assert filtered[0].file_size_in_bytes > plain[0].file_size_in_bytes
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_slices_of_a_batch_are_written_as_they_are(name: str, write: Write) -> None:
-    (file,) = write({"write.format.default": name}, rows().slice(2, 1), rows().slice(0, 2))
-    found = read(file)
-    assert [r["id"] for r in found] == [3, 1, 2]
-    assert [None if r["l"] is None else len(r["l"]) for r in found] == [0, 2, None]
-    assert [r["m"] is None for r in found] == [True, False, False]

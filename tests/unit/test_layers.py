@@ -11,12 +11,13 @@ import pytest
 CORE = Path(__file__).parents[2] / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"errors", "version"},
-    {"deadline", "host", "importing", "lean", "secrets", "model"},
+    {"deadline", "host", "importing", "lean", "plugins", "secrets", "model"},
     {"protocol", "wire", "records"},
     {"backend", "casting", "converters"},
-    {"source", "testing", "transforms", "writing"},
-    {"iceberg", "settings", "tasks"},
+    {"source", "transforms", "writing"},
+    {"iceberg", "tasks"},
     {"engine", "services"},
+    {"settings", "testing"},
     {"runtime"},
     {"demo"},
     {"cli"},
@@ -85,6 +86,13 @@ def test_the_protocol_knows_no_library_and_no_clock(package: str) -> None:
 def test_core_imports_no_backend_package() -> None:
     for path in CORE.rglob("*.py"):
         assert not any(name.startswith("calving_") for name in imports(path)), path
+
+
+def test_only_the_contracts_need_pytest() -> None:
+    users = {room(path) for path in CORE.rglob("*.py") if "pytest" in imports(path)}
+    assert users == {"testing"}
+    for path in CORE.rglob("*.py"):
+        assert room(path) == "testing" or not any(name.startswith("calving.testing") for name in imports(path)), path
 
 
 def test_no_package_has_more_than_twelve_percent_of_the_core() -> None:

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from calving.engine.failures import verdict
-from calving.engine.watch import Patience, Watch
+from calving.engine.interface import Patience
+from calving.engine.watch import Watch
 from calving.errors import CalvingError, ConfigError, JobFailedError, Unavailable
 
 _ABORTED = "An error occurred while calling o47.collect.\n: org.apache.spark.SparkException: Job aborted: {}"

@@ -1,31 +1,36 @@
-"""The converters by name; Connect class names of a configuration that was taken over map to ours."""
+"""The converters by name: ours, Kafka Connect's classes, those that packages register, and ``module:name``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 
 from calving.converters.interface import Converter
 from calving.converters.options import OPTIONS, Options, flag
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
+from calving.plugins import Registry
 
-# Imported when used: a worker process loads the decoders that its sink needs.
-CONVERTERS: Mapping[str, tuple[str, str]] = {
-    "json": ("json", "JsonConverter"),
-    "avro": ("avro", "AvroConverter"),
-    "protobuf": ("protobuf", "ProtobufConverter"),
-    "json-schema": ("json_schema", "JsonSchemaConverter"),
-    "string": ("plain", "StringConverter"),
-    "bytes": ("plain", "BytesConverter"),
-    "short": ("plain", "ShortConverter"),
-    "integer": ("plain", "IntegerConverter"),
-    "long": ("plain", "LongConverter"),
-    "float": ("plain", "FloatConverter"),
-    "double": ("plain", "DoubleConverter"),
-    "boolean": ("plain", "BooleanConverter"),
-}
-"""Module and class of each converter."""
+_HERE = "calving.converters."
+_ENVELOPE = _HERE + "envelope:EnvelopeConverter"
+CONVERTERS = Registry(
+    "converter",
+    {
+        "json": _HERE + "json:JsonConverter",
+        "avro": _HERE + "avro:AvroConverter",
+        "protobuf": _HERE + "protobuf:ProtobufConverter",
+        "json-schema": _HERE + "json_schema:JsonSchemaConverter",
+        "string": _HERE + "plain:StringConverter",
+        "bytes": _HERE + "plain:BytesConverter",
+        "short": _HERE + "plain:ShortConverter",
+        "integer": _HERE + "plain:IntegerConverter",
+        "long": _HERE + "plain:LongConverter",
+        "float": _HERE + "plain:FloatConverter",
+        "double": _HERE + "plain:DoubleConverter",
+        "boolean": _HERE + "plain:BooleanConverter",
+    },
+    direct=True,
+    also=("their Kafka Connect classes",),
+)
 _CONNECT = "org.apache.kafka.connect."
 CLASSES: Mapping[str, str] = {
     _CONNECT + "json.JsonConverter": "json",
@@ -47,15 +52,15 @@ CLASSES: Mapping[str, str] = {
 def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> Converter:
     """:raises ConfigError: there is no such converter, or an option is unknown or wrong."""
     own = CLASSES.get(name, name)
-    if own not in CONVERTERS:
-        key = "key.converter" if is_key else "value.converter"
-        ours = ", ".join(CONVERTERS)
-        raise ConfigError(f"{key}: there is no converter '{name}'; there are: {ours}, and their Kafka Connect classes")
-    OPTIONS.get(own, Options()).check(options, is_key=is_key)
-    module, kind = CONVERTERS[own]
+    if own in CONVERTERS.own:
+        OPTIONS.get(own, Options()).check(options, is_key=is_key)
     # Connect's class reads the envelope unless it is told not to.
     if own == "json" and flag(options, "schemas.enable", name in CLASSES, is_key=is_key):
-        module, kind = "envelope", "EnvelopeConverter"
-    made: Callable[..., Converter] = getattr(import_module(f"calving.converters.{module}"), kind)
+        own = _ENVELOPE
+    try:
+        made: Callable[..., Converter] = CONVERTERS.find(own, Converter)
+    except ConfigError as error:
+        raise ConfigError(f"{'key' if is_key else 'value'}.converter: {error}") from error
     # Only JSON without a schema can be of any shape.
-    return made(options, is_key=is_key, limits=limits) if own == "json" else made(options, is_key=is_key)
+    limited = own in ("json", _ENVELOPE)
+    return made(options, is_key=is_key, limits=limits) if limited else made(options, is_key=is_key)

@@ -16,10 +16,9 @@ from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
-from calving.engine.interface import Function
+from calving.engine.interface import Function, Patience
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
-from calving.engine.watch import Patience
 from calving.errors import ConfigError
 from calving.tasks.ranges import Place
 from calving.version import __version__

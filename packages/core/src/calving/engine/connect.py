@@ -12,10 +12,9 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from calving.engine import shipping
-from calving.engine.interface import Function
+from calving.engine.interface import Function, Patience
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
-from calving.engine.watch import Patience
 from calving.errors import ConfigError
 from calving.tasks.ranges import RangeBounds
 from calving.version import __version__

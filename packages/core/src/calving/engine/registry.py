@@ -1,12 +1,28 @@
-"""Which engine a sink's settings ask for."""
+"""The engines by name: ours, and those that packages register."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from calving.engine.interface import Engine
-from calving.engine.watch import Patience
+from calving.engine.interface import Engine, Patience
+from calving.errors import ConfigError
 from calving.importing import IMPORTING
+from calving.plugins import Registry
+
+Opener = Callable[[str, Mapping[str, str], Patience], Engine]
+"""An engine's class, or a function that makes it: of the sink's name, its ``spark.*`` properties, and the patience that
+it is to have with a job.
+"""
+ENGINES = Registry("engine", {"spark": "calving.engine.spark:open_spark", "local": "calving.engine.local:open_local"})
+_KEY = "iceberg.engine"
+
+
+def check_engine(kind: str) -> None:
+    """:raises ConfigError: there is no such engine."""
+    try:
+        ENGINES.check(kind)
+    except ConfigError as error:
+        raise ConfigError(f"{_KEY}: {error}") from error
 
 
 def open_engine(
@@ -15,19 +31,14 @@ def open_engine(
     properties: Mapping[str, str],
     patience: Patience = Patience(),  # noqa: B008
 ) -> Engine:
-    """``kind``: ``local`` or ``spark``; ``properties``: Spark's, where ``spark.remote`` asks for Spark Connect.
+    """``kind``: ``local``, ``spark``, or a registered name; ``properties``: Spark's.
 
-    :raises ConfigError: Spark does not start.
+    :raises ConfigError: there is no such engine, or it does not start.
     """
-    # Imported here, because only one of them is needed, and each brings all that it runs.
-    if kind == "local":
+    try:
+        # Only one of them is needed, and each brings all that it runs.
         with IMPORTING:
-            from calving.engine.local import LocalEngine
-        return LocalEngine()
-    if "spark.remote" in properties:
-        with IMPORTING:
-            from calving.engine.connect import ConnectEngine
-        return ConnectEngine(name, properties, patience)
-    with IMPORTING:
-        from calving.engine.classic import ClassicEngine
-    return ClassicEngine(name, properties, patience)
+            opener: Opener = ENGINES.find(kind)
+    except ConfigError as error:
+        raise ConfigError(f"{_KEY}: {error}") from error
+    return opener(name, properties, patience)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from calving.engine.failures import verdict
-from calving.engine.interface import Engine, Function
-from calving.engine.watch import Patience, Watch
+from calving.engine.interface import Engine, Function, Patience
+from calving.engine.watch import Watch
 from calving.errors import CalvingError, ConfigError, Unavailable
-from calving.tasks import task
+from calving.importing import IMPORTING
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
+from calving.tasks.task import run_json
 
 
 class SparkEngine(Engine):
@@ -46,7 +47,7 @@ class SparkEngine(Engine):
             table.distribution != "none" for spec in tasks for table in spec.tables.values()
         )
         texts = [replace(spec, shuffle=shuffle).to_json() for spec in tasks]
-        found = self._watched(lambda: self.shuffle_job(texts)) if shuffle else self.map(task.run_json, texts)
+        found = self._watched(lambda: self.shuffle_job(texts)) if shuffle else self.map(run_json, texts)
         return [TaskResult.from_json(text) for text in found]
 
     def _watched(self, job: Callable[[], list[str]]) -> list[str]:
@@ -72,3 +73,18 @@ class SparkEngine(Engine):
                 " cancelled"
             )
         return None
+
+
+def open_spark(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:
+    """Spark Connect where ``spark.remote`` is among Spark's properties, else classic Spark.
+
+    :raises ConfigError: Spark does not start.
+    """
+    # Imported here, because only one of them is needed.
+    if "spark.remote" in properties:
+        with IMPORTING:
+            from calving.engine.connect import ConnectEngine
+        return ConnectEngine(name, properties, patience)
+    with IMPORTING:
+        from calving.engine.classic import ClassicEngine
+    return ClassicEngine(name, properties, patience)

@@ -7,18 +7,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple
+
+from calving.engine.interface import Patience
 
 log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 1.0
-
-
-class Patience(NamedTuple):
-    """Seconds that a job may wait until its first task runs, and that it may take in all."""
-
-    resources: float = 120.0
-    job: float = 600.0
 
 
 class Watch:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from calving.backend.interface import Backend, ControlLog, Session
-from calving.engine.interface import Engine
+from calving.engine.interface import Engine, Patience
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
-from calving.engine.watch import Patience
 from calving.errors import FATAL, Apart, CalvingError, Resigned
 from calving.importing import IMPORTING
 from calving.lean import without_pandas

@@ -181,8 +181,11 @@ class SinkKeys(BaseModel):
         alias="iceberg.source.on-data-loss",
         description="What to do when the broker no longer has records that were not read.",
     )
-    engine: Literal["spark", "local"] = Field(
-        "spark", alias="iceberg.engine", description="Where tasks run: Spark, or inside this process."
+    engine: str = Field(
+        "spark",
+        alias="iceberg.engine",
+        description="Where tasks run: `spark`, `local` (inside this process), or the name of an engine that a package"
+        " registers.",
     )
     resources_timeout_ms: int = Field(
         120_000,
@@ -207,7 +210,8 @@ class SinkKeys(BaseModel):
         "json",
         alias="value.converter",
         description="How record values are decoded: json, avro, protobuf, json-schema, string, bytes, short, integer,"
-        " long, float, double, boolean, or the Kafka Connect class.",
+        " long, float, double, boolean, the Kafka Connect class, `module:name`, or the name of one that a package"
+        " registers.",
     )
     key_converter: str = Field(
         "bytes",

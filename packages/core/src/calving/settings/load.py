@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from calving.backend import hooks
 from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
+from calving.engine.registry import check_engine
 from calving.errors import ConfigError
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.secrets import shown
@@ -125,6 +126,7 @@ def parse(raw: Mapping[str, str]) -> Sink:
     if "bootstrap.servers" not in kafka:
         raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
     keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
+    check_engine(keys.engine)
     return Sink(
         keys=keys,
         tables={name: _validate(TableKeys, found, f"{_TABLE}{name}.") for name, found in tables.items()},

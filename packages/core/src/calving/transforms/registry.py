@@ -1,21 +1,15 @@
-"""Transforms and predicates by name: ours, Kafka Connect's classes, entry points, and ``module:name``."""
+"""Transforms and predicates by name: ours, Kafka Connect's classes, those that packages register, ``module:name``."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
-from typing import Any
 
 from calving.errors import ConfigError
 from calving.model.record_path import PredicateSpec
+from calving.plugins import Registry
 from calving.records.values import Records
-from calving.transforms import cast, cdc, fields, json, mask, metadata, mongo, sql, times, topics
 from calving.transforms.interface import Predicate, Transform
 from calving.transforms.sided import Sided
-
-GROUP = "calving.transforms"
-"""Entry points: a name, and a ``Transform`` or a function of records and options."""
 
 _PACKAGES = (
     "org.apache.kafka.connect.transforms.predicates.",
@@ -25,68 +19,76 @@ _PACKAGES = (
     "io.confluent.connect.transforms.",
 )
 
-_SIDED: Mapping[str, type[Sided]] = {
-    kind.__name__: kind
-    for kind in (
-        cast.Cast,
-        fields.Drop,
-        fields.ExtractField,
-        fields.Flatten,
-        fields.HoistField,
-        fields.InsertField,
-        mask.MaskField,
-        fields.ReplaceField,
-        fields.SetSchemaMetadata,
-        times.TimestampConverter,
-        topics.HeaderFrom,
-    )
-}
-_PLAIN: Mapping[str, type[Transform]] = {
-    kind.__name__: kind
-    for kind in (
-        fields.Filter,
-        fields.ValueToKey,
-        topics.RegexRouter,
-        topics.TimestampRouter,
-        topics.InsertHeader,
-        topics.DropHeaders,
-        cdc.DebeziumTransform,
-        cdc.DmsTransform,
-        cdc.CopyValue,
-        json.JsonToMapTransform,
-        metadata.KafkaMetadataTransform,
-        mongo.MongoDebeziumTransform,
-        sql.Sql,
-    )
-}
-_PREDICATES: Mapping[str, type[Predicate]] = {
-    kind.__name__: kind for kind in (topics.TopicNameMatches, topics.HasHeaderKey, topics.RecordIsTombstone)
-}
+_HERE = "calving.transforms."
+TRANSFORMS = Registry(
+    "transform",
+    {
+        "Cast": _HERE + "cast:Cast",
+        "CopyValue": _HERE + "cdc:CopyValue",
+        "DebeziumTransform": _HERE + "cdc:DebeziumTransform",
+        "DmsTransform": _HERE + "cdc:DmsTransform",
+        "Drop": _HERE + "fields:Drop",
+        "DropHeaders": _HERE + "topics:DropHeaders",
+        "ExtractField": _HERE + "fields:ExtractField",
+        "Filter": _HERE + "fields:Filter",
+        "Flatten": _HERE + "fields:Flatten",
+        "HeaderFrom": _HERE + "topics:HeaderFrom",
+        "HoistField": _HERE + "fields:HoistField",
+        "InsertField": _HERE + "fields:InsertField",
+        "InsertHeader": _HERE + "topics:InsertHeader",
+        "JsonToMapTransform": _HERE + "json:JsonToMapTransform",
+        "KafkaMetadataTransform": _HERE + "metadata:KafkaMetadataTransform",
+        "MaskField": _HERE + "mask:MaskField",
+        "MongoDebeziumTransform": _HERE + "mongo:MongoDebeziumTransform",
+        "RegexRouter": _HERE + "topics:RegexRouter",
+        "ReplaceField": _HERE + "fields:ReplaceField",
+        "SetSchemaMetadata": _HERE + "fields:SetSchemaMetadata",
+        "Sql": _HERE + "sql:Sql",
+        "TimestampConverter": _HERE + "times:TimestampConverter",
+        "TimestampRouter": _HERE + "topics:TimestampRouter",
+        "ValueToKey": _HERE + "fields:ValueToKey",
+    },
+    direct=True,
+)
+"""Each is a ``Transform``, or a function of records and options."""
+PREDICATES = Registry(
+    "predicate",
+    {
+        "TopicNameMatches": _HERE + "topics:TopicNameMatches",
+        "HasHeaderKey": _HERE + "topics:HasHeaderKey",
+        "RecordIsTombstone": _HERE + "topics:RecordIsTombstone",
+    },
+    direct=True,
+)
 
 
 def transform(name: str, kind: str, options: Mapping[str, str]) -> Transform:
     """:raises ConfigError: there is no such transform, or an option is wrong."""
-    where = f"transforms.{name}"
-    plain, _, side = _short(kind).partition("$")
     try:
-        if plain in _SIDED and side in ("", "Key", "Value"):
-            made: Transform = _on_side(_SIDED[plain], side)(options)
-        elif plain in _PLAIN and not side:
-            made = _PLAIN[plain](options)
-        else:
-            made = _foreign(kind, options, where)
+        return _transform(kind, options)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
-    return made
+        raise ConfigError(f"transforms.{name}: {error}") from error
+
+
+def _transform(kind: str, options: Mapping[str, str]) -> Transform:
+    plain, _, side = _short(kind).partition("$")
+    if plain not in TRANSFORMS.own:
+        return _foreign(kind, TRANSFORMS.find(kind), options)
+    found: type[Transform] = TRANSFORMS.find(plain)
+    if issubclass(found, Sided) and side in ("", "Key", "Value"):
+        return _on_side(found, side)(options)
+    if side or issubclass(found, Sided):
+        raise TRANSFORMS.unknown(kind)
+    return found(options)
 
 
 def predicate(name: str, spec: PredicateSpec) -> Predicate:
     """:raises ConfigError: there is no such predicate, or an option is wrong."""
-    found = _PREDICATES.get(_short(spec.type))
-    if found is None:
-        raise ConfigError(
-            f"transforms.{name}.predicate: there is no type '{spec.type}'; there are: {', '.join(_PREDICATES)}"
-        )
+    short = _short(spec.type)
+    try:
+        found: type[Predicate] = PREDICATES.find(short if short in PREDICATES.own else spec.type, Predicate)
+    except ConfigError as error:
+        raise ConfigError(f"transforms.{name}.predicate: {error}") from error
     return found(spec.options)
 
 
@@ -114,8 +116,7 @@ class _Function(Transform):
         return self.function(records, self._options)
 
 
-def _foreign(kind: str, options: Mapping[str, str], where: str) -> Transform:
-    found = _load(kind, where)
+def _foreign(kind: str, found: object, options: Mapping[str, str]) -> Transform:
     if isinstance(found, type) and issubclass(found, Transform):
         return found(options)
     if not callable(found):
@@ -123,17 +124,3 @@ def _foreign(kind: str, options: Mapping[str, str], where: str) -> Transform:
     made = _Function(options)
     made.function = found
     return made
-
-
-def _load(kind: str, where: str) -> Any:
-    for point in entry_points(group=GROUP):
-        if point.name == kind:
-            return point.load()
-    module, separator, name = kind.partition(":")
-    if not separator:
-        ours = ", ".join(sorted([*_SIDED, *_PLAIN]))
-        raise ConfigError(f"there is no transform '{kind}'; there are: {ours}, entry points, and module:name")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"'{kind}' cannot be loaded: {error}") from error

@@ -35,8 +35,11 @@ class WriteProperties(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    file_format: Annotated[Literal["parquet", "orc", "avro"], Lower] = Field(
-        "parquet", alias=FORMAT, description="The format of data files."
+    file_format: Annotated[str, Lower] = Field(
+        "parquet",
+        alias=FORMAT,
+        description="The format of data files: `parquet`, `orc` or `avro`; or the name of a writer of one of them that"
+        " a package registers.",
     )
     target_bytes: Size = Field(
         512 * _MIB, alias="write.target-file-size-bytes", description="A file is closed when it has reached this size."

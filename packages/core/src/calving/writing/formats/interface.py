@@ -48,9 +48,10 @@ class FileWriter(ABC):
 
 
 class FileFormat(ABC):
-    """One format, as one table is written in it. Its name is that of the spec, in lower case, and also the suffix."""
+    """One format, as one table is written in it."""
 
     name: ClassVar[str]
+    """What manifests call it, in lower case: parquet, orc or avro. Also the suffix of its files."""
 
     @abstractmethod
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:

@@ -1,40 +1,33 @@
-"""The file formats by name."""
+"""The file formats by name: ours, and writers of the same formats that packages register."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from pyiceberg.schema import Schema
 
+from calving.errors import ConfigError
+from calving.plugins import Registry
 from calving.writing.formats.interface import FileFormat
-from calving.writing.properties import WriteProperties
+from calving.writing.properties import FORMAT, WriteProperties
 
-
-def _parquet() -> type[FileFormat]:
-    from calving.writing.formats.parquet import Parquet
-
-    return Parquet
-
-
-def _orc() -> type[FileFormat]:
-    from calving.writing.formats.orc import Orc
-
-    return Orc
-
-
-def _avro() -> type[FileFormat]:
-    from calving.writing.formats.avro import Avro
-
-    return Avro
-
-
-# Imported when used: a worker process loads what its tables need.
-FORMATS: Mapping[str, Callable[[], type[FileFormat]]] = {"parquet": _parquet, "orc": _orc, "avro": _avro}
+_HERE = "calving.writing.formats."
+FORMATS = Registry(
+    "format", {"parquet": _HERE + "parquet:Parquet", "orc": _HERE + "orc:Orc", "avro": _HERE + "avro:Avro"}
+)
+"""calving's own are the formats that a manifest can name."""
 
 
 def file_format(schema: Schema, properties: WriteProperties) -> FileFormat:
     """The format that ``write.format.default`` names, for one table.
 
-    :raises ConfigError: the format cannot hold such a schema, or what a property asks for is not installed.
+    :raises ConfigError: there is no such format, Iceberg does not know what it writes, it cannot hold such a schema, or
+        what a property asks for is not installed.
     """
-    return FORMATS[properties.file_format]()(schema, properties)
+    name = properties.file_format
+    try:
+        found: type[FileFormat] = FORMATS.find(name, FileFormat)
+    except ConfigError as error:
+        raise ConfigError(f"property {FORMAT} = {name}: {error}") from error
+    if found.name not in FORMATS.own:
+        known = ", ".join(FORMATS.own)
+        raise ConfigError(f"property {FORMAT} = {name}: it writes {found.name} files; Iceberg's are: {known}")
+    return found(schema, properties)

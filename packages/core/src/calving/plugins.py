@@ -1,0 +1,102 @@
+"""Parts that settings choose by name: calving's own, and those that other packages register.
+
+A package registers a part by an entry point of the group ``calving.<what>s``. The entry point names the part itself,
+``package.module:Class``, or a module whose pluggy hook ``calving_register_<what>`` returns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from calving.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All parts of one kind. A part is imported when it is asked for, and none besides it."""
+
+    what: str
+    """One word for a part of this kind, such as ``converter``."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """calving's own parts by name, as ``module:attribute``. Another package cannot take these names."""
+    extras: Collection[str] = ()
+    """Names that come with the extra of calving of the same name."""
+    direct: bool = False
+    """Whether ``module:attribute`` may stand for a name."""
+    also: tuple[str, ...] = ()
+    """What else the settings take for a name, for the error that lists what there is."""
+
+    def find(self, name: str, base: type = object) -> Any:
+        """The part of this name.
+
+        :raises ConfigError: there is none, several packages claim the name, it cannot be loaded, or it is not a
+            subclass of ``base`` (if one is given).
+        """
+        if name in self.own:
+            return _load(self.own[name])
+        try:
+            found = _load(name) if self._is_direct(name) else self._loaded(self._entry(name))
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever modules of other packages raise
+            raise ConfigError(f"the {self.what} '{name}' cannot be loaded: {error}") from error
+        if base is not object and not (isinstance(found, type) and issubclass(found, base)):
+            raise ConfigError(f"the {self.what} '{name}' is not a subclass of {base.__module__}.{base.__qualname__}")
+        return found
+
+    def check(self, name: str) -> None:
+        """Import nothing. :raises ConfigError: there is no part of this name, or several packages claim it."""
+        if name not in self.own and not self._is_direct(name):
+            self._entry(name)
+
+    def unknown(self, name: str) -> ConfigError:
+        """The error that says what there is instead."""
+        if name in self.extras:
+            return ConfigError(f"the {self.what} '{name}' is not installed: pip install \"calving[{name}]\"")
+        there = [*self.own, *sorted(self._entries().names), *self.also, *(["module:name"] if self.direct else [])]
+        return ConfigError(f"there is no {self.what} '{name}'; there are: {', '.join(there)}")
+
+    def _is_direct(self, name: str) -> bool:
+        return self.direct and ":" in name
+
+    def _entry(self, name: str) -> EntryPoint:
+        found = {entry.value: entry for entry in self._entries().select(name=name)}
+        if not found:
+            raise self.unknown(name)
+        if len(found) > 1:
+            claims = ", ".join(sorted(found))
+            raise ConfigError(f"several installed packages provide the {self.what} '{name}': {claims}")
+        return next(iter(found.values()))
+
+    def _entries(self) -> EntryPoints:
+        # Imported here: a sink that uses calving's own parts alone does without.
+        from importlib.metadata import entry_points
+
+        return entry_points(group=f"calving.{self.what}s")
+
+    def _loaded(self, entry: EntryPoint) -> Any:
+        found = entry.load()
+        return self._hooked(found) if isinstance(found, ModuleType) else found
+
+    def _hooked(self, module: ModuleType) -> Any:
+        import pluggy
+
+        manager = pluggy.PluginManager("calving")
+        manager.register(module)
+        hook = getattr(manager.hook, f"calving_register_{self.what}", None)
+        returned = hook() if hook is not None else []
+        if not returned:
+            raise ImportError(f"the module {module.__name__} has no hook calving_register_{self.what} that returns it")
+        return returned[0]
+
+
+def _load(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)
