@@ -96,6 +96,11 @@ def _as_iceberg(value: Answer) -> Answer:
     return value
 
 
+def records_of(messages: Sequence[Message]) -> list[Records]:
+    """Messages of one type together, without those that cannot be decoded."""
+    return [records for _, records in _records(messages, [None] * len(messages))]
+
+
 def _records(messages: Sequence[Message], answers: list[Answer]) -> Iterator[tuple[list[int], Records]]:
     """Messages of one type together, each group with its places; those that cannot be decoded are answered."""
     values, keys = _decoded(messages, "value", answers), _decoded(messages, "key", answers)

@@ -13,7 +13,7 @@ from calving.converters.avro import AvroConverter
 from calving.converters.interface import Converter
 from calving.converters.registry import converter
 from tests.records.decoding import decode
-from tests.registry import SchemaRegistry, avro, framed
+from tests.registry import SchemaRegistry, avro
 
 CONNECT = "org.apache.kafka.connect.data."
 LEAVES: list[dict[str, Any]] = [
@@ -120,16 +120,3 @@ def test_a_union_s_type_does_not_depend_on_the_values(registry: SchemaRegistry) 
     made = AvroConverter({"schema": json.dumps(schema)}, is_key=False)
     types = [decode(made, [avro(1, schema, {"v": v})[5:]]).types for v in (None, 1, "x")]
     assert types[0] == types[1] == types[2]
-
-
-def test_a_bad_value_is_told_apart_whatever_is_bad_beside_it(registry: SchemaRegistry) -> None:
-    schema = {"type": "record", "name": "R", "fields": [{"name": "v", "type": "int"}]}
-    number = registry.register("t-value", json.dumps(schema))
-    made = AvroConverter({"schema.registry.url": registry.url}, is_key=False)
-    wide = framed(number, b"\x80\x80\x80\x80\x20")
-    good = [avro(number, schema, {"v": i}) for i in range(50)]
-    alone = decode(made, [wide]).bad[0]
-    mixed = [value for pair in zip(good, [wide] * 50, strict=True) for value in pair]
-    found = decode(made, mixed)
-    assert found.values == {2 * i: {"v": i} for i in range(50)}
-    assert set(found.bad.values()) == {alone}

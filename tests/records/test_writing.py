@@ -70,14 +70,6 @@ def test_a_null_struct_in_a_struct_does_not_move_the_values_of_other_rows(name: 
     assert [row["o"] for row in read(file)] == found
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_the_part_of_a_block_is_written_as_it_is(name: str, tmp_path: Path) -> None:
-    found = [{"i": {"x": i}, "b": None if i % 3 else b"b"} if i % 4 else None for i in range(20)]
-    batch = rows(NESTED, {"o": found})
-    files = write(table(tmp_path, NESTED, properties={"write.format.default": name}), batch.slice(3, 9))
-    assert [row["o"] for row in read(files[0])] == found[3:12]
-
-
 def test_text_that_ends_before_the_surrogates_has_an_upper_bound_after_them(tmp_path: Path) -> None:
     schema = Schema(NestedField(1, "s", StringType(), required=False))
     for tail, bound in (("\ud7ff", "\ue000"), ("a", "b"), ("\U0010ffff", None)):

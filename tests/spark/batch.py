@@ -15,9 +15,8 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from calving.engine.interface import Engine
+from calving.engine.interface import Engine, Patience
 from calving.engine.registry import open_engine
-from calving.engine.watch import Patience
 from calving.errors import CalvingError
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.files import DataFile
@@ -69,16 +68,12 @@ def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
     return found
 
 
-def done(engine: Engine, job: dict[str, Any]) -> dict[str, object]:
-    return {"mapped": engine.map(str.upper, job["map"])} if "map" in job else {**take(engine, job)}
-
-
 def main() -> None:
     engine = open_engine("spark", "test", json.loads(sys.argv[1]), Patience(*map(float, sys.argv[2:])))
     try:
         for line in sys.stdin:
             try:
-                answer = done(engine, json.loads(line))
+                answer: dict[str, object] = {**take(engine, json.loads(line))}
             except CalvingError as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), flush=True)

@@ -19,6 +19,7 @@ from tests.conftest import Topic
 from tests.data.conftest import encode
 
 RECORDS = 120_000
+CONTRACT = Path(__file__).parent / "contract.py"
 CONNECT = {"spark.remote": "local[2]"}
 LOCAL = {"spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
 
@@ -56,10 +57,6 @@ class Spark:
 
     def run(self, topic: Topic, folder: Path, table: Mapping[str, Any] = PLAIN) -> dict[str, Any]:
         return self._ask({"servers": topic.servers, "topic": topic.name, "folder": str(folder), "table": table})
-
-    def map(self, *payloads: str) -> object:
-        """What ``str.upper`` makes of each."""
-        return self._ask({"map": payloads})["mapped"]
 
     def _ask(self, job: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -120,9 +117,14 @@ def test_a_batch_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topi
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 
-@pytest.mark.parametrize("engine", ["classic", "connect"])
-def test_an_engine_maps_any_function_over_payloads_in_order(engine: str, request: pytest.FixtureRequest) -> None:
-    assert request.getfixturevalue(engine).map("c", "a", "b") == ["C", "A", "B"]
+@pytest.mark.parametrize("engine", ["Classic", "Connect"])
+def test_an_engine_keeps_the_contract(engine: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(CONTRACT), "-k", engine]
+    # A server on a port that is free, as others may test beside.
+    env = {**os.environ, "SPARK_TESTING": "1"} if engine == "Connect" else None
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert " passed" in done.stdout
 
 
 def test_a_task_that_fails_after_writing_is_tried_again_without_duplicates(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -101,3 +104,32 @@ def test_the_map_of_packages_has_every_package() -> None:
 def test_every_page_is_in_the_site() -> None:
     nav = (ROOT / "mkdocs.yml").read_text()
     assert [path for path in DOCS.rglob("*.md") if f" {path.relative_to(DOCS)}\n" not in nav] == []
+
+
+def test_the_contracts_in_the_manual_hold_for_its_examples(tmp_path: Path) -> None:
+    page = "how-to/extend.md"
+    for block in modules(page):
+        (tmp_path / str(block.title)).write_text(block.text)
+    groups = "\n".join(re.findall(r"```ini\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
+    info = tmp_path / "examples-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: examples\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        re.sub(r'\[project\.entry-points\."([^"]+)"\]', r"[\1]", groups).replace('"', "")
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert {path.name for path in tmp_path.glob("test_*.py")} >= {
+        "test_plain.py",
+        "test_pool.py",
+        "test_readings.py",
+        "test_units.py",
+    }

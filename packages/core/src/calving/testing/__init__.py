@@ -1,14 +1,46 @@
-"""The contract of a coordination backend (rules B1 to B8) as tests, for whoever writes one.
+"""The contracts of what other packages can add, as tests for whoever writes one. They need pytest.
 
-A backend's own test module needs a harness and one class::
+A test module of its own has one class for each part, with the fixtures that the contract's docstring names::
 
-    class TestMine(BackendContract):
+    class TestMine(ConverterContract):
         @pytest.fixture
-        def harness(self, tmp_path):
-            return MyHarness(tmp_path)
+        def spec(self):
+            return ConverterSpec("mine:Converter")
+
+        @pytest.fixture
+        def values(self):
+            return [b"...", b"..."]
+
+``BackendContract`` (rules B1 to B10) wants a harness, which starts, stops and looks into the backend's store.
 """
 
-from calving.testing.contract import BackendContract
-from calving.testing.harness import Harness, member_claim
+import pytest
 
-__all__ = ["BackendContract", "Harness", "member_claim"]
+# Else a fact that does not hold is told without the values.
+pytest.register_assert_rewrite(
+    *(f"calving.testing.{name}" for name in ("contract", "converters", "engines", "formats", "transforms"))
+)
+
+from calving.model.record_path import ConverterSpec, PredicateSpec, TransformSpec  # noqa: E402
+from calving.testing.contract import BackendContract  # noqa: E402
+from calving.testing.converters import ConverterContract  # noqa: E402
+from calving.testing.engines import EngineContract  # noqa: E402
+from calving.testing.formats import FormatContract  # noqa: E402
+from calving.testing.harness import Harness, member_claim  # noqa: E402
+from calving.testing.transforms import PredicateContract, TransformContract, block, blocks  # noqa: E402
+
+__all__ = [
+    "BackendContract",
+    "ConverterContract",
+    "ConverterSpec",
+    "EngineContract",
+    "FormatContract",
+    "Harness",
+    "PredicateContract",
+    "PredicateSpec",
+    "TransformContract",
+    "TransformSpec",
+    "block",
+    "blocks",
+    "member_claim",
+]
