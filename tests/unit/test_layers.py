@@ -114,3 +114,28 @@ def test_all_errors_of_the_core_stand_in_one_module_and_say_what_the_caller_does
     found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.CalvingError)]
     assert not elsewhere
     assert [each.__name__ for each in found if "__doc__" not in vars(each) or not each.__doc__] == []
+
+
+def test_no_module_of_the_core_imports_itself_by_way_of_others() -> None:
+    modules = {
+        f"calving.{path.relative_to(CORE).with_suffix('').as_posix().replace('/', '.')}" for path in CORE.rglob("*.py")
+    }
+    imported = {name: _modules_of(name, modules) for name in modules}
+
+    def lead_to(name: str, seen: set[str]) -> set[str]:
+        for each in imported[name] - seen:
+            seen.add(each)
+            lead_to(each, seen)
+        return seen
+
+    assert [name for name in sorted(modules) if name in lead_to(name, set())] == []
+
+
+def _modules_of(name: str, modules: set[str]) -> set[str]:
+    """The modules of the core that one imports, wherever in it."""
+    path = CORE / f"{name.removeprefix('calving.').replace('.', '/')}.py"
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return (found & modules) - {name}

@@ -41,24 +41,16 @@ def status(sink: Sink) -> Status:
 
 
 def _tables(tables: list[TableHealth]) -> RichTable:
-    shown = RichTable(
-        *(
-            "table",
-            "state",
-            "records",
-            "last commit",
-            "valid through",
-            "files waiting",
-            "for cycles",
-            "entries parked",
-            "missing offsets",
-        ),
-        title="Tables",
-    )
+    names = ("table", "state", "records", "last commit", "valid through", "waits", "missing")
+    shown = RichTable(*names, title="Tables")
     for t in tables:
-        waits = (str(t.files), str(t.cycles)) if t.files else ("-", "-")
-        shown.add_row(
-            *(t.name, t.state, t.records, t.last_commit, t.valid_through),
-            *(*waits, str(t.parked) if t.parked else "-", text_of(t.missing) if t.missing else "-"),
-        )
+        missing = text_of(t.missing) if t.missing else "-"
+        shown.add_row(t.name, t.state, t.records, t.last_commit, t.valid_through, _waits(t), missing)
     return shown
+
+
+def _waits(table: TableHealth) -> str:
+    """What is published for a table and not in it yet."""
+    files = [f"{table.files} files for {table.cycles} cycles"] if table.files else []
+    parked = [f"{table.parked} parked entries"] if table.parked else []
+    return ", ".join([*files, *parked]) or "-"

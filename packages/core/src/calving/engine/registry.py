@@ -13,7 +13,9 @@ Opener = Callable[[str, Mapping[str, str], Patience], Engine]
 """An engine's class, or a function that makes it: of the sink's name, its ``spark.*`` properties, and the patience that
 it is to have with a job.
 """
-ENGINES = Registry("engine", {"spark": "calving.engine.spark:open_spark", "local": "calving.engine.local:open_local"})
+ENGINES = Registry(
+    "engine", {"spark": "calving.engine.spark_kinds:open_spark", "local": "calving.engine.local:open_local"}
+)
 _KEY = "iceberg.engine"
 
 

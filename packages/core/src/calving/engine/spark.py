@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from calving.engine.failures import verdict
 from calving.engine.interface import Engine, Function, Patience
 from calving.engine.watch import Watch
 from calving.errors import CalvingError, ConfigError, Unavailable
-from calving.importing import IMPORTING
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
@@ -73,18 +72,3 @@ class SparkEngine(Engine):
                 " cancelled"
             )
         return None
-
-
-def open_spark(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:
-    """Spark Connect where ``spark.remote`` is among Spark's properties, else classic Spark.
-
-    :raises ConfigError: Spark does not start.
-    """
-    # Imported here, because only one of them is needed.
-    if "spark.remote" in properties:
-        with IMPORTING:
-            from calving.engine.connect import ConnectEngine
-        return ConnectEngine(name, properties, patience)
-    with IMPORTING:
-        from calving.engine.classic import ClassicEngine
-    return ClassicEngine(name, properties, patience)
