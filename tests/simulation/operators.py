@@ -110,7 +110,7 @@ class Operators:
         said = (
             entry[4] for entry in reversed(self._world.store.log[0]) if entry and isinstance(entry[0], CommitComplete)
         )
-        return (parking.commits(table, parked, {}) for table, parked in next(said, {}).items())
+        return (parking.commits(table, parked) for table, parked in next(said, {}).items())
 
     def release(self) -> None:
         """As ``calving release`` does, while the sink runs."""

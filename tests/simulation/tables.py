@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from calving.errors import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.iceberg.parking import ParkedCommit
-from calving.model.events import DataWritten, Parked, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, TableId, TableMark, TableReference
 from calving.protocol.admission import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
@@ -233,7 +233,7 @@ class SimCommitter:
         parked, mark, snapshot_id = request.parked.get(table), request.marks.get(table), None
         try:
             self._parking.clear(table, parked)
-            for commit in world.in_order(self._parked(table, parked, mark), last):
+            for commit in world.in_order(self._parking.commits(table, parked) if parked is not None else (), last):
                 uuids = frozenset(
                     int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
                 )
@@ -253,12 +253,6 @@ class SimCommitter:
             self._parking.served(table, parked)
             world.stats["brought back"] += 1
         return Committed(TableReference("c", table[:-1], table[-1]), snapshot_id, mark, done.admitted.elsewhere)
-
-    def _parked(self, table: TableId, parked: Parked | None, mark: TableMark | None) -> Iterable[ParkedCommit]:
-        if parked is None:
-            return ()
-        state = self._world.target(self._world, table, self._key, frozenset(), mark).load()
-        return self._parking.commits(table, parked, self._key.read(state.ancestry, state.properties).control)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
         if table not in request.park:

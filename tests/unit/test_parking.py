@@ -68,7 +68,7 @@ def parking(files: Files) -> Parking:
 def test_a_parked_commit_comes_back_as_it_was_in_the_process_of_a_successor() -> None:
     files = Files()
     last = parking(files).park(T.identifier, commit(3), None)
-    assert list(parking(files).commits(T.identifier, Parked(last, 1, {}), {})) == [commit(3)]
+    assert list(parking(files).commits(T.identifier, Parked(last, 1, {}))) == [commit(3)]
 
 
 def test_parked_commits_become_one_up_to_the_last_of_them() -> None:
@@ -76,7 +76,7 @@ def test_parked_commits_become_one_up_to_the_last_of_them() -> None:
     made = parking(files)
     first = made.park(T.identifier, commit(3), None)
     second = made.park(T.identifier, commit(5), Parked(first, 1, {}))
-    (together,) = parking(files).commits(T.identifier, Parked(second, 2, {}), {})
+    (together,) = parking(files).commits(T.identifier, Parked(second, 2, {}))
     assert together == ParkedCommit((entry(3), entry(5)), {0: 6}, commit(5).reach)
 
 
@@ -88,7 +88,7 @@ def test_of_the_commits_of_two_coordinators_the_later_one_need_not_have_read_mor
     first = made.park(T.identifier, replace(commit(5), read={0: 6, 1: 4}), None)
     again = ParkedCommit((entry(3),), {0: 4, 1: 7}, reach)
     second = made.park(T.identifier, again, Parked(first, 1, {}))
-    (together,) = made.commits(T.identifier, Parked(second, 2, {}), {})
+    (together,) = made.commits(T.identifier, Parked(second, 2, {}))
     assert together.read == {0: 6, 1: 7}
     assert together.reach == Reach(
         {TP: (Span(0, 60),), OTHER: (Span(0, 9),)}, {TP: (Span(0, 5),)}, frozenset([TP]), {0: 1}
@@ -99,26 +99,14 @@ def test_offsets_that_have_started_anew_in_between_are_a_commit_of_their_own() -
     made, restarted = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, restarted=frozenset()))
     first = made.park(T.identifier, commit(3), None)
     second = made.park(T.identifier, restarted, Parked(first, 1, {}))
-    assert list(made.commits(T.identifier, Parked(second, 2, {}), {})) == [commit(3), restarted]
+    assert list(made.commits(T.identifier, Parked(second, 2, {}))) == [commit(3), restarted]
 
 
 def test_a_parked_commit_is_asked_for_until_no_coordinator_names_it() -> None:
     """The catalog of its table may go back before that, and nothing else would bring it again."""
     made = parking(Files())
     parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
-    assert list(made.commits(T.identifier, parked, {})) == list(made.commits(T.identifier, parked, {})) == [commit(3)]
-
-
-def test_what_the_table_has_by_now_is_neither_made_nor_read_again() -> None:
-    """A long way takes longer than an attempt may: the next one must not begin at its beginning."""
-    files = Files()
-    made = parking(files)
-    first = Parked(made.park(T.identifier, commit(3), None), 1, {})
-    second = Parked(made.park(T.identifier, commit(5), first), 2, {})
-    later = parking(files)
-    assert list(later.commits(T.identifier, second, {0: 4})) == [commit(5)]
-    files.found = {}
-    assert list(later.commits(T.identifier, second, {0: 6})) == []
+    assert list(made.commits(T.identifier, parked)) == list(made.commits(T.identifier, parked)) == [commit(3)]
 
 
 def test_files_are_deleted_once_nobody_is_told_of_them() -> None:

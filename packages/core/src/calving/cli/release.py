@@ -103,7 +103,7 @@ def discard(
             marks.note(table, mark)
     parked = dict(buffer.parked)
     for table, found in parked.items():
-        buffer.unpark(table, [entry for commit in parking.commits(table, found, {}) for entry in commit.entries])
+        buffer.unpark(table, [entry for commit in parking.commits(table, found) for entry in commit.entries])
     stale = {table: _stale(entries, uuid_of(table)) for table, entries in buffer.tables().items()}
     released = {table: stale[table] for table in tables if stale.get(table)}
     if idle := [".".join(table) for table in tables if table not in released]:

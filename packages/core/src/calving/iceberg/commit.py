@@ -17,7 +17,6 @@ from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, TableId, TableMark, TableReference
-from calving.model.offsets import ControlOffsets
 from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
@@ -124,18 +123,12 @@ class IcebergCommitter:
         self._parking.clear(table, parked)
         if parked is None:
             return self._make(table, latest, request, mark)
-        snapshot_id, control = None, self._control(table, mark)
-        for commit in chain(self._parking.commits(table, parked, control), [latest]):
+        snapshot_id = None
+        for commit in chain(self._parking.commits(table, parked), [latest]):
             done, mark = self._make(table, commit, request, mark)
             snapshot_id = done.snapshot_id or snapshot_id
         self._parking.served(table, parked)
         return replace(done, snapshot_id=snapshot_id), mark
-
-    def _control(self, table: TableId, mark: TableMark | None) -> ControlOffsets:
-        """Entries below are in the table, as it says now."""
-        key = self._style.key(table)
-        state = IcebergTarget(self._catalog, table, key.branch, key, {}, frozenset(), mark).load()
-        return key.read(state.ancestry, state.properties).control
 
     def _make(
         self, table: TableId, commit: ParkedCommit, request: CommitTables, mark: TableMark | None

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from pyiceberg.catalog import Catalog
@@ -58,20 +58,13 @@ class ParkedCommit:
         return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), reach)
 
 
-class _Known(NamedTuple):
-    """Of a parked commit: the file of the one before it, and how far the control log was read."""
-
-    before: str | None
-    read: ControlOffsets
-
-
 class Parking:
     """Of one coordinator. ``fresh`` gives names that nobody has given to anything."""
 
     def __init__(self, storage: Storage, fresh: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._storage, self._fresh = storage, fresh
-        self._known: dict[str, _Known] = {}
-        """What is known of files, so that a second attempt need not read again what the first has made."""
+        self._before: dict[str, str | None] = {}
+        """Of each file that is known the one before it."""
         self._served: dict[TableId, set[str]] = {}
         """Files that nobody needs once no CommitComplete names them."""
 
@@ -84,18 +77,15 @@ class Parking:
         directory = (last or _first_file(commit.entries)).rpartition("/")[0]
         location = f"{directory}/calving-parked-{self._fresh()}.json.z"
         self._storage.write(table, location, _to_bytes(commit, last))
-        self._known[location] = _Known(last, commit.read)
+        self._before[location] = last
         return location
 
-    def commits(self, table: TableId, parked: Parked, control: ControlOffsets) -> Iterator[ParkedCommit]:
-        """What is parked, the oldest first, but for what is below the ``control`` offsets that the table has now.
-
-        Only the table can tell what is in it, each time: its catalog may have gone back since the last one.
+    def commits(self, table: TableId, parked: Parked) -> Iterator[ParkedCommit]:
+        """What is parked, the oldest first. All of it, each time: what is in the table only the table can tell, and its
+        catalog may have gone back since.
         """
         together: ParkedCommit | None = None
         for location in self._files(table, parked):
-            if all(control.get(p, 0) >= offset for p, offset in self._known[location].read.items()):
-                continue
             commit = self._read(table, location)
             if together is not None and not together.can_join(commit):
                 yield together
@@ -115,7 +105,7 @@ class Parking:
         kept = set(self._files(table, named)) if named is not None else set()
         for location in self._served[table] - kept:
             self._served[table].discard(location)
-            self._known.pop(location, None)
+            self._before.pop(location, None)
             with suppress(Exception):  # it is in nobody's way, and remove_orphan_files finds it
                 self._storage.delete(table, location)
 
@@ -125,14 +115,13 @@ class Parking:
         location: str | None = parked.last
         while location is not None:
             found.append(location)
-            if location not in self._known:
+            if location not in self._before:
                 self._read(table, location)
-            location = self._known[location].before
+            location = self._before[location]
         return found[::-1]
 
     def _read(self, table: TableId, location: str) -> ParkedCommit:
-        commit, before = _from_bytes(self._storage.read(table, location))
-        self._known[location] = _Known(before, commit.read)
+        commit, self._before[location] = _from_bytes(self._storage.read(table, location))
         return commit
 
 
