@@ -160,6 +160,7 @@ class _Oracle:
                 return Rows({})
         rows: dict[str, Any] = {}
         found: dict[str, Needs] = {}
+        created: dict[str, Needs] = {}
         missing = waits = False
         for name in names:
             if name in self.tables:
@@ -173,7 +174,7 @@ class _Oracle:
                 kind = self._kind(value)
                 if self.created or not isinstance(value.value if isinstance(value, Typed) else value, dict):
                     return Dead(ANY)
-                found[name] = Needs(create=kind)
+                created[name] = Needs(create=kind)
                 waits = waits or not self._creates(kind)
             elif self.rules.routing.missing_table == "skip":
                 missing = True
@@ -181,6 +182,8 @@ class _Oracle:
                 return Dead("ROUTING")
         if waits:  # until others have created the table: it may fit
             return Rows({})
+        # Tables that are missing come first: only then it is known whether a record fits them, and may change others.
+        found = created or found
         # Of what cannot be written it is said once everything could be converted, and tables need nothing any more.
         if not any(found.values()) and any(self._unwritable(name, row) for name, row in rows.items()):
             return Dead("WRITING")
