@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -17,6 +17,7 @@ from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, TableId, TableMark, TableReference
+from calving.model.mutations import RowMutations
 from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
@@ -37,6 +38,8 @@ class CommitStyle:
     task_id: str
     branches: Mapping[TableId, str]
     default_branch: str
+    mutations: Callable[[TableId], RowMutations | None] = lambda table: None
+    """How records change the rows of a table; None: they are appended."""
 
     def key(self, table: TableId) -> LedgerKey:
         branch = self.branches.get(table, self.default_branch)

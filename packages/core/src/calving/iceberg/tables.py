@@ -31,6 +31,7 @@ from calving.iceberg.schemas import change_schema, is_open, schema_of, spelt
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
+from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
 from calving.model.tables import SchemaChange, TableSpec
 from calving.records.inferred import InferredType, all_optional
@@ -55,11 +56,12 @@ DEFAULT_PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """How one table is created."""
+    """How one table is created, and what records do to its rows; ``mutations`` None: they are appended."""
 
     partition_by: tuple[str, ...] = ()
     id_columns: tuple[str, ...] = ()
     location: str | None = None
+    mutations: RowMutations | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,16 @@ from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, Reach
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """What one entry brings to a mutation table: the keys of ``delete_files`` go out of all that came before it, and
+    then its ``data_files`` come in.
+    """
+
+    data_files: tuple[DataFile, ...]
+    delete_files: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Admitted:
     """What of the heard entries is not in the table yet, and the ledger of the commit that brings it in."""
 
@@ -26,6 +36,8 @@ class Admitted:
     """What the table held before it was rolled back."""
     reach: Reach = NOWHERE
     """What the coordinator knows of the source."""
+    steps: tuple[Step, ...] = ()
+    """The same files, of a mutation table: in an order in which those of each source partition follow each other."""
 
     @property
     def elsewhere(self) -> frozenset[str]:

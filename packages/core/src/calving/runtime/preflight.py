@@ -54,6 +54,7 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
         f"{keys.name}-0",
         {table_id(name): t.commit_branch or default for name, t in sink.tables.items()},
         default,
+        lambda table: sink.mutations(".".join(table)),
     )
 
 

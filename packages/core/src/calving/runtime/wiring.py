@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Literal
 
 from calving.converters.registry import converter
+from calving.errors import ConfigError
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import named
@@ -21,6 +23,8 @@ def check_record_path(sink: Sink) -> None:
 
     :raises ConfigError: one of them cannot be made.
     """
+    if sink.mutates:
+        raise ConfigError("a cdc-field and upsert-mode-enabled are not supported yet: records are appended")
     Chain(sink.transforms)
     for found in sink.converters.values():
         converter(found.value.name, found.value.options, is_key=False)
@@ -76,15 +80,18 @@ def _left_out(sink: Sink, topics: Topics) -> Callable[[str, Mapping[str, str]], 
 def table_rules(sink: Sink, topics: Topics) -> TableRules:
     """How its tables are created and written."""
     keys = sink.keys
-    defaults = TableSettings(keys.default_partition_by, keys.default_id_columns)
+    defaults = TableSettings(keys.default_partition_by, keys.default_id_columns, mutations=sink.mutations(""))
     tables = {
         name: TableSettings(
             defaults.partition_by if t.partition_by is None else t.partition_by,
             defaults.id_columns if t.id_columns is None else t.id_columns,
             t.location,
+            sink.mutations(name),
         )
         for name, t in sink.tables.items()
     }
+    if keys.dead_letter_table is not None:
+        tables[keys.dead_letter_table] = replace(tables.get(keys.dead_letter_table, defaults), mutations=None)
     return TableRules(
         sink.write_properties,
         sink.create_properties,

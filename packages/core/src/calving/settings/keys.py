@@ -22,6 +22,23 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 Policy = Literal["fail", "skip"]
 RecordPolicy = Literal["fail", "skip", "dead-letter"]
+RowDeletes = Literal["positions", "equality"]
+Inserts = Literal["upsert", "append"]
+DeleteMode = Literal["hard", "soft"]
+Tombstones = Literal["skip", "delete"]
+
+MUTATIONS = (
+    "cdc_field",
+    "upsert",
+    "row_deletes",
+    "inserts",
+    "order_field",
+    "delete_mode",
+    "soft_delete_field",
+    "tombstones",
+    "on_truncate",
+)
+"""Keys of row mutations, which the sink has for all tables and each table for itself."""
 
 
 class TableKeys(BaseModel):
@@ -32,12 +49,29 @@ class TableKeys(BaseModel):
     route_regex: str | None = Field(
         None, alias="route-regex", description="Records whose route field matches this in full go to the table."
     )
-    id_columns: Names | None = Field(None, alias="id-columns", description="Identifier fields when it is created.")
+    id_columns: Names | None = Field(
+        None, alias="id-columns", description="Columns that identify a row; its identifier fields when it is created."
+    )
     partition_by: Names | None = Field(None, alias="partition-by", description="Partition terms when it is created.")
     location: str | None = Field(
         None, alias="location", description="Where it is put when it is created; default: where the catalog puts it."
     )
     commit_branch: str | None = Field(None, alias="commit-branch", description="The branch that is committed to.")
+    cdc_field: str | None = Field(None, alias="cdc-field", description="As `iceberg.tables.cdc-field`; empty: none.")
+    upsert: bool | None = Field(
+        None, alias="upsert-mode-enabled", description="As `iceberg.tables.upsert-mode-enabled`."
+    )
+    row_deletes: RowDeletes | None = Field(None, alias="row-deletes", description="As `iceberg.tables.row-deletes`.")
+    inserts: Inserts | None = Field(None, alias="inserts", description="As `iceberg.tables.inserts`.")
+    order_field: str | None = Field(
+        None, alias="order-field", description="As `iceberg.tables.order-field`; empty: none."
+    )
+    delete_mode: DeleteMode | None = Field(None, alias="delete-mode", description="As `iceberg.tables.delete-mode`.")
+    soft_delete_field: str | None = Field(
+        None, alias="soft-delete-field", description="As `iceberg.tables.soft-delete-field`."
+    )
+    tombstones: Tombstones | None = Field(None, alias="tombstones", description="As `iceberg.tables.tombstones`.")
+    on_truncate: Policy | None = Field(None, alias="on-truncate", description="As `iceberg.tables.on-truncate`.")
 
 
 class SinkKeys(BaseModel):
@@ -62,7 +96,9 @@ class SinkKeys(BaseModel):
         None, alias="iceberg.tables.default-commit-branch", description="Branch to commit to; default main."
     )
     default_id_columns: Names = Field(
-        (), alias="iceberg.tables.default-id-columns", description="Identifier fields of tables that are created."
+        (),
+        alias="iceberg.tables.default-id-columns",
+        description="Columns that identify a row; the identifier fields of tables that are created.",
     )
     default_partition_by: Names = Field(
         (),
@@ -102,6 +138,53 @@ class SinkKeys(BaseModel):
     )
     on_unrouted: RecordPolicy = Field(
         "fail", alias="iceberg.tables.on-unrouted", description="Records that no route takes; skipped ones are counted."
+    )
+
+    cdc_field: str | None = Field(
+        None,
+        alias="iceberg.tables.cdc-field",
+        description="The (dotted) field that says what a record does to the row of its id-columns: u... updates it,"
+        " d... deletes it, anything else inserts it, in upper or lower case.",
+    )
+    upsert: bool = Field(
+        False,
+        alias="iceberg.tables.upsert-mode-enabled",
+        description="Without a cdc-field: every record replaces the row of its id-columns.",
+    )
+    row_deletes: RowDeletes = Field(
+        "positions",
+        alias="iceberg.tables.row-deletes",
+        description="How rows are deleted: by position (deletion vectors in tables of format version 3), or by"
+        " equality, as the Java sink does, which is for version 2, and slow to read.",
+    )
+    inserts: Inserts | None = Field(
+        None,
+        alias="iceberg.tables.inserts",
+        description="Whether an insert replaces a row of its key, or adds one; default upsert, with equality append.",
+    )
+    order_field: str | None = Field(
+        None,
+        alias="iceberg.tables.order-field",
+        description="The (dotted) column whose greatest value wins where a key is changed more than once, such as a log"
+        " sequence number; default the order of the topic's partition.",
+    )
+    delete_mode: DeleteMode = Field(
+        "hard",
+        alias="iceberg.tables.delete-mode",
+        description="hard: a deleted row goes. soft: it stays, and its soft-delete-field is true.",
+    )
+    soft_delete_field: str = Field(
+        "_deleted", alias="iceberg.tables.soft-delete-field", description="The boolean column that marks deleted rows."
+    )
+    tombstones: Tombstones = Field(
+        "skip",
+        alias="iceberg.tables.tombstones",
+        description="delete: a record without a value deletes the row that its key identifies.",
+    )
+    on_truncate: Policy = Field(
+        "fail",
+        alias="iceberg.tables.on-truncate",
+        description="An event that empties its source, as Debezium's `t`: a bad record, or skipped and counted.",
     )
 
     catalog_name: str = Field("iceberg", alias="iceberg.catalog", description="Name of the catalog in control events.")

@@ -19,9 +19,11 @@ from calving.backend import hooks
 from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
 from calving.engine.registry import check_engine
 from calving.errors import ConfigError
+from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.secrets import shown
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
+from calving.settings.mutations import row_mutations
 from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
 
@@ -55,7 +57,8 @@ class Sink:
     def replay(self) -> Sink:
         """The sink that takes this one's dead letters, as the records they once were. It has a group of its own.
 
-        :raises ConfigError: there is no dead-letter topic, or its letters do not say where they came from.
+        :raises ConfigError: there is no dead-letter topic, or its letters do not say where they came from; or a table
+            has no order-field to tell old rows from newer ones.
         """
         keys = self.keys
         if keys.dead_letter_topic is None or not keys.dead_letter_headers:
@@ -63,6 +66,13 @@ class Sink:
                 "replay reads errors.deadletterqueue.topic.name, with errors.deadletterqueue.context.headers.enable ="
                 " true: set both"
             )
+        for table in ("", *self.tables):
+            found = self.mutations(table)
+            if found is not None and found.order_field is None:  # rule M9
+                name = f"table {table}" if table else "iceberg.tables"
+                raise ConfigError(
+                    f"{name}: replay would put old rows over newer ones; set order-field, which tells them apart"
+                )
         change = {
             "name": f"{keys.name}-replay",
             "group": f"{self.group}-replay",
@@ -70,6 +80,17 @@ class Sink:
             "topics_regex": None,
         }
         return replace(self, keys=keys.model_copy(update=change), replayed=True)
+
+    def mutations(self, table: str) -> RowMutations | None:
+        """How records change the rows of a table; None: it is appended to."""
+        if table == self.keys.dead_letter_table:
+            return None
+        return row_mutations(self.keys, table, self.tables.get(table))
+
+    @property
+    def mutates(self) -> bool:
+        """Whether any table is more than appended to."""
+        return any(self.mutations(table) is not None for table in ("", *self.tables))
 
     @property
     def group(self) -> str:
@@ -127,7 +148,7 @@ def parse(raw: Mapping[str, str]) -> Sink:
         raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
     keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
     check_engine(keys.engine)
-    return Sink(
+    sink = Sink(
         keys=keys,
         tables={name: _validate(TableKeys, found, f"{_TABLE}{name}.") for name, found in tables.items()},
         kafka=kafka,
@@ -145,6 +166,9 @@ def parse(raw: Mapping[str, str]) -> Sink:
         backend=backend,
         backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
     )
+    for table in ("", *sink.tables):
+        sink.mutations(table)
+    return sink
 
 
 def _sorted(

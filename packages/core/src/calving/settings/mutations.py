@@ -1,0 +1,30 @@
+"""Which tables are mutation tables, and how."""
+
+from __future__ import annotations
+
+from calving.errors import ConfigError
+from calving.model.mutations import RowMutations
+from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
+
+
+def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None) -> RowMutations | None:
+    """What the keys of the sink and those of ``table`` make of it; None: it is appended to.
+
+    :raises ConfigError: they do not go together.
+    """
+    found = {name: getattr(keys, name) for name in MUTATIONS}
+    changed = {name: value for name in MUTATIONS if (value := getattr(own, name, None)) is not None}
+    found |= changed
+    where = f"iceberg.table.{table}." if table else "iceberg.tables."
+    if not found["cdc_field"] and not found["upsert"]:
+        if idle := sorted(changed.keys() - {"cdc_field", "upsert"}):
+            alias = TableKeys.model_fields[idle[0]].alias
+            raise ConfigError(f"{where}{alias} means nothing without a cdc-field or upsert-mode-enabled = true")
+        return None
+    found["cdc_field"] = found["cdc_field"] or None
+    found["order_field"] = found["order_field"] or None
+    if found["inserts"] is None:
+        found["inserts"] = "upsert" if found["row_deletes"] == "positions" else "append"
+    if found["order_field"] is not None and found["row_deletes"] != "positions":
+        raise ConfigError(f"{where}order-field needs row-deletes = positions")
+    return RowMutations(**found)
