@@ -73,5 +73,5 @@ class Report:
 
     def save(self, folder: Path) -> None:
         """The figures so far."""
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / self._name).write_text(json.dumps(self.figures(), indent=1, ensure_ascii=False) + "\n")

@@ -70,7 +70,7 @@ class Transactions:
                 )
                 | {"error_cb": self._on_error}
             )
-            # Without a connection the client asks for its coordinator in vain, and again only half a second later.
+            # Connect first: a client without a connection fails to find its coordinator, and tries again after 0.5 s.
             self._call(lambda: self._producer.list_topics(topic, TIMEOUT), TIMEOUT)
             self._call(lambda: self._producer.init_transactions(TIMEOUT), TIMEOUT)
         except KafkaException as error:

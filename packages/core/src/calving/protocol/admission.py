@@ -35,7 +35,7 @@ class Admitted:
     gone: Coverage = field(default_factory=dict)
     """What the table held before it was rolled back."""
     reach: Reach = NOWHERE
-    """What the coordinator knows of the source."""
+    """How far the coordinator has heard each source partition."""
     steps: tuple[Step, ...] = ()
     """The same files, of a mutation table: in an order in which those of each source partition follow each other."""
 
@@ -56,7 +56,7 @@ def admit(
     ledger: Ledger,
     left_out: Coverage = MappingProxyType({}),
 ) -> Admitted:
-    """Steps 2 and 3 of C6: leave out what the table has, each file once, and move the ledger to what was read.
+    """Select the files that the table does not have, each once, and make their ledger (steps 2, 3 of C6).
 
     ``heard`` is everything of this table below ``read`` that may not be in it, and ``read`` ends no publication in the
     middle: else the ledger would claim too much, or too little, of the source. ``left_out``: what is not in these files
@@ -91,7 +91,7 @@ def admit(
 def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
     """Records that a table would get a second time: it holds them, and they were not left out when they were read.
 
-    Nothing that keeps its promises leads here; a store that forgot what it had acknowledged does.
+    This happens only where a store of positions has lost what it had acknowledged.
     """
     found: dict[TopicPartition, tuple[Span, ...]] = {}
     held = {tp: ledger.held(tp) for tp in ledger.source}
@@ -123,8 +123,8 @@ def _moved(
     admitted: Iterable[Coverage],
     left_out: Coverage,
 ) -> Ledger:
-    """``passed``: publications with files for this table that are below its control offsets. What of them it does not
-    hold it never got: a store that forgot them has let somebody else commit beyond.
+    """``passed``: publications with files for this table that are below its control offsets. The table never got what
+    it does not hold of them: a store lost them, and another coordinator committed what came later.
 
     Topics that have departed are left out, so that the ledger does not grow for ever, but for partitions of which
     something is missing: that is a loss, and stays visible.

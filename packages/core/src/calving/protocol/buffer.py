@@ -12,7 +12,7 @@ from calving.model.offsets import ControlOffsets, Span, TopicPartition
 from calving.protocol.admission import plain, publication_of
 from calving.protocol.ledger import Reach
 
-_ANEW = Span(1, 0)
+_RESTARTED = Span(1, 0)
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Buffer:
                 self._cover(envelope.spans)
             case CommitComplete():
                 # What a predecessor knew to have restarted counts once: what is covered since stays.
-                told = {tp for tp, spans in envelope.spans.items() if spans[0] == _ANEW}
+                told = {tp for tp, spans in envelope.spans.items() if spans[0] == _RESTARTED}
                 self._restart(told - self._restarted)
                 self._cover(envelope.spans)
                 _add(self._told, envelope.spans)
@@ -154,7 +154,7 @@ class Buffer:
     def settled(self) -> Coverage:
         """What a successor is told: all that is in the tables, and which partitions have restarted."""
         found = dict(self.reach().settled)
-        return {**found, **{tp: (_ANEW, *found.get(tp, ())) for tp in self._restarted}}
+        return {**found, **{tp: (_RESTARTED, *found.get(tp, ())) for tp in self._restarted}}
 
     def settle(self, table: TableId, read: ControlOffsets) -> None:
         """What was heard for ``table`` below ``read``, and what was parked before, is in it."""

@@ -40,7 +40,7 @@ class Target(Protocol[S]):
     def attempt(self, state: S, admitted: Admitted) -> int:
         """Commit once, on exactly ``state``. Returns the snapshot id.
 
-        :raises CommitRefused, CommitUncertain: with ``snapshot_id`` remembered for ``landed``.
+        :raises CommitRefused, CommitUncertain: ``landed`` finds its snapshot, if there is one.
         """
 
     def landed(self, state: S) -> int | None:
@@ -94,7 +94,7 @@ class CommitLoop(Generic[S]):
             for tp, spans in twice(admitted, reach, ledger, left_out).items():
                 raise AlreadyHeldError(
                     f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
-                    " the store of positions has forgotten what it had acknowledged;"
+                    " the store of positions has lost what it had acknowledged;"
                     " stop all workers and run `calving recover FILE`"
                 )
             try:

@@ -67,7 +67,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The table could not be committed; nothing of it is forgotten. ``lost``: what it had is gone, and an operator has
+    """The table could not be committed; its entries stay buffered. ``lost``: what it had is gone, and an operator has
     to act before anything more is committed.
     """
 
@@ -108,7 +108,7 @@ class Coordinator:
         self._elsewhere: frozenset[str] = frozenset()
         """Topics that ledgers speak of, and the log does not."""
         self._alone = True
-        """Whether nobody takes part who would forget what is parked: the Java sink, version 0.1.0."""
+        """Whether all workers know of parked commits. Workers of the Java sink and of version 0.1.0 do not."""
 
     @property
     def missing(self) -> frozenset[TopicPartition]:

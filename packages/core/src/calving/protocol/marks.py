@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from calving.model.events import TableId, TableMark
 
 _MOST = 1_000
-"""Tables that are remembered, those committed last: the marks travel with every CommitComplete."""
+"""Tables that have a mark, those committed last: the marks travel with every CommitComplete."""
 
 
 class Marks:

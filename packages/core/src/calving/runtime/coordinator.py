@@ -119,7 +119,7 @@ class CoordinatorLoop:
                 case Acknowledge(position, events, settled, marks, parked, departed):
                     self._cursor.acknowledge(position, events, settled, marks, parked, departed)
                     if departed:
-                        log.info("topics that are gone are forgotten: %s", listed(sorted(departed)))
+                        log.info("removed what was stored of topics that are gone: %s", listed(sorted(departed)))
                     self._note(events)
                 case CommitTables():
                     for table, outcome in self._committer.commit(effect):

@@ -264,7 +264,7 @@ def mind_logs(
 def _mind_topics(
     sink: Sink, said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition]
 ) -> None:
-    """W7: Kafka forgets a topic's positions with the topic; what the tables say tells that it was another one."""
+    """W7: Kafka deletes a topic's positions with the topic. The ledgers of the tables tell that it was another."""
     known = {tp for ledger in now.values() for tp in ledger.source}
     reached: dict[TopicPartition, int] = {}
     for ledger in said.values():
