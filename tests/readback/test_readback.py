@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -179,6 +180,69 @@ def test_spark_reads_every_type_alike_from_parquet_orc_and_avro(plane: Plane, to
     assert (one["u"], one["o"]) == (FULL["u"], FULL["o"])
     assert (one["l"], one["m"]) == (["2024-01-02 03:04:05.000001", None], {"k": "2024-02-29"})
     assert {name for name, value in two.items() if value is not None} == {"id", "s"}
+
+
+MIXED = Schema(
+    NestedField(1, "id", LongType(), required=False),
+    NestedField(2, "kind", StringType(), required=False),
+    NestedField(3, "turns", StringType(), required=False),
+    NestedField(4, "day", DateType(), required=False),
+    NestedField(5, "price", DecimalType(9, 2), required=False),
+    NestedField(6, "o", StructType(NestedField(7, "x", LongType(), required=False)), required=False),
+    NestedField(8, "l", ListType(9, StringType(), element_required=False), required=False),
+)
+
+
+def mixed(i: int) -> dict[str, object]:
+    """``id`` is always new, ``kind`` repeats and is often null, ``turns`` repeats for a while and is then always new."""
+    kind = None if i % 5 == 0 else f"kind {i % 3}"
+    turns = f"turns {i % 7 if i < 4_100 else i}"
+    nested = {"o": {"x": i % 11}, "l": [f"new {i}", "again"]}
+    return {"id": i, "kind": kind, "turns": turns, "day": i % 20, "price": i / 4, **nested}
+
+
+@pytest.mark.parametrize("name", ["parquet", "orc"])
+def test_spark_reads_columns_with_dictionaries_and_without_them(
+    name: str, plane: Plane, topic: Callable[..., Topic]
+) -> None:
+    properties = {"write.format.default": name, "write.parquet.dict-size-bytes": "4096"}
+    plane.catalog.create_namespace("db")
+    made = plane.catalog.create_table("db.t", MIXED, properties=properties)
+    t = topic()
+    t.send(*encode(*(mixed(i) for i in range(6_000))))
+    plane.take(t)
+    if name == "parquet":
+        (file,) = made.refresh().inspect.files()["file_path"].to_pylist()
+        group = pq.read_metadata(file.removeprefix("file://")).row_group(0)
+        columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
+        assert {path for path, column in columns.items() if column.has_dictionary_page} == {
+            "kind", "turns", "day", "o.x", "l.list.element",
+        }  # fmt: skip
+        assert "PLAIN" in columns["turns"].encodings  # of the pages after a full dictionary
+    where = "select count(*) n, sum(id) i, count(kind) k, count(distinct turns) t, sum(price) p, sum(o.x) x from iceberg.db.t"
+    found, plain = spark(
+        plane,
+        where + " where day < date '1970-01-11'",
+        "select id, kind, turns, cast(price as double) price, o.x x, l[0] new, l[1] again from iceberg.db.t order by id",
+    )
+    rows = [mixed(i) for i in range(6_000)]
+    assert plain == [
+        {
+            "id": i,
+            "kind": row["kind"],
+            "turns": row["turns"],
+            "price": i / 4,
+            "x": i % 11,
+            "new": f"new {i}",
+            "again": "again",
+        }
+        for i, row in enumerate(rows)
+    ]
+    early = [i for i in range(6_000) if i % 20 < 10]
+    assert (found[0]["n"], found[0]["i"], found[0]["k"]) == (
+        len(early), sum(early), sum(rows[i]["kind"] is not None for i in early),
+    )  # fmt: skip
+    assert found[0]["t"] == len({rows[i]["turns"] for i in early})
 
 
 def test_spark_reads_a_table_whose_spec_and_format_changed(plane: Plane, topic: Callable[..., Topic]) -> None:

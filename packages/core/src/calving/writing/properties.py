@@ -72,6 +72,11 @@ class WriteProperties(BaseModel):
     dictionary_bytes: Size = Field(
         2 * _MIB, alias="write.parquet.dict-size-bytes", description="Bytes of a dictionary page."
     )
+    dictionaries: bool | None = Field(
+        None,
+        alias="parquet.enable.dictionary",
+        description="Whether columns have dictionaries. Default: those whose values repeat in a file's first rows.",
+    )
     bloom_bytes: Size = Field(
         _MIB, alias="write.parquet.bloom-filter-max-bytes", description="Bytes of a Bloom filter, at most."
     )
@@ -87,6 +92,11 @@ class WriteProperties(BaseModel):
     )
     orc_bloom_fpp: Share = Field(
         0.05, alias="write.orc.bloom.filter.fpp", description="Their share of false positives."
+    )
+    orc_dictionary_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.8,
+        alias="orc.dictionary.key.threshold",
+        description="ORC text has a dictionary where no larger a share of a stripe's values differ; `0`: none.",
     )
     avro_codec: Annotated[Literal["gzip", "zstd", "snappy", "uncompressed"], Lower] = Field(
         "gzip",

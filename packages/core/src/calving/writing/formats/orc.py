@@ -127,6 +127,7 @@ class Orc(FileFormat):
             "compression": _CODECS.get(properties.orc_codec, properties.orc_codec),
             "compression_strategy": properties.orc_strategy,
             "stripe_size": properties.stripe_bytes,
+            "dictionary_key_size_threshold": properties.orc_dictionary_share,
             "bloom_filter_columns": _places(self.schema, properties.orc_bloom_columns.split(",")) or None,
             "bloom_filter_fpp": properties.orc_bloom_fpp,
         }

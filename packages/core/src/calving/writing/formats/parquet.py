@@ -1,4 +1,6 @@
-"""Parquet data files: field ids, row groups bounded by the table's properties, Bloom filters."""
+"""Parquet data files: field ids, row groups bounded by the table's properties, dictionaries where they pay, Bloom
+filters.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from pyiceberg.schema import Schema
 
 from calving.errors import ConfigError
 from calving.records.fields import arrow_schema
+from calving.writing.formats.dictionaries import repeating
 from calving.writing.formats.interface import Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties
 
@@ -27,22 +30,34 @@ _FPP = 0.01
 class ParquetWriter(FileWriter):
     def __init__(self, out: OutputStream, table: Parquet) -> None:
         self._out, self._table = out, table
-        self._writer = pq.ParquetWriter(out, table.schema, **table.options)
+        self._opened: pq.ParquetWriter | None = None
         self._buffered = 0
+
+    def _writer(self, rows: pa.RecordBatch | None) -> pq.ParquetWriter:
+        """Opened with the first rows of the file, which show what columns repeat."""
+        if self._opened is None:
+            dictionaries: bool | list[str] | None = self._table.dictionaries
+            if dictionaries is None:
+                dictionaries = True if rows is None else repeating(rows)
+            self._opened = pq.ParquetWriter(
+                self._out, self._table.schema, use_dictionary=dictionaries or False, **self._table.options
+            )
+        return self._opened
 
     def write(self, rows: pa.RecordBatch) -> None:
         per_row = max(1, rows.nbytes // max(1, rows.num_rows))
         by_bytes = max(_ROW_GROUP_ROWS_AT_LEAST, self._table.row_group_bytes // per_row)
-        self._writer.write_batch(rows, min(self._table.row_group_rows, by_bytes))
+        self._writer(rows).write_batch(rows, min(self._table.row_group_rows, by_bytes))
         self._buffered += rows.nbytes
 
     def size(self) -> int:
         return max(self._out.tell(), self._buffered // 4)
 
     def close(self) -> Ending:
-        self._writer.close()
+        writer = self._writer(None)
+        writer.close()
         size = self._out.tell()
-        metadata, ids = self._writer.writer.metadata, self._table.ids
+        metadata, ids = writer.writer.metadata, self._table.ids
         sizes: Counter[int] = Counter()
         splits = []
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
@@ -80,6 +95,7 @@ class Parquet(FileFormat):
         self.ids = parquet_path_to_id_mapping(schema)
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
+        self.dictionaries = properties.dictionaries
         self.options = {
             "compression": _CODECS.get(properties.parquet_codec, properties.parquet_codec),
             "compression_level": properties.parquet_level,
