@@ -257,7 +257,7 @@ class Sink:
             place = firsts[TopicPartition(letter.topic, letter.partition)] + letter.offset - START
             found.dead[place], found.reasons[place] = letter.stage, letter.reason
             found.changed += [place] if letter.value != raws[place] or letter.key != b"key" or not letter.reason else []
-        found.filtered = Counter(runner.totals.filtered)
+        found.filtered = Counter(runner.totals.records.filtered)
         found.read = outcome.records
         found.files = {".".join(table.identifier): files.data_files for table, files in outcome.written.items()}
         found.written = outcome.written

@@ -13,7 +13,7 @@ LEVELS = (
     {"errors", "version"},
     {"deadline", "host", "importing", "lean", "plugins", "secrets", "model"},
     {"protocol", "wire", "records"},
-    {"backend", "casting", "converters"},
+    {"backend", "casting", "converters", "status"},
     {"source", "transforms", "writing"},
     {"iceberg", "tasks"},
     {"engine", "services"},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -113,15 +112,8 @@ class Worker:
 
     @property
     def progress(self) -> Progress:
-        """What the worker has done so far: a copy, which does not change any more."""
-        now = self._app.progress
-        return replace(
-            now,
-            failing=dict(now.failing),
-            missing=dict(now.missing),
-            degraded=dict(now.degraded),
-            stages=dict(now.stages),
-        )
+        """What the worker has done so far: a value, which does not change any more."""
+        return self._app.progress
 
     def __enter__(self) -> Self:
         self.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from calving.errors import SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
+from calving.iceberg.reporting import Report
 from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
@@ -23,6 +25,7 @@ from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, Reach
+from calving.status.values import TableCommit
 from calving.version import __version__
 
 log = logging.getLogger(__name__)
@@ -58,8 +61,11 @@ class IcebergCommitter:
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
         """What two commits in a row have passed over, by table: it is not on its way."""
-        self.files = self.records = 0
-        """Committed since the start."""
+        self._reports: deque[TableCommit] = deque()
+
+    def reports(self) -> tuple[TableCommit, ...]:
+        """Of the tables that have settled since the last call."""
+        return tuple(self._reports.popleft() for _ in range(len(self._reports)))
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         jobs = {
@@ -69,13 +75,22 @@ class IcebergCommitter:
         for table, result in self._attempts.run(jobs):
             if isinstance(result, Late):
                 log.warning("table %s: %s; its files stay buffered", ".".join(table), result.reason)
+                self._reports.append(TableCommit(".".join(table), "late", 0.0, reason=result.reason))
                 yield table, Failed(result.reason)
             else:
                 yield table, result
 
     def _settle(self, table: TableId, latest: ParkedCommit, request: CommitTables) -> Committed | Failed:
+        report = Report(".".join(table))
+        outcome = self._settled(table, latest, request, report)
+        self._reports.append(report.value(outcome))
+        return outcome
+
+    def _settled(
+        self, table: TableId, latest: ParkedCommit, request: CommitTables, report: Report
+    ) -> Committed | Failed:
         try:
-            done, mark = self._commit_one(table, latest, request)
+            done, mark = self._commit_one(table, latest, request, report)
         except WentBackError as error:
             return Failed(str(error), lost=True)
         except SupersededError as error:
@@ -120,21 +135,21 @@ class IcebergCommitter:
             )
 
     def _commit_one(
-        self, table: TableId, latest: ParkedCommit, request: CommitTables
+        self, table: TableId, latest: ParkedCommit, request: CommitTables, report: Report
     ) -> tuple[Settled, TableMark | None]:
         mark, parked = request.marks.get(table), request.parked.get(table)
         self._parking.clear(table, parked)
         if parked is None:
-            return self._make(table, latest, request, mark)
+            return self._make(table, latest, request, mark, report)
         snapshot_id = None
         for commit in chain(self._parking.commits(table, parked), [latest]):
-            done, mark = self._make(table, commit, request, mark)
+            done, mark = self._make(table, commit, request, mark, report)
             snapshot_id = done.snapshot_id or snapshot_id
         self._parking.served(table, parked)
         return replace(done, snapshot_id=snapshot_id), mark
 
     def _make(
-        self, table: TableId, commit: ParkedCommit, request: CommitTables, mark: TableMark | None
+        self, table: TableId, commit: ParkedCommit, request: CommitTables, mark: TableMark | None, report: Report
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key = style.key(table)
@@ -148,8 +163,7 @@ class IcebergCommitter:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
         uuids = {e.event.table.table_uuid for e in commit.entries if isinstance(e.event, DataWritten)}
         expected = frozenset(str(u) for u in uuids if u is not None)
-        target = IcebergTarget(self._catalog, table, key.branch, key, summary, expected, mark)
+        target = IcebergTarget(self._catalog, table, key.branch, key, summary, expected, mark, watch=report.watch)
         done = CommitLoop(target, key, MAX_TRIES).settle(commit.entries, commit.read, commit.reach)
-        self.files += len(done.admitted.data_files) + len(done.admitted.delete_files)
-        self.records += sum(f.record_count for f in done.admitted.data_files)
+        report.settled(done, target.head)
         return done, target.mark

@@ -21,6 +21,7 @@ from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
+from calving.iceberg.stopwatch import Stopwatch
 from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
 from calving.protocol.admission import Admitted
@@ -62,17 +63,25 @@ class IcebergTarget:
         expected_uuids: frozenset[str] = frozenset(),
         mark: TableMark | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        watch: Stopwatch | None = None,
     ) -> None:
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._snapshot: SinkSnapshot | None = None
         self.mark = mark
         """How far the table was when it was last seen."""
+        self._watch = watch or Stopwatch()
+        self.head: Mapping[str, str] = {}
+        """The summary of the branch's head after the last attempt that the catalog has taken."""
         self._required: tuple[object, ...] = ()
         self._tried: list[int] = []
         """The snapshot ids of all attempts: what came of one may only be seen after a later one."""
 
     def load(self) -> LoadedTable:
+        with self._watch.step("load"):
+            return self._loaded()
+
+    def _loaded(self) -> LoadedTable:
         table = self._load()
         for tries in range(1, LOAD_TRIES + 1):
             if not self._is_behind(table):
@@ -112,20 +121,23 @@ class IcebergTarget:
         snapshot = self._snapshot = new_snapshot(table, summary, self._branch)
         self._tried.append(snapshot.snapshot_id)
         self._required = _guarded(state)
-        snapshot.add((*admitted.data_files, *admitted.delete_files))
-        updates, requirements = snapshot.prepare()
+        with self._watch.step("write"):
+            snapshot.add((*admitted.data_files, *admitted.delete_files))
+            updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
         changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
         if self._key.outdated(state.properties, admitted.reach):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         guards = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
-            table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
+            with self._watch.step("commit"):
+                table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
         except CommitFailedException as error:
             raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # whatever a catalog or its transport raises, the table itself will tell
             raise CommitUncertain(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
         self._see(table)
+        self.head = next(LoadedTable(table, self._branch).ancestry, {})
         remove_files(table.io, gone)
         return snapshot.snapshot_id
 

@@ -32,8 +32,13 @@ class Waiting:
                 self._oldest = {
                     table: (spans, cycles + 1)
                     for table, (spans, cycles) in self._oldest.items()
-                    if not _settled(spans, envelope.spans)
+                    if not settled(spans, envelope.spans)
                 }
+
+    @property
+    def cycles(self) -> dict[TableId, int]:
+        """Tables with files that wait, and how many cycles have ended without the oldest of them."""
+        return {table: cycles for table, (_, cycles) in self._oldest.items()}
 
     @property
     def degraded(self) -> dict[TableId, int]:
@@ -41,9 +46,10 @@ class Waiting:
         return {table: cycles for table, (_, cycles) in self._oldest.items() if cycles >= DEGRADED}
 
 
-def _settled(publication: Coverage, settled: Coverage) -> bool:
+def settled(publication: Coverage, done: Coverage) -> bool:
+    """Whether all that a publication covers is ``done``."""
     own = ((tp, spans[-1]) for tp, spans in publication.items())
-    return not any(without((_plain(span),), settled.get(tp, ())) for tp, span in own)
+    return not any(without((_plain(span),), done.get(tp, ())) for tp, span in own)
 
 
 def _plain(span: Span) -> Span:

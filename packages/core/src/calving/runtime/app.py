@@ -18,17 +18,21 @@ from calving.engine.registry import open_engine
 from calving.errors import FATAL, Apart, CalvingError, Resigned
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
-from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership, report
+from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
 from calving.runtime.leading import CoordinatorThread, Leadership
 from calving.runtime.progress import Progress
+from calving.runtime.reporting import Reporter
 from calving.runtime.watch import Steps, Watchdog
 from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
 from calving.source.kafka import Topics
+from calving.status.board import Board
+from calving.status.values import Batches, SinkFacts, Status
+from calving.version import __version__
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
@@ -64,7 +68,21 @@ class App:
         self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
         self._well = time.monotonic()
         """When a step was last done."""
-        self.progress = Progress()
+        self._round = time.monotonic()
+        """When the worker's loop last went round, whatever came of it."""
+        self._led_since: float | None = None
+        self._board = Board(_facts(sink, self._member))
+        self._reporter = Reporter(self._board)
+
+    @property
+    def status(self) -> Status:
+        """All that this process knows of the sink now."""
+        return self._board.status
+
+    @property
+    def progress(self) -> Progress:
+        """The same, in short."""
+        return Progress.of(self._board.status)
 
     def stop(self) -> None:
         """Ask for a clean stop; may be called from any thread or a signal handler."""
@@ -92,8 +110,9 @@ class App:
             self._engine.close()
 
     def _tell_what_was_done(self, runner: BatchRunner) -> None:
-        stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in runner.stages.items())
-        log.info("stopped after %d records; stages, CPU seconds: %s", runner.totals.read, stages or "none")
+        done = runner.totals
+        stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in done.stages.items())
+        log.info("stopped after %d records; stages, CPU seconds: %s", done.read, stages or "none")
 
     def _patiently(self, act: Callable[[], None], failures: Failures, steps: Steps) -> None:
         """Until ``act`` comes to its end, or nobody wants it any more.
@@ -108,14 +127,14 @@ class App:
                 raise
             except CalvingError as error:
                 log.warning("starting over from what is on record: %s: %s", type(error).__name__, error)
-                self.progress.restarts += 1
-                batches = 0
+                done = Batches()
                 if self._parts is not None:
                     self._parts.runner.drop()
-                    batches = self._parts.runner.totals.batches
+                    done = self._parts.runner.totals
+                self._reporter.failed(error, done)
                 if isinstance(error, Resigned) or (isinstance(error, Apart) and self._is_apart()):
                     self._membership.leave()
-                pause = failures.add(error, batches)
+                pause = failures.add(error, done.count)
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, Resigned) else pause)
                 steps.done()
 
@@ -138,9 +157,10 @@ class App:
         until_caught_up: bool,
     ) -> None:
         caught_up = CaughtUp(lambda: self._made().nothing_waits(self._backend))
-        leadership, progress = self._leadership, self.progress
+        leadership = self._leadership
 
         def meanwhile(group: Group) -> None:
+            self._round = time.monotonic()
             # To start Spark takes longer than all else, and the others do not have to wait for it.
             if group.joined:
                 self._engine.begin()
@@ -152,32 +172,31 @@ class App:
             meanwhile(group)
             held = loop.machine.held
             leads = bool(held) and session.lead(held, group.partitions())
-            if leads and not progress.leads:
-                progress.full_cycle_at = time.monotonic()
-            progress.leads = leads
+            self._led_since = (self._led_since or time.monotonic()) if leads else None
             leadership.mind(leads)
             self._well = time.monotonic()
-            report(loop, self._made().runner, progress)
+            self._reporter.step(loop, self._made().runner, joined=group.joined, leads=leads)
             steps.done()
             if on_progress is not None:
-                on_progress(progress)
+                on_progress(self.progress)
             if until_caught_up and caught_up.check(loop, group, leadership.coordinator):
                 return True
             return self._stop.is_set()
 
         parts = self._sink, self._backend, self._member, self._membership
-        attempt = Attempt(*parts, self._prepare, meanwhile, self._stop.is_set)
+        attempt = Attempt(*parts, self._prepare, meanwhile, self._stop.is_set, self._reporter)
         attempt.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
         """Why the process should end, if commits have stood still for too long under its lead."""
-        limit, progress = self._sink.keys.full_cycle_ms, self.progress
-        if limit is None or not progress.leads:
+        limit, led_since = self._sink.keys.full_cycle_ms, self._led_since
+        if limit is None or led_since is None:
             return None
-        since = progress.since_full_cycle(time.monotonic())
+        since = time.monotonic() - max(led_since, self._board.full_at)
         if since <= limit / 1000:
             return None
-        failing = f", failing: {', '.join(sorted(progress.failing))}" if progress.failing else ""
+        tables = self.status.coordinator.failing
+        failing = f", failing: {', '.join(sorted(tables))}" if tables else ""
         return f"no commit cycle was full for {since:.0f} s{failing}"
 
     def _prepare(self, session: Session, log: ControlLog) -> BatchRunner:
@@ -204,4 +223,10 @@ class App:
         return None if self._parts is None else self._parts.runner.stalled(self._sink.keys.stalled_ms / 1000)
 
     def _coordinator(self) -> CoordinatorThread:
-        return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self.progress)
+        return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self._board)
+
+
+def _facts(sink: Sink, member: str) -> SinkFacts:
+    keys = sink.keys
+    intervals = keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000
+    return SinkFacts(keys.name, sink.group, member, __version__, keys.backend, keys.engine, time.time(), *intervals)

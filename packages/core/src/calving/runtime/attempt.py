@@ -15,7 +15,7 @@ from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
-from calving.runtime.progress import Progress
+from calving.runtime.reporting import Reporter
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
 from calving.source.interface import Group, Listener
@@ -77,6 +77,7 @@ class Attempt:
         prepare: Callable[[Session, ControlLog], BatchRunner],
         meanwhile: Callable[[Group], None],
         stopping: Callable[[], bool],
+        reporter: Reporter,
     ) -> None:
         """``member`` is the process's name in the backend. ``prepare`` checks that reading may go on, and tells what
         runs the batches; ``meanwhile`` is called while it takes its time, on another thread than it. ``stopping``: a
@@ -84,13 +85,14 @@ class Attempt:
         """
         self._sink, self._backend, self._member = sink, backend, member
         self._membership, self._prepare, self._meanwhile = membership, prepare, meanwhile
-        self._stopping = stopping
+        self._stopping, self._reporter = stopping, reporter
 
     def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
         """Until ``step`` says that it is enough, or a stop is asked for before its first call."""
         keys = self._sink.keys
         session: Session | None = None
         cursor: Cursor | None = None
+        loop: WorkerLoop | None = None
         try:
             try:
                 session = self._backend.open(self._member)
@@ -114,12 +116,17 @@ class Attempt:
                 deaf_seconds=deaf_seconds,
             )
             limits = BatchLimits(keys.batch_records, keys.batch_bytes)
-            loop = WorkerLoop(group, session, cursor, runner, limits, policy, time.monotonic)
+            told = self._reporter
+            loop = WorkerLoop(
+                group, session, cursor, runner, limits, policy, time.monotonic, told.listening, told.publications
+            )
             group.tell(loop)
             while not step(loop, group, session):
                 pass
             self._wind_down(loop, runner, wind_down_seconds)
         finally:
+            if loop is not None:
+                self._reporter.ended(loop)
             for part in (cursor, session):
                 if part is not None:
                     part.close()
@@ -193,14 +200,3 @@ class CaughtUp:
             return False
         looked, self._looking = self._looking, None
         return looked.result()
-
-
-def report(loop: WorkerLoop, runner: BatchRunner, progress: Progress) -> None:
-    """Write down what a step has brought."""
-    progress.read, progress.behind, progress.hidden = runner.totals.read, loop.behind, loop.hidden.records
-    progress.held = len(loop.machine.held)
-    progress.stages = dict(runner.stages)
-    before, progress.degraded = progress.degraded, {".".join(t): n for t, n in loop.waiting.degraded.items()}
-    if progress.degraded.keys() != before.keys():
-        names = ", ".join(f"table {name}" for name in sorted(progress.degraded))
-        log.warning("%s", f"DEGRADED: files wait for {names}" if names else "no longer DEGRADED: no table waits")

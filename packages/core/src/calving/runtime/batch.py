@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calving.engine.interface import Engine
-from calving.errors import AccountingError, BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
-from calving.model.dead_letters import DeadLetter
+from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
 from calving.model.events import TableFiles
-from calving.model.files import DataFile
-from calving.model.offsets import Spans, TopicPartition
+from calving.model.offsets import Spans
 from calving.model.ranges import Range
 from calving.model.record_path import RecordPath
 from calving.model.tables import SchemaChange
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
+from calving.runtime.tally import Tally
+from calving.status.values import Batches
 from calving.tasks.result import RECEIVED, TaskResult
 from calving.tasks.spec import TaskSpec
 
@@ -60,17 +59,6 @@ class ErrorLimits:
         )
 
 
-@dataclass(slots=True)
-class Totals:
-    """Counted since the start."""
-
-    read: int = 0
-    rejected: int = 0
-    filtered: Counter[str] = field(default_factory=Counter)
-    files: int = 0
-    batches: int = 0
-
-
 class BatchRunner:
     """The worker loop's ``Runner``: one batch at a time, beside the loop."""
 
@@ -78,10 +66,9 @@ class BatchRunner:
         self._engine, self._tables, self._path, self._errors = engine, tables, path, errors
         self._batches: Serial[tuple[int, BatchOutcome]] = Serial("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
-        self.totals = Totals()
+        self.totals = Batches()
+        """What the batches have done since the start; replaced as a whole."""
         self._started = time.monotonic()
-        self.stages: Counter[str] = Counter()
-        """CPU seconds of the tasks, by stage."""
 
     def start(self, number: int, spans: Spans) -> None:
         self._running = self._batches.submit(lambda: (number, self._translated(spans)))
@@ -131,8 +118,10 @@ class BatchRunner:
         self._tables.forget_unused()
         known = set(self._tables.specs())
         self._tables.refresh(known | {rule.table for rule in rules})
-        outcome = self._outcome(spans, self._rounds(cut(spans, self._engine.slots)))
-        if self.totals.batches == 1:
+        tally = self._tally(spans, self._rounds(cut(spans, self._engine.slots)))
+        outcome = self._outcome(tally)
+        self.totals = tally.added_to(self.totals, time.monotonic() - started)
+        if self.totals.count == 1:
             log.info("first batch finished %.1f s after the start", time.monotonic() - self._started)
         log.info(
             "batch: %d records, %d files, %.2f s",
@@ -185,20 +174,16 @@ class BatchRunner:
             careful=careful,
         )
 
-    def _outcome(self, spans: Spans, results: Sequence[TaskResult]) -> BatchOutcome:
-        found = _Tally()
+    def _tally(self, spans: Spans, results: Sequence[TaskResult]) -> Tally:
+        found = Tally(self._path.tolerance.table)
         for result in results:
-            self.stages.update(result.stages)
             found.add(result)
         found.check(spans)
         self._errors.check(found.rejected, found.read, found.first_rejected)
+        return found
+
+    def _outcome(self, found: Tally) -> BatchOutcome:
         files = {self._tables.reference(table): TableFiles(tuple(its)) for table, its in found.files.items()}
-        totals = self.totals
-        totals.read += found.read
-        totals.batches += 1
-        totals.files += sum(len(its.data_files) for its in files.values())
-        totals.rejected += found.rejected
-        totals.filtered.update(found.filtered)
         if found.filtered or found.rejected:
             causes = "".join(f", {cause} {count}" for cause, count in sorted(found.filtered.items()))
             log.info("read %d = written %d, dead letters %d%s", found.read, found.written, found.rejected, causes)
@@ -217,54 +202,6 @@ def _is_unclear(results: Sequence[TaskResult]) -> bool:
     if reason is not None:
         log.warning("a record breaks the batch, which runs again to find out which one: %s", reason)
     return reason is not None
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What the tasks of a batch have done, together."""
-
-    covered: Counter[TopicPartition] = field(default_factory=Counter)
-    """Offsets."""
-    latest_us: dict[TopicPartition, int] = field(default_factory=dict)
-    files: dict[str, list[DataFile]] = field(default_factory=dict)
-    filtered: Counter[str] = field(default_factory=Counter)
-    letters: list[DeadLetter] = field(default_factory=list)
-    read: int = 0
-    written: int = 0
-    rejected: int = 0
-    size: int = 0
-    shuffled: int = 0
-    first_rejected: str = ""
-
-    def add(self, result: TaskResult) -> None:
-        self.letters += result.rejected
-        self.first_rejected = self.first_rejected or result.first_rejected or ""
-        self.shuffled += result.shuffled
-        for r in result.ranges:
-            tp = TopicPartition(r.range.topic, r.range.partition)
-            self.covered[tp] += r.range.end - r.range.start
-            self.read, self.written, self.size = self.read + r.read, self.written + r.written, self.size + r.bytes
-            self.rejected += r.rejected
-            self.filtered.update(r.filtered)
-            if r.timestamp_ms is not None:
-                self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)
-        for table, found in result.files.items():
-            if found:
-                self.files.setdefault(table, []).extend(found)
-
-    def check(self, spans: Spans) -> None:
-        """:raises AccountingError: some offset, row or record is not accounted for."""
-        wanted = {tp: span.end - span.start for tp, span in spans.items()}
-        if self.shuffled:
-            raise AccountingError(
-                f"the batch does not balance: the shuffle lost {self.shuffled} rows; nothing is published"
-            )
-        if self.covered != wanted or self.read != self.written + self.rejected + sum(self.filtered.values()):
-            raise AccountingError(
-                f"the batch does not balance: {dict(self.covered)} of {wanted} offsets covered, {self.read} records"
-                f" read, {self.written} written, {self.rejected} dead letters, {dict(self.filtered)} filtered; nothing"
-                " is published"
-            )
 
 
 def cut(spans: Spans, slots: int) -> list[list[Range]]:

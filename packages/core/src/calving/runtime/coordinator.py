@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.runtime.worker import Clock
+from calving.status.values import Cycle
 
 log = logging.getLogger(__name__)
 
@@ -29,24 +29,6 @@ class Committer(Protocol):
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         """Every table of ``request``, each as it settles."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cycle:
-    """A complete commit cycle. ``seconds`` count from its StartCommit. ``unanswered``: partitions that it went on
-    without."""
-
-    commit_id: UUID
-    tables: int
-    failed: int
-    seconds: float
-    valid_through_us: int | None
-    unanswered: frozenset[TopicPartition] = frozenset()
-
-    @property
-    def full(self) -> bool:
-        """Whether all partitions have answered and all tables were committed."""
-        return not self.unanswered and not self.failed
 
 
 class CoordinatorLoop:
@@ -68,6 +50,8 @@ class CoordinatorLoop:
         self.complete_cycles = 0
         self.last: Cycle | None = None
         self._tables = self._failed = 0
+        self._began: float | None = None
+        """When the tables of the running commit were begun."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
 
@@ -122,6 +106,7 @@ class CoordinatorLoop:
                         log.info("removed what was stored of topics that are gone: %s", listed(sorted(departed)))
                     self._note(events)
                 case CommitTables():
+                    self._began = self._clock()
                     for table, outcome in self._committer.commit(effect):
                         self._tables += isinstance(outcome, Committed)
                         self._failed += isinstance(outcome, Failed)
@@ -131,13 +116,16 @@ class CoordinatorLoop:
         for event in events:
             if isinstance(event, CommitComplete):
                 self.complete_cycles += 1
-                seconds = self._clock() - self.machine.started
+                now, silent = self._clock(), self.machine.unanswered
                 self.last = Cycle(
-                    event.commit_id,
+                    str(event.commit_id),
+                    now,
+                    "partial" if silent else "full" if self._tables or self._failed else "empty",
+                    now - self.machine.started,
+                    0.0 if self._began is None else now - self._began,
+                    event.valid_through_us,
+                    tuple(str(tp) for tp in sorted(silent)),
                     self._tables,
                     self._failed,
-                    seconds,
-                    event.valid_through_us,
-                    self.machine.unanswered,
                 )
-                self._tables = self._failed = 0
+                self._tables, self._failed, self._began = 0, 0, None

@@ -9,17 +9,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Resigned
 from calving.protocol.coordinator import Intervals
-from calving.runtime.coordinator import CoordinatorLoop, Cycle
-from calving.runtime.progress import Progress
+from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.watch import where
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
+from calving.status.board import Board
+from calving.status.folding import after_cycle
+from calving.status.values import CoordinatorStatus, Cycle
 
 if TYPE_CHECKING:
     from calving.iceberg.commit import IcebergCommitter  # it takes long to import
@@ -50,10 +53,10 @@ class CoordinatorThread:
         topics: Topics,
         backend: Backend,
         committer: Callable[[Cursor], IcebergCommitter],
-        progress: Progress,
+        board: Board,
     ) -> None:
         self._sink, self._topics, self._backend = sink, topics, backend
-        self._make_committer, self._progress = committer, progress
+        self._make_committer, self._board = committer, board
         self._stop = threading.Event()
         self.error: BaseException | None = None
         self.trigger = threading.Event()
@@ -121,35 +124,35 @@ class CoordinatorThread:
 
     def _after_step(self, loop: CoordinatorLoop, committer: IcebergCommitter) -> None:
         self.buffered = sum(loop.machine.buffered.values())
-        progress = self._progress
-        progress.files, progress.committed_records = committer.files, committer.records
-        progress.failing = {".".join(t): n for t, n in loop.machine.failures.items()}
-        progress.missing = {".".join(t): offsets for t, offsets in list(committer.missing.items())}
         if loop.last is None or loop.complete_cycles == self.complete_cycles:
             return
         self.complete_cycles = loop.complete_cycles
-        progress.commits = loop.complete_cycles
-        progress.valid_through_us = loop.last.valid_through_us
         if loop.last.full:
-            progress.full_cycle_at = time.monotonic()
-        log.info("commit %s", cycle_text(loop.last, progress))
+            self._board.full_at = time.monotonic()
+        cycle = replace(loop.last, ended_at=time.time(), tables=committer.reports())
+        failing = {".".join(t): n for t, n in loop.machine.failures.items()}
+        missing = {".".join(t): offsets for t, offsets in list(committer.missing.items())}
+        status = self._board.status
+        now = after_cycle(status.coordinator, cycle, failing, missing, self.buffered)
+        self._board.coordinator(now)
+        log.info("commit %s", cycle_text(cycle, now, status.worker.behind + status.worker.hidden))
         limit = self._sink.keys.max_failures
-        for table, failures in progress.failing.items():
+        for table, failures in failing.items():
             if limit is not None and failures >= limit:
                 raise ConfigError(f"table {table} could not be committed {failures} times in a row")
 
 
-def cycle_text(cycle: Cycle, progress: Progress) -> str:
-    """A cycle as the log has it."""
+def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:
+    """A cycle as the log has it. Its seconds are those of the commit, without the wait for answers."""
     text = (
-        f"{cycle.commit_id}: {cycle.tables} tables, {cycle.failed} failed, {cycle.seconds:.2f} s,"
-        f" lag {progress.behind + progress.hidden}"
+        f"{cycle.commit_id}: {cycle.committed} tables, {cycle.failed} failed, {cycle.commit_seconds:.2f} s"
+        f" ({cycle.seconds:.2f} s after its start), lag {lag}"
     )
     if cycle.unanswered:
-        silent = sorted(map(str, cycle.unanswered))
+        silent = cycle.unanswered
         more = f" and {len(silent) - 10} more" if len(silent) > 10 else ""
         text += f", PARTIAL: no answer for {', '.join(silent[:10])}{more}"
-    if degraded := sorted({*progress.failing, *progress.missing}):
+    if degraded := sorted({*coordinator.failing, *coordinator.missing}):
         text += f", DEGRADED: {', '.join(degraded)}"
     return text
 

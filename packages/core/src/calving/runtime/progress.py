@@ -1,36 +1,58 @@
-"""What a worker process has done, as anybody may read it at any time."""
+"""What a worker process has done, in short: a value."""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calving.protocol.waiting import DEGRADED
+from calving.status.values import Status
 
-@dataclass
+
+@dataclass(frozen=True, slots=True)
 class Progress:
-    """What the sink has done since it started; read by the log lines, the demo and the tests."""
+    """What the sink has done since this process started. It does not change any more."""
 
     read: int = 0
     behind: int = 0
+    """Records of the held partitions that were not read yet."""
     hidden: int = 0
     """Records behind open transactions of their producers: they cannot be read yet."""
     files: int = 0
+    """Of the leader: data files that were committed."""
     commits: int = 0
+    """Of the leader: commit cycles that have ended."""
     committed_records: int = 0
     valid_through_us: int | None = None
     leads: bool = False
     held: int = 0
-    failing: dict[str, int] = field(default_factory=dict)
+    """Partitions."""
+    failing: Mapping[str, int] = field(default_factory=dict)
     """Of the leader: tables that could not be committed, and how often in a row."""
-    missing: dict[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
     """Of the leader: tables that lack offsets which two commits have passed over, and these."""
-    degraded: dict[str, int] = field(default_factory=dict)
+    degraded: Mapping[str, int] = field(default_factory=dict)
     """Of every worker: tables whose files wait, and for how many commit cycles."""
-    stages: dict[str, float] = field(default_factory=dict)
+    stages: Mapping[str, float] = field(default_factory=dict)
+    """CPU seconds of the tasks, by stage."""
     restarts: int = 0
-    full_cycle_at: float = field(default_factory=time.monotonic)
-    """When a commit cycle last had all answers and all tables (or the start), on the monotonic clock."""
 
-    def since_full_cycle(self, now: float) -> float:
-        """Seconds."""
-        return now - self.full_cycle_at
+    @staticmethod
+    def of(status: Status) -> Progress:
+        worker, coordinator = status.worker, status.coordinator
+        return Progress(
+            worker.batches.read,
+            worker.behind,
+            worker.hidden,
+            coordinator.files,
+            sum(coordinator.cycles.values()),
+            coordinator.records,
+            coordinator.recent[0].valid_through_us if coordinator.recent else None,
+            worker.leads,
+            len(worker.partitions),
+            {table: failure.times for table, failure in coordinator.failing.items()},
+            coordinator.missing,
+            {name: table.cycles for name, table in status.log.tables.items() if table.cycles >= DEGRADED},
+            worker.batches.stages,
+            worker.restarts,
+        )

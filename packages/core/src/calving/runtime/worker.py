@@ -6,24 +6,27 @@ Every error leaves through ``step``; whoever calls throws the loop away and star
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import DataLossError, Unavailable
+from calving.errors import DataLossError, Fenced, OutcomeUnknown, Unavailable
+from calving.model.events import Publication
 from calving.model.offsets import TRUNCATED, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, first_start, starting, within_topics
-from calving.protocol.waiting import Waiting
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
 from calving.runtime.senses import Ear, Hidden
 from calving.source.interface import Bounds, Group
+from calving.status.listening import Listening
 
 log = logging.getLogger(__name__)
 
 
 _SEARCH_SECONDS = 10.0
+_OUTCOMES: dict[type[Exception], str] = {Unavailable: "unavailable", OutcomeUnknown: "unknown"}
 SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
 
 
@@ -56,6 +59,18 @@ class SourcePolicy:
     """Within this time something is in the control log, if anybody leads."""
 
 
+class Publications:
+    """How publications went, over all loops of a process."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.refused_in_a_row = 0
+
+    def add(self, outcome: str) -> None:
+        self.outcomes[outcome] += 1
+        self.refused_in_a_row = self.refused_in_a_row + 1 if outcome in ("fenced", "stale") else 0
+
+
 class WorkerLoop:
     """Membership, control log and batches of one worker."""
 
@@ -68,10 +83,21 @@ class WorkerLoop:
         limits: BatchLimits,
         policy: SourcePolicy,
         clock: Clock,
+        listening: Listening | None = None,
+        publications: Publications | None = None,
     ) -> None:
+        """``listening`` and ``publications`` outlive the loop."""
         self.machine = Worker(limits)
+        self.listening = listening or Listening()
+        self.publications = publications or Publications()
+        self.paused = False
+        """No batch is started; what the coordinator asks is answered with what there is."""
+        self.version = 0
+        """Grows with whatever those see who watch."""
         self.behind = 0
         """Records of the held partitions that no finished batch has read, as of the last look."""
+        self.latest_us: dict[TopicPartition, int] = {}
+        """The largest timestamps that were read."""
         self.skipped: dict[TopicPartition, int] = {}
         """Records that the broker no longer had, where the policy says to go on."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
@@ -84,7 +110,6 @@ class WorkerLoop:
         self._truncated: set[TopicPartition] = set()
         self._looked = self._searched = float("-inf")
         self.hidden = Hidden()
-        self.waiting = Waiting()
         self._ear = Ear(policy.deaf_seconds, clock())
 
     @property
@@ -98,14 +123,21 @@ class WorkerLoop:
         heard = self._cursor.read(0)
         for envelope in heard:
             self.machine.heard(envelope)
-            self.waiting.hear(envelope)
+            self.listening.hear(envelope, self._clock())
         self._ear.listened(self._clock(), bool(heard))
         ended = self._runner.poll()
+        self.version += bool(heard) + (ended is not None)
         if ended is not None:
             self.machine.finished(*ended)
+            self.latest_us.update(ended[1].timestamps_us)
             self._looked = float("-inf")
         if not self.machine.busy and self._look():
-            self._act(self.machine.tick(self._ends))
+            self._act(self.machine.tick(self.machine.positions if self.paused else self._ends))
+
+    @property
+    def ends(self) -> SourceOffsets:
+        """Last stable offsets of the held partitions, as of the last look."""
+        return self._ends
 
     def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         """Positions on record, of whichever worker."""
@@ -166,6 +198,7 @@ class WorkerLoop:
         if stop_at is not None:
             ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
         self._ends, self._looked = ends, now
+        self.version += 1
         self.behind = machine.behind(ends)
         if now - self._searched >= _SEARCH_SECONDS:
             self._searched = now
@@ -207,6 +240,14 @@ class WorkerLoop:
             if self._topic_ids.setdefault(topic, identity) != identity:
                 raise Unavailable(f"topic '{topic}' was recreated while it was read")
 
+    def _publish(self, publication: Publication) -> None:
+        try:
+            self._session.publish(publication, self._group.claim())
+        except (Fenced, Unavailable, OutcomeUnknown) as error:
+            self.publications.add(_OUTCOMES.get(type(error), "fenced"))
+            raise
+        self.publications.add("done")
+
     def _act(self, effects: list[WorkerEffect]) -> None:
         for effect in effects:
             log.debug("worker: %s", effect)
@@ -218,7 +259,7 @@ class WorkerLoop:
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within)
                     publication = replace(publication, truncated=frozenset(self._truncated))
-                    self._session.publish(publication, self._group.claim())
+                    self._publish(publication)
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     self.machine.published()
                     self._ear.spoke(self._clock())

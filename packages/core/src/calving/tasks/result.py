@@ -44,6 +44,8 @@ class TaskResult:
     rejected: list[DeadLetter] = field(default_factory=list)
     """For the dead-letter topic; those for a table are among the files."""
     first_rejected: str | None = None
+    refused: dict[str, int] = field(default_factory=dict)
+    """Bad records by the stage that refused them."""
     error: str | None = None
     """What no other attempt can change: a record that cannot be taken, or records that are gone."""
     data_loss: bool = False
@@ -64,6 +66,7 @@ class TaskResult:
                 "changes": [asdict(n) for n in self.changes],
                 "rejected": [_letter_out(r) for r in self.rejected],
                 "first_rejected": self.first_rejected,
+                "refused": self.refused,
                 "error": self.error,
                 "data_loss": self.data_loss,
                 "unclear": self.unclear,
@@ -82,6 +85,7 @@ class TaskResult:
             [SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["changes"]],
             [_letter_in(r) for r in raw["rejected"]],
             raw["first_rejected"],
+            raw["refused"],
             raw["error"],
             raw["data_loss"],
             raw["unclear"],

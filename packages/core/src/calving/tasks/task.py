@@ -117,6 +117,7 @@ class _Task:
         self._letters: list[DeadLetter] = []
         self._rejected = 0
         self._first_rejected: str | None = None
+        self._refused: Counter[str] = Counter()
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
         spec = self._spec
@@ -137,6 +138,7 @@ class _Task:
             [book.result(source) for source, book in books.items()],
             rejected=self._letters,
             first_rejected=self._first_rejected,
+            refused=dict(self._refused),
             shuffled=self._delivery.sent,
             stages=self._stages.seconds,
         )
@@ -193,6 +195,7 @@ class _Task:
         if self._first_rejected is None:
             self._first_rejected = _located(block, bad[0])
         self._rejected += len(bad)
+        self._refused.update(b.stage for b in bad)
         if self._rejected > tolerance.at_most:
             raise BadRecordError(
                 f"more than errors.max-per-batch = {tolerance.at_most} bad records; the first: {self._first_rejected}"

@@ -1,0 +1,48 @@
+"""What the commit of one table has brought, for those who watch the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from calving.iceberg.stopwatch import Stopwatch
+from calving.protocol.commit import Settled
+from calving.protocol.coordinator import Committed, Failed
+from calving.status.values import TableCommit
+
+
+class Report:
+    """Of one table in one cycle, which may bring several parked commits with it."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self.watch = Stopwatch()
+        self._files = self._records = 0
+        self._head: Mapping[str, str] = {}
+
+    def settled(self, done: Settled, head: Mapping[str, str]) -> None:
+        """One commit has settled. ``head``: the summary of the branch's head, if it was changed."""
+        self._files += len(done.admitted.data_files) + len(done.admitted.delete_files)
+        self._records += sum(f.record_count for f in done.admitted.data_files)
+        self._head = head or self._head
+
+    def value(self, outcome: Committed | Failed) -> TableCommit:
+        """What took no step of its own was spent on deciding what is new, and on waits between tries."""
+        seconds, steps = self.watch.seconds, dict(self.watch.steps)
+        steps["resolve"] = max(0.0, seconds - sum(steps.values()))
+        failed = isinstance(outcome, Failed)
+        return TableCommit(
+            self._table,
+            "failed" if failed else "done" if self._head else "unchanged",
+            seconds,
+            steps,
+            self._files,
+            self._records,
+            outcome.reason if isinstance(outcome, Failed) else None,
+            self._total("total-data-files"),
+            self._total("total-delete-files"),
+            self._total("total-files-size"),
+        )
+
+    def _total(self, name: str) -> int | None:
+        text = self._head.get(name)
+        return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,28 @@
+"""How long the steps of a table's commit take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Stopwatch:
+    """Seconds by step, added up over all tries; steps do not nest."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self.steps: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - started
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.monotonic() - self._started

@@ -1,0 +1,95 @@
+"""Writes down what the worker's loop knows, each time that something of it has changed."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Hashable
+
+from calving.model.offsets import TopicPartition
+from calving.protocol.waiting import DEGRADED
+from calving.runtime.batch import BatchRunner
+from calving.runtime.worker import Publications, WorkerLoop
+from calving.status.board import Board
+from calving.status.listening import Listening
+from calving.status.values import Batches, PartitionStatus, WorkerStatus
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """Of one process. Used by the worker's thread."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self.listening = Listening()
+        self.publications = Publications()
+        self.restarts = 0
+        self._error: str | None = None
+        self._lost: Counter[str] = Counter()
+        self._seen: Hashable = None
+        self._degraded: frozenset[str] = frozenset()
+
+    def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool) -> None:
+        """The loop has taken a step."""
+        seen = (loop.version, loop.machine.held, runner.totals, leads, joined, loop.paused, len(loop.skipped))
+        if seen == self._seen:
+            return
+        self._seen = seen
+        listening = self.listening
+        partitions = {
+            tp: PartitionStatus(at, loop.ends.get(tp, at), listening.committed.get(tp), loop.latest_us.get(tp))
+            for tp, at in loop.machine.positions.items()
+        }
+        worker = WorkerStatus(
+            joined,
+            prepared=True,
+            paused=loop.paused,
+            leads=leads,
+            partitions=partitions,
+            hidden=loop.hidden.records,
+            batches=runner.totals,
+            lost=dict(self._lost + _by_topic(loop.skipped)),
+            publications=dict(self.publications.outcomes),
+            refused_in_a_row=self.publications.refused_in_a_row,
+            restarts=self.restarts,
+            error=self._error,
+        )
+        self._board.worker(worker, listening.status(time.time() - time.monotonic()))
+        self._tell_degraded()
+
+    def ended(self, loop: WorkerLoop) -> None:
+        """The loop is thrown away."""
+        self._lost += _by_topic(loop.skipped)
+
+    def failed(self, error: Exception, batches: Batches) -> None:
+        """The worker starts over."""
+        self.restarts += 1
+        self._error = f"{type(error).__name__}: {error}"
+        status = self._board.status
+        worker = WorkerStatus(
+            prepared=status.worker.prepared,
+            batches=batches,
+            lost=dict(self._lost),
+            publications=dict(self.publications.outcomes),
+            refused_in_a_row=self.publications.refused_in_a_row,
+            restarts=self.restarts,
+            error=self._error,
+        )
+        self._board.worker(worker, status.log)
+
+    def _tell_degraded(self) -> None:
+        tables = self._board.status.log.tables
+        now = frozenset(name for name, table in tables.items() if table.cycles >= DEGRADED)
+        if now != self._degraded:
+            self._degraded = now
+            names = ", ".join(f"table {name}" for name in sorted(now))
+            log.warning("%s", f"DEGRADED: files wait for {names}" if names else "no longer DEGRADED: no table waits")
+
+
+def _by_topic(skipped: dict[TopicPartition, int]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for tp, records in skipped.items():
+        found[tp.topic] += records
+    return found

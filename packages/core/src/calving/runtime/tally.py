@@ -1,0 +1,119 @@
+"""The books of a batch: what its tasks have done, together, and whether nothing is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
+
+from calving.errors import AccountingError
+from calving.model.dead_letters import DeadLetter
+from calving.model.files import DataFile, FileContent
+from calving.model.offsets import Spans, TopicPartition
+from calving.status.histogram import BYTES, Histogram
+from calving.status.values import Batches, RecordCounts
+from calving.tasks.result import TaskResult
+
+_RECENT = 10
+N = TypeVar("N", int, float)
+_CONTENTS = {
+    FileContent.DATA: "data",
+    FileContent.POSITION_DELETES: "position-deletes",
+    FileContent.EQUALITY_DELETES: "equality-deletes",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the tasks of a batch have done, together."""
+
+    dead_letter_table: str | None = None
+    """Rows for it are no records that were written."""
+    covered: Counter[TopicPartition] = field(default_factory=Counter)
+    """Offsets."""
+    latest_us: dict[TopicPartition, int] = field(default_factory=dict)
+    files: dict[str, list[DataFile]] = field(default_factory=dict)
+    filtered: Counter[str] = field(default_factory=Counter)
+    letters: list[DeadLetter] = field(default_factory=list)
+    topics: Counter[str] = field(default_factory=Counter)
+    """Records read, by topic."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Bad records, by stage."""
+    stages: dict[str, float] = field(default_factory=dict)
+    read: int = 0
+    written: int = 0
+    rejected: int = 0
+    size: int = 0
+    shuffled: int = 0
+    first_rejected: str = ""
+
+    def add(self, result: TaskResult) -> None:
+        self.letters += result.rejected
+        self.first_rejected = self.first_rejected or result.first_rejected or ""
+        self.shuffled += result.shuffled
+        self.refused.update(result.refused)
+        self.stages = _sum(self.stages, result.stages)
+        for r in result.ranges:
+            tp = TopicPartition(r.range.topic, r.range.partition)
+            self.covered[tp] += r.range.end - r.range.start
+            self.read, self.written, self.size = self.read + r.read, self.written + r.written, self.size + r.bytes
+            self.topics[tp.topic] += r.read
+            self.rejected += r.rejected
+            self.filtered.update(r.filtered)
+            if r.timestamp_ms is not None:
+                self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)
+        for table, found in result.files.items():
+            if found:
+                self.files.setdefault(table, []).extend(found)
+
+    def check(self, spans: Spans) -> None:
+        """:raises AccountingError: some offset, row or record is not accounted for."""
+        wanted = {tp: span.end - span.start for tp, span in spans.items()}
+        if self.shuffled:
+            raise AccountingError(
+                f"the batch does not balance: the shuffle lost {self.shuffled} rows; nothing is published"
+            )
+        if self.covered != wanted or self.read != self.written + self.rejected + sum(self.filtered.values()):
+            raise AccountingError(
+                f"the batch does not balance: {dict(self.covered)} of {wanted} offsets covered, {self.read} records"
+                f" read, {self.written} written, {self.rejected} dead letters, {dict(self.filtered)} filtered; nothing"
+                " is published"
+            )
+
+    def added_to(self, before: Batches, seconds: float) -> Batches:
+        """The totals with this batch, which took so many ``seconds``."""
+        rows = {
+            table: sum(f.record_count for f in files if f.content is FileContent.DATA)
+            for table, files in self.files.items()
+            if table != self.dead_letter_table
+        }
+        records = before.records
+        sizes: dict[str, list[float]] = {}
+        for file in chain.from_iterable(self.files.values()):
+            sizes.setdefault(_CONTENTS[file.content], []).append(file.file_size_in_bytes)
+        return Batches(
+            before.count + 1,
+            before.files + sum(map(len, self.files.values())),
+            RecordCounts(
+                _sum(records.read, self.topics),
+                _sum(records.written, rows),
+                _sum(records.dead_lettered, self.refused),
+                _sum(records.filtered, self.filtered),
+                records.copied + sum(rows.values()) - self.written,
+            ),
+            before.seconds.observe([seconds]),
+            before.sizes.observe([self.read]),
+            {
+                content: before.file_bytes.get(content, Histogram.of(BYTES)).observe(sizes.get(content, ()))
+                for content in before.file_bytes.keys() | sizes.keys()
+            },
+            _sum(before.stages, self.stages),
+            ((self.read, self.rejected), *before.recent)[:_RECENT],
+            ((self.first_rejected, *before.dead_letters) if self.first_rejected else before.dead_letters)[:_RECENT],
+        )
+
+
+def _sum(a: Mapping[str, N], b: Mapping[str, N]) -> dict[str, N]:
+    return {**a, **{key: a[key] + more if key in a else more for key, more in b.items()}}

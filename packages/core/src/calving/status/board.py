@@ -1,0 +1,26 @@
+"""Where the loops put what they know, and whoever presents it finds it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from calving.status.values import CoordinatorStatus, LogStatus, SinkFacts, Status, WorkerStatus
+
+
+class Board:
+    """Each part of the status is replaced as a whole by the loop that knows it; to read takes no lock."""
+
+    def __init__(self, sink: SinkFacts) -> None:
+        self._lock = threading.Lock()
+        self.status = Status(sink)
+        self.full_at = float("-inf")
+        """When a commit cycle of this process last had all answers and all tables, on the monotonic clock."""
+
+    def worker(self, value: WorkerStatus, log: LogStatus) -> None:
+        with self._lock:
+            self.status = replace(self.status, worker=value, log=log)
+
+    def coordinator(self, value: CoordinatorStatus) -> None:
+        with self._lock:
+            self.status = replace(self.status, coordinator=value)

@@ -1,0 +1,44 @@
+"""What a commit cycle adds to the status of a coordinator: pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from calving.status.histogram import SECONDS, Histogram
+from calving.status.values import STEPS, CoordinatorStatus, Cycle, Failure, TableCommit
+
+_RECENT = 20
+
+
+def after_cycle(
+    before: CoordinatorStatus, cycle: Cycle, times_failed: Mapping[str, int], missing: Mapping[str, str], buffered: int
+) -> CoordinatorStatus:
+    """``times_failed``: how often in a row each table could not be committed."""
+    tables = cycle.tables
+    reasons = {each.table: each.reason for each in tables if each.reason is not None}
+    return CoordinatorStatus(
+        Counter(before.cycles) + Counter({cycle.outcome: 1}),
+        (cycle, *before.recent)[:_RECENT],
+        before.cycle_seconds.observe([cycle.seconds]),
+        _steps(before.step_seconds, tables),
+        Counter(before.commits) + Counter((each.table, each.outcome) for each in tables),
+        {table: Failure(times, reasons.get(table) or _before(before, table)) for table, times in times_failed.items()},
+        missing,
+        buffered,
+        before.files + sum(each.files for each in tables),
+        before.records + sum(each.records for each in tables),
+        {**before.totals, **{each.table: each for each in tables if each.total_files is not None}},
+    )
+
+
+def _before(before: CoordinatorStatus, table: str) -> str:
+    known = before.failing.get(table)
+    return known.reason if known is not None else "it is not known why"
+
+
+def _steps(before: Mapping[str, Histogram], tables: tuple[TableCommit, ...]) -> dict[str, Histogram]:
+    return {
+        step: before.get(step, Histogram.of(SECONDS)).observe(t.steps[step] for t in tables if step in t.steps)
+        for step in STEPS
+    }

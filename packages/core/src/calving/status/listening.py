@@ -1,0 +1,113 @@
+"""What the control log tells every worker of the tables: pure, it is told the time."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from calving.model.coverage import Coverage
+from calving.model.events import CommitComplete, CommitToTable, DataComplete, DataWritten, Envelope, StartCommit
+from calving.model.offsets import Span, TopicPartition, named
+from calving.protocol.waiting import Waiting, settled
+from calving.status.values import LogStatus, TableStatus
+
+
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    number: int
+    files: int
+    at: float
+    spans: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    at: float
+    snapshot_id: int | None
+    valid_through_us: int | None
+
+
+class Listening:
+    """It outlives the errors of a loop: what was missed meanwhile, the next CommitComplete makes up for."""
+
+    def __init__(self) -> None:
+        self.waiting = Waiting()
+        self.committed: Mapping[TopicPartition, int] = {}
+        """Up to where every record is in its tables."""
+        self._buffered: dict[str, deque[_Publication]] = {}
+        self._commits: dict[str, _Commit] = {}
+        self._number = 0
+        self._open: UUID | None = None
+        self._answered = 0
+        """The last publication of the open cycle's answers: its commits hold everything up to there."""
+        self._cycle_at: float | None = None
+        self._valid_through_us: int | None = None
+
+    def hear(self, envelope: Envelope, now: float) -> None:
+        """An entry of the control log."""
+        self.waiting.hear(envelope)
+        match envelope.event:
+            case StartCommit(commit_id):
+                self._open = commit_id
+            case DataWritten(table=table, data_files=data, delete_files=deletes):
+                self._number += 1
+                found = _Publication(self._number, len(data) + len(deletes), now, envelope.spans)
+                self._buffered.setdefault(str(table), deque()).append(found)
+            case DataComplete(commit_id) if commit_id == self._open:
+                self._answered = self._number
+            case CommitToTable(_, table, snapshot_id, valid_through):
+                before = self._commits.get(str(table))
+                known = before.valid_through_us if before is not None else None
+                self._commits[str(table)] = _Commit(now, snapshot_id, valid_through or known)
+                self._let_go(str(table), self._answered)
+            case CommitComplete(_, valid_through):
+                self._cycle_at, self._valid_through_us = now, valid_through or self._valid_through_us
+                self._settle(envelope.spans)
+
+    def status(self, wall: float) -> LogStatus:
+        """``wall``: what has to be added to the times that were told to have them since the epoch."""
+        cycles = {".".join(table): count for table, count in self.waiting.cycles.items()}
+        return LogStatus(
+            {
+                name: self._table(name, cycles.get(name, 0), wall)
+                for name in sorted(self._commits.keys() | self._buffered.keys())
+            },
+            None if self._cycle_at is None else self._cycle_at + wall,
+            self._valid_through_us,
+        )
+
+    def _table(self, name: str, cycles: int, wall: float) -> TableStatus:
+        commit, buffered = self._commits.get(name), self._buffered.get(name, ())
+        return TableStatus(
+            None if commit is None else commit.at + wall,
+            None if commit is None else commit.snapshot_id,
+            None if commit is None else commit.valid_through_us,
+            sum(each.files for each in buffered),
+            min((each.at + wall for each in buffered), default=None),
+            cycles,
+        )
+
+    def _let_go(self, table: str, number: int) -> None:
+        buffered = self._buffered.get(table, deque())
+        while buffered and buffered[0].number <= number:
+            buffered.popleft()
+        if not buffered:
+            self._buffered.pop(table, None)
+
+    def _settle(self, spans: Coverage) -> None:
+        if not spans:
+            return
+        self.committed = {named(tp): _reached(found) for tp, found in spans.items()}
+        for table, buffered in list(self._buffered.items()):
+            left = deque(each for each in buffered if not each.spans or not settled(each.spans, spans))
+            self._buffered[table] = left
+            if not left:
+                del self._buffered[table]
+
+
+def _reached(spans: Iterable[Span]) -> int:
+    """Where the first hole begins, behind a mark that the offsets have restarted."""
+    plain = [span for span in spans if span.start <= span.end]
+    return plain[0].end if plain else 0

@@ -1,0 +1,206 @@
+"""What a process knows of its sink: how it hears it, adds it up, and judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from calving.model.coverage import Coverage
+from calving.model.events import (
+    CommitComplete,
+    CommitToTable,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    StartCommit,
+    TableReference,
+)
+from calving.model.files import DataFile
+from calving.model.offsets import Span, TopicPartition
+from calving.model.ranges import Range
+from calving.runtime.tally import Tally
+from calving.status.folding import after_cycle
+from calving.status.health import Cause, not_ready, reasons
+from calving.status.histogram import Histogram
+from calving.status.listening import Listening
+from calving.status.values import (
+    Batches,
+    CoordinatorStatus,
+    Cycle,
+    Failure,
+    LogStatus,
+    PartitionStatus,
+    SinkFacts,
+    Status,
+    TableCommit,
+    TableStatus,
+    WorkerStatus,
+)
+from calving.tasks.result import RangeResult, TaskResult
+
+TP = TopicPartition("t", 0)
+TABLE = TableReference("iceberg", ("db",), "t")
+FILE = DataFile("f", "parquet", 7, 1_000)
+FACTS = SinkFacts("s", "connect-s", "m", "0", "kafka", "local", started_at=1_000.0, interval=10.0, timeout=5.0)
+WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True), LogStatus(cycle_at=1_000.0))
+
+
+class Ear:
+    """Says events to a ``Listening``, one second after the other."""
+
+    def __init__(self) -> None:
+        self.listening = Listening()
+        self.now = 0.0
+        self.commit = uuid4()
+
+    def say(self, event: Event, spans: Coverage | None = None) -> None:
+        self.now += 1.0
+        self.listening.hear(Envelope(0, int(self.now), event, spans or {}), self.now)
+
+    def write(self, start: int, end: int) -> None:
+        spans = {TP: (Span(start, end),)}
+        self.say(DataWritten(self.commit, TABLE, (FILE,)), spans)
+        self.say(DataComplete(self.commit), spans)
+
+    @property
+    def table(self) -> TableStatus:
+        return self.listening.status(100.0).tables["db.t"]
+
+
+def test_files_that_are_published_wait_until_their_table_is_committed() -> None:
+    ear = Ear()
+    ear.say(StartCommit(ear.commit))
+    ear.write(0, 7)
+    assert (ear.table.buffered_files, ear.table.buffered_since, ear.table.committed_at) == (1, 102.0, None)
+    ear.say(CommitToTable(ear.commit, TABLE, 42, 5_000_000))
+    assert ear.table == TableStatus(104.0, 42, 5_000_000)
+
+
+def test_what_is_published_after_the_answers_of_a_cycle_waits_for_the_next_one() -> None:
+    ear = Ear()
+    ear.say(StartCommit(ear.commit))
+    ear.write(0, 7)
+    ear.say(DataWritten(ear.commit, TABLE, (FILE, FILE)), {TP: (Span(7, 9),)})
+    ear.say(CommitToTable(ear.commit, TABLE, 42, None))
+    assert ear.table.buffered_files == 2
+
+
+def test_what_a_commit_complete_calls_settled_waits_no_longer() -> None:
+    ear = Ear()
+    ear.write(0, 7)
+    ear.write(7, 9)
+    ear.say(CommitComplete(ear.commit), {TP: (Span(0, 7),)})
+    assert ear.table.buffered_files == 1
+    assert ear.listening.committed == {TP: 7}
+
+
+def test_a_valid_through_time_that_a_commit_does_not_know_stays_the_last_one() -> None:
+    ear = Ear()
+    ear.say(CommitToTable(ear.commit, TABLE, 1, 5))
+    ear.say(CommitToTable(ear.commit, TABLE, 2, None))
+    assert (ear.table.snapshot_id, ear.table.valid_through_us) == (2, 5)
+
+
+def test_lag_is_told_of_reading_and_of_committing() -> None:
+    partition = PartitionStatus(90, 100, committed=60, latest_us=5_000_000)
+    assert (partition.source_lag, partition.commit_lag, partition.lag_seconds(8.0)) == (10, 40, 3.0)
+    assert replace(partition, position=100).lag_seconds(8.0) == 0.0
+    assert PartitionStatus(0, 5).commit_lag is None
+    assert PartitionStatus(0, 5).lag_seconds(8.0) is None
+
+
+def test_a_histogram_counts_a_value_under_the_first_bound_that_it_does_not_exceed() -> None:
+    found = Histogram.of((1.0, 2.0)).observe([0.5, 1.0, 1.5, 9.0])
+    assert (found.counts, found.sum, found.count) == ((2, 1, 1), 12.0, 4)
+
+
+def tally(filtered: Mapping[str, int], rejected: int = 0, copies: int = 1) -> Tally:
+    read = 7 + sum(filtered.values()) + rejected
+    found = Tally()
+    ranges = [RangeResult(Range("t", 0, 0, read), read, 7, rejected, filtered, 100, 5)]
+    files = {f"db.t{i}": [FILE] for i in range(copies)}
+    refused = {"VALUE_CONVERTER": rejected} if rejected else {}
+    found.add(TaskResult(0, files, ranges, refused=refused, first_rejected="bad" if rejected else None))
+    found.check({TP: Span(0, read)})
+    return found
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_counters_of_records_balance_over_all_batches(copies: int) -> None:
+    total = Batches()
+    for batch in (tally({"tombstone": 2}, copies=copies), tally({"unrouted": 1}, rejected=3, copies=copies)):
+        total = batch.added_to(total, 0.5)
+    records = total.records
+    assert total.read == 20
+    assert records.read == {"t": 20}
+    assert records.filtered == {"tombstone": 2, "unrouted": 1}
+    assert records.dead_lettered == {"VALUE_CONVERTER": 3}
+    outcomes = (records.written, records.dead_lettered, records.filtered)
+    assert total.read + records.copied == sum(sum(each.values()) for each in outcomes)
+    assert (total.count, total.files, total.dead_letter_share) == (2, 2 * copies, 3 / 20)
+    assert total.dead_letters == ("bad",)
+
+
+def cycle(*tables: TableCommit, unanswered: tuple[str, ...] = (), outcome: str = "full") -> Cycle:
+    return Cycle("c", 1.0, outcome, 2.0, 1.0, None, unanswered, tables=tables)
+
+
+def test_a_coordinator_adds_up_its_cycles() -> None:
+    done = TableCommit("db.t", "done", 0.5, {"load": 0.1, "commit": 0.4}, 2, 70, total_files=9)
+    failed = TableCommit("db.u", "failed", 0.1, {"load": 0.1}, reason="no such table")
+    found = after_cycle(CoordinatorStatus(), cycle(done, failed), {"db.u": 1}, {}, 4)
+    found = after_cycle(found, cycle(outcome="empty"), {"db.u": 2}, {}, 4)
+    assert found.cycles == {"full": 1, "empty": 1}
+    assert found.commits == {("db.t", "done"): 1, ("db.u", "failed"): 1}
+    assert found.failing == {"db.u": Failure(2, "no such table")}
+    assert (found.files, found.records, found.buffered) == (2, 70, 4)
+    assert found.step_seconds["load"].count == 2
+    assert found.totals == {"db.t": done}
+
+
+def test_a_sink_that_is_well_has_no_reasons() -> None:
+    assert reasons(WELL, 1_001.0) == ()
+    assert not_ready(WELL) == ()
+
+
+@pytest.mark.parametrize(
+    ("cause", "status"),
+    [
+        (Cause.TABLE_FAILING, replace(WELL, log=LogStatus({"db.t": TableStatus(buffered_files=1, cycles=3)}, 1_000.0))),
+        (Cause.TABLE_FAILING, replace(WELL, coordinator=CoordinatorStatus(failing={"db.t": Failure(3, "why")}))),
+        (Cause.TABLE_FAILING, replace(WELL, coordinator=CoordinatorStatus(missing={"db.t": "offsets 1 to 2 of t-0"}))),
+        (
+            Cause.CYCLE_INCOMPLETE,
+            replace(
+                WELL,
+                worker=replace(WELL.worker, leads=True),
+                coordinator=CoordinatorStatus(recent=(cycle(unanswered=("t-3",), outcome="partial"),)),
+            ),
+        ),
+        (Cause.CONTROL_LOG_BEHIND, replace(WELL, log=LogStatus(cycle_at=900.0))),
+        (Cause.DEAD_LETTER_SHARE, replace(WELL, worker=replace(WELL.worker, batches=Batches(recent=((100, 2),))))),
+        (Cause.PUBLICATION_REFUSED, replace(WELL, worker=replace(WELL.worker, refused_in_a_row=3))),
+    ],
+)
+def test_each_cause_of_degraded_is_told_alone(cause: Cause, status: Status) -> None:
+    (reason,) = reasons(status, 1_001.0)
+    assert reason.cause is cause
+
+
+def test_a_partition_without_an_answer_and_a_failing_table_are_named() -> None:
+    worker = replace(WELL.worker, leads=True)
+    coordinator = CoordinatorStatus(failing={"db.t": Failure(3, "it is gone")}, recent=(cycle(unanswered=("t-3",)),))
+    found = reasons(replace(WELL, worker=worker, coordinator=coordinator), 1_001.0)
+    assert [(each.cause, each.subject) for each in found] == [("table-failing", "db.t"), ("cycle-incomplete", "")]
+    assert "it is gone" in found[0].text and "t-3" in found[1].text
+
+
+def test_a_worker_that_has_not_joined_is_not_ready() -> None:
+    assert not_ready(Status(FACTS)) == (
+        "it has not joined the consumer group",
+        "backend and catalog have not answered yet",
+    )
