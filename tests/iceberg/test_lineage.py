@@ -17,7 +17,7 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzNanoTy
 from calving.casting.table import TableConverter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.lineage import read_manifest_list
+from calving.iceberg.entries import read_manifest_list
 from calving.iceberg.tables import TableRules, Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference

@@ -15,6 +15,7 @@ LEVELS = (
     {"protocol", "wire", "records"},
     {"backend", "casting", "converters", "status"},
     {"source", "transforms", "writing"},
+    {"mutations"},
     {"iceberg", "tasks"},
     {"engine", "services"},
     {"settings", "testing"},

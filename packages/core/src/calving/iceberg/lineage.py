@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
-from pyiceberg.avro.file import AvroFile, AvroOutputFile
-from pyiceberg.io import FileIO
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     MANIFEST_LIST_FILE_SCHEMAS,
     UNASSIGNED_SEQ,
@@ -21,7 +20,6 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestWriter,
     ManifestWriterV2,
-    PartitionFieldSummary,
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -37,12 +35,11 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import _new_manifest_list_file_name
 
+from calving.iceberg.entries import LIST_FIRST_ROW_ID, read_manifest_list
 from calving.iceberg.snapshot import SinkSnapshot, integer_equality_ids
 
 VERSION: Literal[3] = 3
 _LIST = MANIFEST_LIST_FILE_SCHEMAS[VERSION]
-_FIRST_ROW_ID = 15
-"""Place of ``first_row_id`` in a manifest file of version 3; older ones end before it."""
 
 
 class _Writer(ManifestWriterV2):
@@ -99,6 +96,12 @@ class LineageSnapshot(SinkSnapshot):
         parent = self._parent_snapshot_id
         found = self._transaction.table_metadata.snapshot_by_id(parent) if parent is not None else None
         return read_manifest_list(self._io, found.manifest_list) if found is not None else []
+
+    def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
+        made = super()._rewritten(manifest)
+        # All of its entries have their own row ids: it takes none.
+        made._data[LIST_FIRST_ROW_ID] = manifest._data[LIST_FIRST_ROW_ID]
+        return made
 
     def _process_manifests(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         return manifests
@@ -160,21 +163,10 @@ def _number(manifests: Sequence[ManifestFile], sequence_number: int, next_row_id
         if manifest.min_sequence_number == UNASSIGNED_SEQ:
             manifest.min_sequence_number = sequence_number
         # Also manifests from before the table was upgraded have no row id yet.
-        if manifest.content == ManifestContent.DATA and manifest._data[_FIRST_ROW_ID] is None:
-            manifest._data[_FIRST_ROW_ID] = next_row_id
+        if manifest.content == ManifestContent.DATA and manifest._data[LIST_FIRST_ROW_ID] is None:
+            manifest._data[LIST_FIRST_ROW_ID] = next_row_id
             next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
     return next_row_id
-
-
-def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
-    """With the ids of rows, which pyiceberg leaves out."""
-    with AvroFile[ManifestFile](
-        io.new_input(path),
-        _LIST,
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
-        return list(reader)
 
 
 def new_snapshot(table: Table, summary: Mapping[str, str], branch: str) -> SinkSnapshot:

@@ -1,18 +1,20 @@
 """One snapshot of data and delete files, built on pyiceberg's internals (0.12; pinned).
 
-What it adds to pyiceberg's append: files of any spec of the table, delete files beside data files in one snapshot, no
-copy of the table's metadata per access (pyiceberg makes a dozen per commit), and three corrections without which Java
-cannot read the table: field 135 is a list of int, summary values are strings, a snapshot is never older than the last.
+What it adds to pyiceberg's append: files of any spec of the table, delete files beside data files in one snapshot, and
+files that leave; no copy of the table's metadata per access (pyiceberg makes a dozen per commit); and three corrections
+without which Java cannot read the table: field 135 is a list of int, summary values are strings, a snapshot is never
+older than the last.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -28,16 +30,21 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate, TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import _MergeAppendFiles
-from pyiceberg.types import IntegerType, ListType, NestedField, StructType
+from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
 
+from calving.iceberg.entries import FileKey, key_of, read_entries
+from calving.iceberg.summary import SummaryCollector
 from calving.model import files
-from calving.writing.partitioning import partition_path, to_record
+from calving.writing.partitioning import to_record
 
 _DATA_FILE = 2
 _EQUALITY_IDS = 135
+_REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
+_DELETES_AT_ONCE = 10_000
+"""Entries of one manifest of delete files."""
 
 
 class _PlainTransaction:
@@ -71,14 +78,15 @@ class _DeleteManifestWriter(ManifestWriterV2):
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "deletes"}
 
-
-class _SummaryCollector(SnapshotSummaryCollector):
-    """Names partitions as their files' paths do: pyiceberg's own names end with Python's dates."""
-
-    def update_partition_metrics(
-        self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema
-    ) -> None:
-        self.partition_metrics[partition_path(file.partition, partition_spec, schema)].add_file(file)
+    def new_writer(self) -> AvroOutputFile[ManifestEntry]:
+        """Entries are as of version 3; of its fields version 2 may have the data file that deletes are about."""
+        return AvroOutputFile[ManifestEntry](
+            output_file=self._output_file,
+            file_schema=_with_field(self._with_partition(2), _REFERENCED),
+            record_schema=self._with_partition(3),
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
 
 
 class SinkSnapshot(_MergeAppendFiles):
@@ -88,12 +96,23 @@ class SinkSnapshot(_MergeAppendFiles):
         properties = {key: str(value) for key, value in summary.items()}
         super().__init__(Operation.APPEND, _PlainTransaction(table), table.io, branch, None, properties)  # type: ignore[arg-type]
         self._delete_files: list[DataFile] = []
+        self._to_remove: frozenset[FileKey] = frozenset()
+        self._to_rewrite: frozenset[str] = frozenset()
+        self._removed: list[DataFile] = []
+
+    def add_deletes(self, found: Iterable[DataFile]) -> None:
+        """Delete files as manifests name them."""
+        self._delete_files += found
+
+    def remove(self, found: Collection[FileKey], manifests: Collection[str]) -> None:
+        """Files that the table has, and the manifests that name them."""
+        self._to_remove, self._to_rewrite = frozenset(found), frozenset(manifests)
 
     def add(self, found: Iterable[files.DataFile]) -> None:
         metadata = self._transaction.table_metadata
         specs, schema = metadata.specs(), metadata.schema()
         for file in found:
-            converted = to_pyiceberg(file, specs[file.spec_id], schema, metadata.format_version)
+            converted = to_pyiceberg(file, specs[file.spec_id], schema)
             is_data = file.content is files.FileContent.DATA
             (self._added_data_files if is_data else self._delete_files).append(converted)
 
@@ -127,15 +146,72 @@ class SinkSnapshot(_MergeAppendFiles):
         return _NullableSpec(*found.fields, spec_id=found.spec_id)
 
     def _manifests(self) -> list[ManifestFile]:
+        existing = [m for m in self._existing_manifests() if m.has_added_files() or m.has_existing_files()]
         data = self._write(self._added_data_files, self.new_manifest_writer)
-        deletes = self._write(self._delete_files, self._new_delete_writer)
-        found = self._process_manifests(data + deletes + self._existing_manifests())
+        for manifest in existing:
+            if manifest.content is ManifestContent.DATA:
+                data.append(self._rewritten(manifest) if manifest.manifest_path in self._to_rewrite else manifest)
+        deletes = self._delete_manifests([m for m in existing if m.content is ManifestContent.DELETES])
+        found = self._process_manifests(data + deletes)
         listed = {manifest.manifest_path for manifest in found}
         for path in [path for path in self._written_manifests if path not in listed]:  # merged at once
             self._written_manifests.remove(path)
             with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
                 self._io.delete(path)
         return found
+
+    def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
+        """A manifest of data files, in which those that are removed are said to be deleted."""
+        with self.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
+            for entry in self._kept_or_deleted(manifest):
+                writer.add_entry(entry)
+        return writer.to_manifest_file()
+
+    def _delete_manifests(self, existing: list[ManifestFile]) -> list[ManifestFile]:
+        """P5: where a spec's delete files change, they stand in as few manifests as hold them."""
+        changed = {file.spec_id for file in self._delete_files}
+        changed |= {m.partition_spec_id for m in existing if m.manifest_path in self._to_rewrite}
+        found = []
+        by_spec: dict[int, list[ManifestEntry]] = {spec_id: [] for spec_id in changed}
+        for manifest in existing:
+            live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+            stays = manifest.manifest_path not in self._to_rewrite and live >= _DELETES_AT_ONCE
+            if stays or manifest.partition_spec_id not in changed:
+                found.append(manifest)
+            else:
+                by_spec[manifest.partition_spec_id] += self._kept_or_deleted(manifest)
+        for file in self._delete_files:
+            by_spec[file.spec_id].append(self._added(file))
+        for spec_id, entries in by_spec.items():
+            for start in range(0, len(entries), _DELETES_AT_ONCE):
+                with self._new_delete_writer(self.spec(spec_id)) as writer:
+                    for entry in entries[start : start + _DELETES_AT_ONCE]:
+                        writer.add_entry(entry)
+                found.append(writer.to_manifest_file())
+        return found
+
+    def _kept_or_deleted(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
+        """The live entries of a manifest, as another one has them."""
+        for entry in read_entries(self._io, manifest):
+            is_gone = key_of(entry.data_file) in self._to_remove
+            if is_gone:
+                self._removed.append(entry.data_file)
+            yield ManifestEntry.from_args(
+                status=ManifestEntryStatus.DELETED if is_gone else ManifestEntryStatus.EXISTING,
+                snapshot_id=self._snapshot_id if is_gone else entry.snapshot_id,
+                sequence_number=entry.sequence_number,
+                file_sequence_number=entry.file_sequence_number,
+                data_file=entry.data_file,
+            )
+
+    def _added(self, file: DataFile) -> ManifestEntry:
+        return ManifestEntry.from_args(
+            status=ManifestEntryStatus.ADDED,
+            snapshot_id=self._snapshot_id,
+            sequence_number=None,
+            file_sequence_number=None,
+            data_file=file,
+        )
 
     def _new_delete_writer(self, spec: PartitionSpec) -> ManifestWriter:
         return _DeleteManifestWriter(
@@ -152,41 +228,40 @@ class SinkSnapshot(_MergeAppendFiles):
         for spec_id, members in by_spec.items():
             with open_writer(self.spec(spec_id)) as writer:
                 for file in members:
-                    writer.add_entry(
-                        ManifestEntry.from_args(
-                            status=ManifestEntryStatus.ADDED,
-                            snapshot_id=self._snapshot_id,
-                            sequence_number=None,
-                            file_sequence_number=None,
-                            data_file=file,
-                        )
-                    )
+                    writer.add_entry(self._added(file))
             manifests.append(writer.to_manifest_file())
         return manifests
+
+    @property
+    def _kind(self) -> Operation:
+        """P7."""
+        if not self._delete_files and not self._removed:
+            return Operation.APPEND
+        return Operation.OVERWRITE if self._added_data_files else Operation.DELETE
 
     def _summary(self, snapshot_properties: dict[str, str] | None = None) -> Summary:
         metadata = self._transaction.table_metadata
         limit = metadata.properties.get(
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
         )
-        collector = _SummaryCollector(partition_summary_limit=int(limit))
+        collector = SummaryCollector(partition_summary_limit=int(limit))
         specs, schema = metadata.specs(), metadata.schema()
         for file in self._added_data_files + self._delete_files:
             collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+        for file in self._removed:
+            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
         parent = self._parent_snapshot_id
         previous = metadata.snapshot_by_id(parent) if parent is not None else None
-        operation = Operation.OVERWRITE if self._delete_files else Operation.APPEND
         return update_snapshot_summaries(
-            Summary(operation=operation, **{**(snapshot_properties or {}), **collector.build()}),
+            Summary(operation=self._kind, **{**(snapshot_properties or {}), **collector.build()}),
             previous.summary if previous is not None else None,
         )
 
 
-def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema, version: int) -> DataFile:
-    """The file as a manifest entry of a table of this format version holds it."""
+def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> DataFile:
+    """The file as manifest entries hold it; older ones leave out the last fields."""
     converted = DataFile.from_args(
-        # Before version 3 pyiceberg writes from the fields of version 2.
-        3 if version >= 3 else 2,
+        3,
         content=DataFileContent(int(file.content)),
         file_path=file.file_path,
         file_format=FileFormat(file.file_format.upper()),
@@ -203,6 +278,10 @@ def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema, vers
         split_offsets=list(file.split_offsets) if file.split_offsets else None,
         equality_ids=list(file.equality_ids) if file.equality_ids else None,
         sort_order_id=file.sort_order_id,
+        first_row_id=file.first_row_id,
+        referenced_data_file=file.referenced_data_file,
+        content_offset=file.content_offset,
+        content_size_in_bytes=file.content_size_in_bytes,
     )
     converted.spec_id = file.spec_id
     return converted
@@ -214,20 +293,18 @@ def _plain(mapping: Mapping[int, Any] | None) -> dict[int, Any] | None:
 
 def integer_equality_ids(schema: Schema) -> Schema:
     """pyiceberg 0.12 declares ``equality_ids`` as list<long>; the spec, and Java, want list<int>."""
+    ids = ListType(_EQUALITY_IDS + 1, IntegerType(), element_required=True)
+    return _with_field(schema, NestedField(_EQUALITY_IDS, "equality_ids", ids, required=False))
+
+
+def _with_field(schema: Schema, wanted: NestedField) -> Schema:
+    """The schema of manifest entries with a field of its ``data_file``, in the place of the one that has its id."""
     data_file = schema.find_type(_DATA_FILE)
     if not isinstance(data_file, StructType):
         raise TypeError("a manifest entry without data_file")
-    ids = ListType(_EQUALITY_IDS + 1, IntegerType(), element_required=True)
-    fields = [
-        NestedField(_EQUALITY_IDS, "equality_ids", ids, required=False) if f.field_id == _EQUALITY_IDS else f
-        for f in data_file.fields
-    ]
-    return Schema(
-        *(
-            NestedField(_DATA_FILE, "data_file", StructType(*fields), required=True) if f.field_id == _DATA_FILE else f
-            for f in schema.fields
-        )
-    )
+    fields = {field.field_id: field for field in data_file.fields} | {wanted.field_id: wanted}
+    whole = NestedField(_DATA_FILE, "data_file", StructType(*fields.values()), required=True)
+    return Schema(*(whole if field.field_id == _DATA_FILE else field for field in schema.fields))
 
 
 def java_date_time(micros: int) -> str:

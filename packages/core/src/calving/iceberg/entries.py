@@ -1,0 +1,191 @@
+"""Manifest entries with everything that they say, and what is live in a snapshot by them.
+
+pyiceberg reads entries as version 2 defines them, and so leaves out where a deletion vector is, and row ids.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    MANIFEST_LIST_FILE_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    PartitionFieldSummary,
+    _inherit_from_manifest,
+)
+
+from calving.mutations.candidates import Candidate
+
+FIRST_ROW_ID, REFERENCED, CONTENT_OFFSET, CONTENT_SIZE = 16, 17, 18, 19
+"""Places of a data file's fields of version 3; older ones end before them."""
+LIST_FIRST_ROW_ID = 15
+"""Place of ``first_row_id`` in a manifest file of version 3; older ones end before it."""
+FILE_PATH_ID, POS_ID = 2147483546, 2147483545
+"""The columns of a position-delete file."""
+_LIST = MANIFEST_LIST_FILE_SCHEMAS[3]
+_MOST_KNOWN = 200_000
+
+FileKey = tuple[str, int | None]
+"""A file that a manifest names: its path, and for a deletion vector where in it."""
+
+
+def key_of(file: DataFile) -> FileKey:
+    return file.file_path, at(file, CONTENT_OFFSET)
+
+
+def at(file: DataFile, place: int) -> Any:
+    """A field of version 3; None in a record that ends before it."""
+    return file._data[place] if len(file._data) > place else None
+
+
+def is_vector(file: DataFile) -> bool:
+    return file.file_format is FileFormat.PUFFIN
+
+
+def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
+    """With the ids of rows, which pyiceberg leaves out."""
+    with AvroFile[ManifestFile](
+        io.new_input(path),
+        _LIST,
+        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
+        read_enums={517: ManifestContent},
+    ) as reader:
+        return list(reader)
+
+
+def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    """The live entries of a manifest; sequence numbers, spec and row ids as inherited from it."""
+    with AvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[3],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        found = [_inherit_from_manifest(entry, manifest) for entry in reader]
+    live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
+    next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None
+    if manifest.content is ManifestContent.DATA and next_row_id is not None:
+        for entry in live:
+            file = entry.data_file
+            if file._data[FIRST_ROW_ID] is None:
+                file._data[FIRST_ROW_ID] = next_row_id
+                next_row_id += file.record_count
+    return live
+
+
+def referenced(file: DataFile) -> str | None:
+    """The one data file that a delete file is about, None if there may be several."""
+    named = at(file, REFERENCED)
+    if named is not None:
+        return str(named)
+    low, high = (file.lower_bounds or {}).get(FILE_PATH_ID), (file.upper_bounds or {}).get(FILE_PATH_ID)
+    return low.decode() if low is not None and low == high else None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveData:
+    candidate: Candidate
+    sequence: int
+    manifest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDelete:
+    file: DataFile
+    sequence: int
+    manifest: str
+
+
+@dataclass(slots=True)
+class Live:
+    """What is live in one snapshot."""
+
+    data: dict[str, LiveData] = field(default_factory=dict)
+    scoped: dict[str, list[LiveDelete]] = field(default_factory=dict)
+    """Position deletes of one data file, by its path."""
+    wide: list[LiveDelete] = field(default_factory=list)
+    """Position deletes of several data files of a partition."""
+    equality: int = 0
+    """Equality deletes."""
+
+    def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
+        """Those that may be about a data file."""
+        about = data.candidate
+        for delete in self.wide:
+            same = delete.file.spec_id == about.spec_id and _values(delete.file) == about.partition
+            if same and delete.sequence >= data.sequence:
+                yield delete
+
+
+class Manifests:
+    """Reads what is live, and remembers manifests, which never change. ``ids``: columns whose bounds are kept."""
+
+    def __init__(self, ids: Collection[int]) -> None:
+        self._ids = frozenset(ids)
+        self._known: OrderedDict[str, Sequence[LiveData | LiveDelete]] = OrderedDict()
+        self._count = 0
+
+    def live(self, io: FileIO, manifest_list: str | None) -> Live:
+        """What is live by a manifest list; None is an empty table's."""
+        found = Live()
+        for manifest in read_manifest_list(io, manifest_list) if manifest_list is not None else ():
+            if not (manifest.has_added_files() or manifest.has_existing_files()):
+                continue
+            for entry in self._entries(io, manifest):
+                _sort_in(found, entry)
+        return found
+
+    def _entries(self, io: FileIO, manifest: ManifestFile) -> Sequence[LiveData | LiveDelete]:
+        path = manifest.manifest_path
+        found = self._known.pop(path, None)
+        if found is None:
+            found = [self._slim(entry, path) for entry in read_entries(io, manifest)]
+            self._count += len(found)
+        self._known[path] = found
+        while self._count > _MOST_KNOWN and len(self._known) > 1:
+            self._count -= len(self._known.popitem(last=False)[1])
+        return found
+
+    def _slim(self, entry: ManifestEntry, manifest: str) -> LiveData | LiveDelete:
+        file, sequence = entry.data_file, entry.sequence_number or 0
+        if file.content is not DataFileContent.DATA:
+            return LiveDelete(file, sequence, manifest)
+        lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
+        candidate = Candidate(
+            file.file_path,
+            file.file_format.value,
+            file.record_count,
+            file.file_size_in_bytes,
+            file.spec_id,
+            _values(file),
+            {each: lower[each] for each in self._ids if each in lower},
+            {each: upper[each] for each in self._ids if each in upper},
+        )
+        return LiveData(candidate, sequence, manifest)
+
+
+def _values(file: DataFile) -> tuple[Any, ...]:
+    return tuple(file.partition[i] for i in range(len(file.partition)))
+
+
+def _sort_in(live: Live, entry: LiveData | LiveDelete) -> None:
+    if isinstance(entry, LiveData):
+        live.data[entry.candidate.path] = entry
+    elif entry.file.content is DataFileContent.EQUALITY_DELETES:
+        live.equality += 1
+    elif (about := referenced(entry.file)) is not None:
+        live.scoped.setdefault(about, []).append(entry)
+    else:
+        live.wide.append(entry)

@@ -1,0 +1,62 @@
+"""What a snapshot's summary counts."""
+
+from __future__ import annotations
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.snapshots import SnapshotSummaryCollector
+
+from calving.iceberg.entries import CONTENT_SIZE, at, is_vector
+from calving.writing.partitioning import partition_path
+
+_SIZE = 5
+"""Place of ``file_size_in_bytes``."""
+
+
+class SummaryCollector(SnapshotSummaryCollector):
+    """Names partitions as their files' paths do: pyiceberg's own names end with Python's dates. And a deletion vector
+    has a part of its file, as Java counts it.
+    """
+
+    def __init__(self, partition_summary_limit: int) -> None:
+        super().__init__(partition_summary_limit)
+        self._vectors = {"added": 0, "removed": 0}
+
+    def add_file(
+        self, data_file: DataFile, schema: Schema, partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    ) -> None:
+        self._vectors["added"] += is_vector(data_file)
+        super().add_file(_sized(data_file), schema, partition_spec)
+
+    def remove_file(
+        self, data_file: DataFile, schema: Schema, partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
+    ) -> None:
+        self._vectors["removed"] += is_vector(data_file)
+        super().remove_file(_sized(data_file), schema, partition_spec)
+
+    def update_partition_metrics(
+        self, partition_spec: PartitionSpec, file: DataFile, is_add_file: bool, schema: Schema
+    ) -> None:
+        metrics = self.partition_metrics[partition_path(file.partition, partition_spec, schema)]
+        (metrics.add_file if is_add_file else metrics.remove_file)(file)
+
+    def build(self) -> dict[str, str]:
+        found = super().build()
+        for way, vectors in self._vectors.items():
+            if vectors:
+                found[f"{way}-dvs"] = str(vectors)
+                files = int(found.pop(f"{way}-position-delete-files")) - vectors
+                if files:
+                    found[f"{way}-position-delete-files"] = str(files)
+        return found
+
+
+def _sized(file: DataFile) -> DataFile:
+    """A deletion vector with the bytes that are its own."""
+    if not is_vector(file):
+        return file
+    own = DataFile(*file._data)
+    own.spec_id = file.spec_id
+    own._data[_SIZE] = at(file, CONTENT_SIZE)
+    return own

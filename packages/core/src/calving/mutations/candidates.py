@@ -1,0 +1,100 @@
+"""Data files that may have rows of given keys, as their manifests tell."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import BinaryType, BooleanType, DecimalType, FixedType, NestedField, StringType, UUIDType
+
+from calving.mutations.columns import Column
+from calving.mutations.keys import Keys
+from calving.writing.keys import scaled
+from calving.writing.partitioning import Partitioner, to_record
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A data file. ``step`` is the one of the commit that adds it; None: the table has it already."""
+
+    path: str
+    file_format: str
+    records: int
+    size: int
+    spec_id: int
+    partition: tuple[Any, ...]
+    lower: Mapping[int, bytes] = field(default_factory=dict)
+    upper: Mapping[int, bytes] = field(default_factory=dict)
+    step: int | None = None
+
+
+class Pruning:
+    """Tells which files cannot have rows of given keys."""
+
+    def __init__(self, keys: Keys, columns: Iterable[Column], specs: Mapping[int, PartitionSpec]) -> None:
+        self._keys, self._columns, self._specs = keys, tuple(columns), specs
+        self._partitions: dict[int, frozenset[tuple[Any, ...]] | None] = {}
+
+    def may_have(self, file: Candidate) -> bool:
+        """Whether the file may have a row of one of the keys."""
+        return self._in_partition(file) and all(bounds.meet(file) for bounds in self._bounds)
+
+    def _in_partition(self, file: Candidate) -> bool:
+        """L1: where rows are partitioned by something else, a row of the key may be in any partition."""
+        if file.spec_id not in self._partitions:
+            self._partitions[file.spec_id] = self._partitions_of(self._specs[file.spec_id])
+        found = self._partitions[file.spec_id]
+        return found is None or file.partition in found
+
+    def _partitions_of(self, spec: PartitionSpec) -> frozenset[tuple[Any, ...]] | None:
+        ids = {column.field_id for column in self._columns}
+        used = [each for each in spec.fields if not isinstance(each.transform, VoidTransform)]
+        if not used or any(each.source_id not in ids for each in used) or len(used) < len(spec.fields):
+            return None
+        schema = Schema(*(NestedField(c.field_id, f"c{c.field_id}", c.kind, required=False) for c in self._columns))
+        partitioner = Partitioner(schema, spec)
+        numbers = partitioner.numbers(self._keys.rows).unique().to_pylist()
+        records = (to_record(partitioner.partition(number).values, spec, schema) for number in numbers)
+        return frozenset(tuple(record[i] for i in range(len(spec.fields))) for record in records)
+
+    @cached_property
+    def _bounds(self) -> list[_Bounds]:
+        found = zip(self._columns, self._keys.columns, strict=True)
+        # Engines do not agree on the order of UUIDs, and two values are soon both there.
+        return [_Bounds(c, values) for c, values in found if not isinstance(c.kind, UUIDType | BooleanType)]
+
+
+class _Bounds:
+    """The values of one column, against the bounds of files."""
+
+    def __init__(self, column: Column, values: pa.Array) -> None:
+        self._id = column.field_id
+        self._bound: Callable[[bytes], Any] = _bound_of(column)
+        self._values = sorted(values.unique().to_pylist())
+
+    def meet(self, file: Candidate) -> bool:
+        """Whether a value is within the bounds; a bound that is not known excludes nothing."""
+        low, high = file.lower.get(self._id), file.upper.get(self._id)
+        first = 0 if low is None else bisect_left(self._values, self._bound(low))
+        return first < len(self._values) and (high is None or self._values[first] <= self._bound(high))
+
+
+def _bound_of(column: Column) -> Callable[[bytes], Any]:
+    kind = column.kind
+    match kind:
+        case StringType():
+            return lambda bound: bound.decode("utf-8", "surrogatepass")
+        case BinaryType() | FixedType():
+            return bytes
+        case DecimalType():
+            scale = kind.scale
+            return lambda bound: scaled(int.from_bytes(bound, "big", signed=True), scale)
+    # Also of a column that was narrower when the file was written.
+    return lambda bound: int.from_bytes(bound, "little", signed=True)

@@ -1,0 +1,103 @@
+"""The keys that the publications of a commit change, and the rows of a file that have one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.mutations.columns import Column
+
+_KEY, _STEP, _PLACE = "key", "step", "place"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Rows of a file, and the number of the key that each has."""
+
+    rows: pa.Array
+    keys: pa.Array
+
+
+class Keys:
+    """Different keys, numbered from 0, each with the last step of the commit that changes it."""
+
+    def __init__(self, columns: Sequence[Column], steps: Sequence[Iterable[pa.RecordBatch]]) -> None:
+        """``steps``: for each, rows whose first columns are these, and none of them null."""
+        self._names = [str(column.field_id) for column in columns]
+        schema = pa.schema([*((str(c.field_id), c.arrow) for c in columns), (_STEP, pa.int32())])
+        batches = [
+            pa.RecordBatch.from_arrays([*rows.columns[: len(columns)], _repeated(step, rows.num_rows)], schema=schema)
+            for step, found in enumerate(steps)
+            for rows in found
+        ]
+        table = pa.Table.from_batches(batches, schema).group_by(self._names, use_threads=False)
+        last = table.aggregate([(_STEP, "max")]).combine_chunks()
+        self.columns: list[pa.Array] = [_whole(last[name]) for name in self._names]
+        self.last_steps: pa.Array = _whole(last[f"{_STEP}_max"])
+
+    def __len__(self) -> int:
+        return len(self.last_steps)
+
+    @cached_property
+    def rows(self) -> pa.RecordBatch:
+        """One for each key."""
+        return pa.RecordBatch.from_arrays(self.columns, self._names)
+
+    def found_in(self, batches: Iterable[pa.RecordBatch]) -> Matches:
+        """The rows of a file that have one of the keys; the batches hold the key columns of all of its rows."""
+        rows, keys = [], []
+        start = 0
+        for batch in batches:
+            places, numbers = self._one(batch) if len(self._names) == 1 else self._several(batch)
+            if len(places):
+                rows.append(pc.add(places.cast(pa.int64()), start))
+                keys.append(numbers)
+            start += batch.num_rows
+        return Matches(_joined(rows, pa.int64()), _joined(keys, pa.int32()))
+
+    def _one(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        numbers = pc.index_in(batch.column(0), value_set=self.columns[0])
+        places = pc.indices_nonzero(pc.is_valid(numbers))
+        return places, numbers.take(places)
+
+    def _several(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+        """A mask for each column leaves few rows, which are compared whole."""
+        mask: Any = None
+        for column, values in zip(batch.columns, self._values, strict=True):
+            found = pc.is_in(column, value_set=values)
+            mask = found if mask is None else pc.and_(mask, found)
+        places = pc.indices_nonzero(mask)
+        if not len(places):
+            return places, pa.array([], pa.int32())
+        left = pa.Table.from_batches([batch.take(places)]).append_column(_PLACE, places)
+        both = left.join(self._numbered, self._names, join_type="inner", use_threads=False).sort_by(_PLACE)
+        return _whole(both[_PLACE]), _whole(both[_KEY])
+
+    @cached_property
+    def _values(self) -> list[pa.Array]:
+        return [column.unique() for column in self.columns]
+
+    @cached_property
+    def _numbered(self) -> pa.Table:
+        numbers = pa.array(range(len(self)), pa.int32())
+        return pa.Table.from_batches([self.rows]).append_column(_KEY, numbers)
+
+
+def _repeated(value: int, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, pa.int32()), count)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else _joined(found.chunks, found.type)
+
+
+def _joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
+    if not parts:
+        return pa.array([], kind)
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
