@@ -15,6 +15,7 @@ from calving.errors import SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
+from calving.iceberg.resolution import Resolver
 from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
@@ -57,6 +58,7 @@ class IcebergCommitter:
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
         self._parking = Parking(CatalogStorage(catalog))
+        self._resolvers: dict[TableId, Resolver] = {}
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
@@ -163,7 +165,25 @@ class IcebergCommitter:
             summary[VALID_THROUGH] = java_date_time(request.valid_through_us)
         uuids = {e.event.table.table_uuid for e in commit.entries if isinstance(e.event, DataWritten)}
         expected = frozenset(str(u) for u in uuids if u is not None)
-        target = IcebergTarget(self._catalog, table, key.branch, key, summary, expected, mark, watch=report.watch)
+        target = IcebergTarget(
+            self._catalog,
+            table,
+            key.branch,
+            key,
+            summary,
+            expected,
+            mark,
+            watch=report.watch,
+            resolver=self._resolver(table),
+        )
         done = CommitLoop(target, key, MAX_TRIES).settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head)
+        if done.snapshot_id is not None and target.counts is not None:
+            log.info("table %s: %s", ".".join(table), target.counts)
         return done, target.mark
+
+    def _resolver(self, table: TableId) -> Resolver | None:
+        """Of a table whose rows records change; it stays, for what it has read of the table's files."""
+        if self._style.mutations(table) is None:
+            return None
+        return self._resolvers.setdefault(table, Resolver())

@@ -27,6 +27,8 @@ MAX_AGE_MS = "history.expire.max-snapshot-age-ms"
 MIN_TO_KEEP = "history.expire.min-snapshots-to-keep"
 GC_ENABLED = "gc.enabled"
 
+_TAKES_AWAY = {"deleted-data-files", "removed-delete-files"}
+"""What a summary says of a snapshot that does."""
 _AT_ONCE = 10
 """Snapshots leave in groups: one update and one sweep of files for several commits."""
 
@@ -91,11 +93,12 @@ def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:
 
 
 def _only_adds(snapshot: Snapshot) -> bool:
-    """An append, or a commit of a sink."""
+    """An append, or a commit of a sink that has taken nothing away."""
     summary = snapshot.summary
     if summary is None:
         return False
-    return summary.operation is Operation.APPEND or COMMIT_ID in summary.additional_properties
+    said = summary.additional_properties
+    return summary.operation is Operation.APPEND or (COMMIT_ID in said and not _TAKES_AWAY & said.keys())
 
 
 def _beside(line: Sequence[Snapshot], gone: Sequence[Snapshot]) -> tuple[Snapshot, ...]:

@@ -96,13 +96,15 @@ class SinkSnapshot(_MergeAppendFiles):
         properties = {key: str(value) for key, value in summary.items()}
         super().__init__(Operation.APPEND, _PlainTransaction(table), table.io, branch, None, properties)  # type: ignore[arg-type]
         self._delete_files: list[DataFile] = []
+        self._written: list[str] = []
         self._to_remove: frozenset[FileKey] = frozenset()
         self._to_rewrite: frozenset[str] = frozenset()
         self._removed: list[DataFile] = []
 
-    def add_deletes(self, found: Iterable[DataFile]) -> None:
-        """Delete files as manifests name them."""
+    def add_deletes(self, found: Iterable[DataFile], written: Iterable[str]) -> None:
+        """Delete files as manifests name them; ``written`` are the ones that only this snapshot has."""
         self._delete_files += found
+        self._written += written
 
     def remove(self, found: Collection[FileKey], manifests: Collection[str]) -> None:
         """Files that the table has, and the manifests that name them."""
@@ -139,6 +141,9 @@ class SinkSnapshot(_MergeAppendFiles):
     def discard(self) -> None:
         """Delete what ``prepare`` wrote. Only when it is certain that the commit has not landed."""
         self._clean_all_uncommitted()
+        for path in self._written:
+            with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
+                self._io.delete(path)
 
     def spec(self, spec_id: int) -> PartitionSpec:
         """As manifests are written by it."""

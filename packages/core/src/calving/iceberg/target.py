@@ -20,6 +20,7 @@ from calving.errors import CommitRefused, CommitUncertain, TableTroubleError, We
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.resolution import Counts, Resolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
 from calving.model.coverage import text_of
@@ -64,10 +65,14 @@ class IcebergTarget:
         mark: TableMark | None = None,
         sleep: Callable[[float], None] = time.sleep,
         watch: Stopwatch | None = None,
+        resolver: Resolver | None = None,
     ) -> None:
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
+        self._resolver = resolver
         self._snapshot: SinkSnapshot | None = None
+        self.counts: Counts | None = None
+        """Of a mutation table, what the last attempt did."""
         self.mark = mark
         """How far the table was when it was last seen."""
         self._watch = watch or Stopwatch()
@@ -117,12 +122,10 @@ class IcebergTarget:
                 text_of(newly),
                 ".".join(self._table),
             )
-        summary = {**self._extra, **self._key.summary(admitted.ledger)}
-        snapshot = self._snapshot = new_snapshot(table, summary, self._branch)
+        snapshot = self._snapshot = self._filled(table, admitted)
         self._tried.append(snapshot.snapshot_id)
         self._required = _guarded(state)
         with self._watch.step("write"):
-            snapshot.add((*admitted.data_files, *admitted.delete_files))
             updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
         changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
@@ -140,6 +143,21 @@ class IcebergTarget:
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
         remove_files(table.io, gone)
         return snapshot.snapshot_id
+
+    def _filled(self, table: Table, admitted: Admitted) -> SinkSnapshot:
+        """A snapshot with the files that were admitted, or with what they come to on the head of the branch."""
+        summary = {**self._extra, **self._key.summary(admitted.ledger)}
+        if self._resolver is None:
+            snapshot = new_snapshot(table, summary, self._branch)
+            snapshot.add((*admitted.data_files, *admitted.delete_files))
+            return snapshot
+        found = self._resolver.resolve(table, self._branch, admitted.steps)
+        self.counts = found.counts
+        snapshot = new_snapshot(table, {**summary, **found.counts.summary()}, self._branch)
+        snapshot.add(found.data_files)
+        snapshot.add_deletes(found.deletes, found.written)
+        snapshot.remove(found.removed, found.manifests)
+        return snapshot
 
     def supersede(self, properties: Mapping[str, str]) -> None:
         """Set table properties, and move the head of the branch: attempts on what was loaded before are refused."""

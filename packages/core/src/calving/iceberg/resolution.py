@@ -1,0 +1,274 @@
+"""Keys of changed rows to positions in the files of exactly one snapshot, before it gets a successor."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import MappedField
+from pyroaring import BitMap64
+
+from calving.iceberg.delete_files import Deleted, read_positions, write_deleted
+from calving.iceberg.entries import FileKey, Live, Manifests, key_of
+from calving.model import files
+from calving.mutations.cache import KeyCache
+from calving.mutations.candidates import Candidate, Pruning
+from calving.mutations.columns import Reading, columns_of
+from calving.mutations.keys import Keys, Matches
+from calving.protocol.admission import Step
+from calving.writing.partitioning import to_record
+
+_TOGETHER = 4
+"""Files that are looked into at the same time."""
+_MOST_VECTORS = 4_000
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a commit of a mutation table did."""
+
+    keys: int = 0
+    superseded: int = 0
+    """Rows that it deleted."""
+    files: int = 0
+    """Files that were looked into."""
+    cached: int = 0
+    """Those of them that the key cache had."""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in self.seconds.items())
+        return (
+            f"{self.keys} keys, {self.superseded} rows superseded, {self.files} files looked into,"
+            f" {self.cached} of them in the cache; {times}"
+        )
+
+    def summary(self) -> dict[str, str]:
+        """As a snapshot says it."""
+        numbers = {"keys": self.keys, "superseded": self.superseded, "files": self.files, "cached": self.cached}
+        times = {f"{name}-ms": round(seconds * 1000) for name, seconds in self.seconds.items()}
+        return {f"calving.mutations.{name}": str(value) for name, value in {**numbers, **times}.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a snapshot adds and removes."""
+
+    data_files: tuple[files.DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    removed: frozenset[FileKey]
+    manifests: frozenset[str]
+    """Those that name what is removed."""
+    written: tuple[str, ...]
+    """Files that were made for it."""
+    counts: Counts
+
+
+class Resolver:
+    """Of one table, for all commits of a process: what it has read of files stays true, for they never change."""
+
+    def __init__(self, cache: KeyCache | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._cache, self._clock = cache, clock
+        self._manifests: tuple[frozenset[int], Manifests] | None = None
+        self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
+        self._steps: tuple[Step, ...] = ()
+        self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
+        """What of ``_steps`` is in a file: a refused attempt looks only into files that are new to it."""
+
+    def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
+        """Delete, on the head of the branch, the keys of each step from all that came before it.
+
+        :raises TableTroubleError: what the table has cannot be read.
+        """
+        return _Resolution(self, table, branch, tuple(steps), self._clock).run()
+
+    def live(self, table: Table, branch: str, ids: frozenset[int]) -> Live:
+        """What is live at the head, with the bounds of these columns."""
+        if self._manifests is None or not ids <= self._manifests[0]:
+            self._manifests = ids, Manifests(ids)
+        head = table.metadata.snapshot_by_name(branch)
+        return self._manifests[1].live(table.io, head.manifest_list if head is not None else None)
+
+    def batches(self, reading: Reading, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
+        """The key columns of a file, and whether they were held."""
+
+        def read() -> Iterator[pa.RecordBatch]:
+            return reading.batches(file.path, file.file_format)
+
+        return (read(), False) if self._cache is None else self._cache.batches(file.path, reading.columns, read)
+
+    def matches(
+        self, steps: tuple[Step, ...], ids: tuple[int, ...], file: Candidate, look: Callable[[Candidate], Matches]
+    ) -> Matches:
+        """The rows of a file that have keys of these steps."""
+        if steps is not self._steps and steps != self._steps:
+            self._steps, self._matches = steps, {}
+        if (ids, file.path) not in self._matches:
+            self._matches[ids, file.path] = look(file)
+        return self._matches[ids, file.path]
+
+    def positions(self, table: Table, delete: DataFile, of: str) -> BitMap64:
+        """The positions of a data file that a delete file names."""
+        known = key_of(delete), of
+        found = self._positions.pop(known, None)
+        self.know(known, read_positions(table.io, delete, of) if found is None else found)
+        return self._positions[known]
+
+    def know(self, known: tuple[FileKey, str], positions: BitMap64) -> None:
+        """What a delete file says, read or just written."""
+        self._positions[known] = positions
+        while len(self._positions) > _MOST_VECTORS:
+            self._positions.popitem(last=False)
+
+
+class _Resolution:
+    """One of them."""
+
+    def __init__(
+        self, resolver: Resolver, table: Table, branch: str, steps: tuple[Step, ...], clock: Callable[[], float]
+    ) -> None:
+        self._resolver, self._table, self._branch, self._steps, self._clock = resolver, table, branch, steps, clock
+        self._counts = Counts()
+        self._live = Live()
+        self._files: dict[str, Candidate] = {}
+        self._hits: defaultdict[str, BitMap64] = defaultdict(BitMap64)
+
+    def run(self) -> Resolved:
+        started = self._clock()
+        by_ids = _key_files(self._steps)
+        self._live = self._resolver.live(self._table, self._branch, frozenset(i for ids in by_ids for i in ids))
+        self._files = {path: data.candidate for path, data in self._live.data.items()} | self._new_files()
+        loaded = self._clock()
+        for ids, key_files in by_ids.items():
+            self._locate(ids, key_files)
+        deleted, gone = self._deleted()
+        resolved = self._clock()
+        written: list[str] = []
+        deletes = write_deleted(self._table, deleted, written)
+        for made, each in zip(deletes, deleted, strict=True):
+            self._resolver.know((key_of(made), each.file.path), each.positions)
+        self._counts.seconds |= {
+            "load": loaded - started,
+            "resolve": resolved - loaded,
+            "write": self._clock() - resolved,
+        }
+        return self._made(deleted, gone, tuple(deletes), tuple(written))
+
+    def _new_files(self) -> dict[str, Candidate]:
+        metadata = self._table.metadata
+        specs, schema = metadata.specs(), metadata.schema()
+        found = {}
+        for number, step in enumerate(self._steps):
+            for file in step.data_files:
+                spec = specs[file.spec_id]
+                record = to_record(file.partition, spec, schema)
+                found[file.file_path] = Candidate(
+                    file.file_path,
+                    file.file_format,
+                    file.record_count,
+                    file.file_size_in_bytes,
+                    file.spec_id,
+                    tuple(record[i] for i in range(len(spec.fields))),
+                    file.lower_bounds or {},
+                    file.upper_bounds or {},
+                    number,
+                )
+        return found
+
+    def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
+        """Find the rows that have keys of later steps than their own."""
+        metadata = self._table.metadata
+        columns = columns_of(metadata.schema(), ids)
+        mapping = self._table.name_mapping()
+        mapped: tuple[MappedField, ...] = tuple(mapping.root) if mapping is not None else ()
+        reading = Reading(self._table.io, columns, mapped)
+        keys = Keys(columns, [_rows(reading, found) for found in key_files])
+        pruning = Pruning(keys, columns, metadata.specs())
+        wanted = [file for file in self._files.values() if len(keys) and pruning.may_have(file)]
+
+        def look(file: Candidate) -> Matches:
+            batches, was_held = self._resolver.batches(reading, file)
+            self._counts.cached += was_held
+            return keys.found_in(batches)
+
+        with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
+            found_in = pool.map(lambda file: self._resolver.matches(self._steps, ids, file, look), wanted)
+            for file, found in zip(wanted, found_in, strict=True):
+                rows = found.rows
+                if file.step is not None:
+                    rows = rows.filter(pc.greater(keys.last_steps.take(found.keys), file.step))
+                if len(rows):
+                    self._hits[file.path].update(rows.to_pylist())
+        self._counts.keys += len(keys)
+        self._counts.files += len(wanted)
+
+    def _deleted(self) -> tuple[list[Deleted], list[Candidate]]:
+        """The files with rows that are newly deleted, and those that have no others."""
+        partly, wholly = [], []
+        for path, hits in self._hits.items():
+            file = self._files[path]
+            before = self._before(path)
+            new = hits - before
+            if not new:
+                continue
+            self._counts.superseded += len(new)
+            after = before | new
+            if len(after) == file.records:
+                wholly.append(file)
+            else:
+                partly.append(Deleted(file, after))
+        return partly, wholly
+
+    def _before(self, path: str) -> BitMap64:
+        """The rows of a file that are deleted in the head."""
+        found = BitMap64()
+        data = self._live.data.get(path)
+        if data is not None:
+            for delete in (*self._live.scoped.get(path, ()), *self._live.wide_of(data)):
+                found |= self._resolver.positions(self._table, delete.file, path)
+        return found
+
+    def _made(
+        self,
+        deleted: Iterable[Deleted],
+        gone: Sequence[Candidate],
+        deletes: tuple[DataFile, ...],
+        written: tuple[str, ...],
+    ) -> Resolved:
+        """P1 and P6: what is replaced leaves, and data files without rows."""
+        removed: set[FileKey] = set()
+        manifests: set[str] = set()
+        for path in (*(each.file.path for each in deleted), *(file.path for file in gone)):
+            for delete in self._live.scoped.get(path, ()):
+                removed.add(key_of(delete.file))
+                manifests.add(delete.manifest)
+        for file in gone:
+            if file.step is None:
+                removed.add((file.path, None))
+                manifests.add(self._live.data[file.path].manifest)
+        never = {file.path for file in gone}
+        data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in never)
+        return Resolved(data, deletes, frozenset(removed), frozenset(manifests), written, self._counts)
+
+
+def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.DataFile]]]:
+    """By the columns that identify rows, for each step its key files: a table may get other columns some day."""
+    found: dict[tuple[int, ...], list[list[files.DataFile]]] = {}
+    steps = list(steps)
+    for number, step in enumerate(steps):
+        for file in step.delete_files:
+            ids = tuple(sorted(file.equality_ids or ()))
+            found.setdefault(ids, [[] for _ in steps])[number].append(file)
+    return found
+
+
+def _rows(reading: Reading, found: Sequence[files.DataFile]) -> Iterator[pa.RecordBatch]:
+    for file in found:
+        yield from reading.batches(file.file_path, file.file_format)

@@ -1,0 +1,95 @@
+"""Key columns of data files on local disk: a file is read from the table's storage once, for it never changes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+
+from calving.mutations.columns import Column
+
+_PREFIX = "calving-keys"
+Batches = Iterator[pa.RecordBatch]
+
+
+class KeyCache:
+    """Of one process, which takes it along when it ends; what was used longest ago goes first."""
+
+    def __init__(self, max_bytes: int, above: Path | None = None) -> None:
+        """``above``: the folder that it is made in, else the one for temporary files."""
+        folder = above or Path(tempfile.gettempdir())
+        _sweep(folder)
+        self._held = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=folder)
+        self._folder, self._max_bytes = Path(self._held.name), max_bytes
+        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+        self.bytes = 0
+
+    def batches(self, path: str, columns: Sequence[Column], read: Callable[[], Batches]) -> tuple[Batches, bool]:
+        """The columns of a data file, which ``read`` gives where they are not held; and whether they were."""
+        told = repr((path, [(column.field_id, str(column.kind)) for column in columns]))
+        name = hashlib.sha256(told.encode()).hexdigest()
+        with self._lock:
+            is_held = name in self._sizes
+            if is_held:
+                self._sizes.move_to_end(name)
+        if is_held:
+            with suppress(OSError, pa.ArrowInvalid):  # somebody cleans up temporary files, say
+                return _mapped(self._folder / name), True
+        return self._kept(name, read()), False
+
+    def close(self) -> None:
+        """Delete all of it."""
+        self._held.cleanup()
+
+    def _kept(self, name: str, found: Batches) -> Batches:
+        """Hands on what is read, and keeps it once all of it has been."""
+        part = self._folder / f"{name}.{threading.get_ident()}"
+        writer = None
+        try:
+            for batch in found:
+                writer = writer or pa.ipc.new_file(part, batch.schema)
+                writer.write_batch(batch)
+                yield batch
+            if writer is not None:
+                writer.close()
+                self._hold(name, part)
+        finally:
+            if writer is not None:
+                writer.close()
+            part.unlink(missing_ok=True)
+
+    def _hold(self, name: str, part: Path) -> None:
+        size = part.stat().st_size
+        if size > self._max_bytes:
+            return
+        part.rename(self._folder / name)
+        with self._lock:
+            self.bytes += size - self._sizes.pop(name, 0)
+            self._sizes[name] = size
+            while self.bytes > self._max_bytes:
+                oldest, freed = self._sizes.popitem(last=False)
+                self.bytes -= freed
+                (self._folder / oldest).unlink(missing_ok=True)  # who has it open goes on reading
+
+
+def _mapped(path: Path) -> Batches:
+    """The pages that are read are the system's, and not memory of this process."""
+    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+    return (reader.get_batch(number) for number in range(reader.num_record_batches))
+
+
+def _sweep(folder: Path) -> None:
+    """Delete what processes that are gone have left."""
+    for left in folder.glob(f"{_PREFIX}-{os.getuid()}-*"):
+        pid = left.name.split("-")[3]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)

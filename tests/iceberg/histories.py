@@ -1,0 +1,184 @@
+"""Seeded histories of a mutation table, beside a dict that has been told the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import LongType, NestedField, StringType
+
+from calving.casting.table import TableConverter
+from calving.errors import CommitRefused
+from calving.iceberg.catalog import table_id
+from calving.iceberg.partition_terms import partition_spec
+from calving.iceberg.resolution import Resolver
+from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.target import IcebergTarget
+from calving.model.files import DataFile, FileContent
+from calving.model.record_path import Evolution, Limits
+from calving.model.tables import TableSpec
+from calving.protocol.admission import Admitted, Step
+from calving.protocol.ledger import NO_LEDGER, LedgerKey
+from calving.records.fields import arrow_schema, table_schema
+from calving.records.values import Values
+from calving.writing.table import TableWriter
+from tests.iceberg.structure import check
+
+KEY = LedgerKey("control", "connect-x", "log-1")
+SUMMARY = {"kafka.connect.commit-id": "c"}
+LAYOUTS = {"flat": [], "by key": ["bucket(id, 4)"], "moving": ["g"], "evolved": []}
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType(), required=False),
+    NestedField(3, "g", LongType(), required=False),
+    identifier_field_ids=[1],
+)
+Row = dict[str, Any]
+
+
+@dataclass
+class MutationTable:
+    """Commits steps as a coordinator does, and remembers what should be in the table."""
+
+    catalog: Catalog
+    name: str
+    ids: tuple[str, ...] = ("id",)
+    expected: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    resolver: Resolver = field(default_factory=Resolver)
+
+    @property
+    def table(self) -> Table:
+        return self.catalog.load_table(self.name)
+
+    def step(self, rows: Sequence[Row], deleted: Sequence[Row] = (), inserts: Sequence[Row] = ()) -> Step:
+        """Files as a task writes them: ``rows`` replace those of their keys, ``deleted`` go, ``inserts`` come."""
+        spec = self.spec()
+        files = self.write(spec, [*rows, *inserts])
+        keys = [{name: row[name] for name in self.ids} for row in (*rows, *deleted)]
+        for row in (*rows, *deleted):
+            self.expected.pop(self.key(row), None)
+        for row in (*rows, *inserts):
+            self.expected[self.key(row)] = row
+        return Step(files, (self.key_file(spec, keys),) if keys else ())
+
+    def key(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self.ids)
+
+    def spec(self) -> TableSpec:
+        tables = Tables(self.catalog, "iceberg", TableRules())
+        tables.refresh([self.name])
+        return tables.specs()[self.name]
+
+    def write(self, spec: TableSpec, rows: Sequence[Row]) -> tuple[DataFile, ...]:
+        converter = TableConverter(self.name, table_schema(spec.schema_json), Evolution(), {})
+        converted = converter.convert(Values(list(rows), typed=False))
+        writer = TableWriter(spec, 0, Limits())
+        if rows:
+            assert converted.rows is not None and not converted.bad, converted.bad
+            writer.write(converted.rows)
+        return tuple(writer.close())
+
+    def key_file(self, spec: TableSpec, keys: Sequence[Row]) -> DataFile:
+        schema = self.table.schema()
+        fields = [schema.find_field(name) for name in self.ids]
+        rows = pa.Table.from_pylist(list(keys), arrow_schema(Schema(*fields)))
+        path = f"{spec.location}/data/{uuid4()}-keys.parquet"
+        with self.table.io.new_output(path).create() as out:
+            pq.write_table(rows, out)
+            size = out.tell()
+        ids = tuple(each.field_id for each in fields)
+        return DataFile(path, "PARQUET", len(keys), size, FileContent.EQUALITY_DELETES, equality_ids=ids)
+
+    def commit(self, *steps: Step, meanwhile: Sequence[Step] = ()) -> IcebergTarget:
+        """One snapshot; ``meanwhile`` lands between the look at the table and the first attempt."""
+        data = tuple(f for step in steps for f in step.data_files)
+        deletes = tuple(f for step in steps for f in step.delete_files)
+        admitted = Admitted(data, deletes, NO_LEDGER, steps=steps)
+        target = IcebergTarget(self.catalog, table_id(self.name), "main", KEY, SUMMARY, resolver=self.resolver)
+        for _ in range(5):
+            state = target.load()
+            if meanwhile:
+                MutationTable(self.catalog, self.name, self.ids).commit(*meanwhile)
+                meanwhile = ()
+            try:
+                target.attempt(state, admitted)
+                check(self.table)
+                return target
+            except CommitRefused:
+                target.discard()
+        raise AssertionError("every attempt was refused")
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """What should be in the table."""
+        return sorted((tuple(row.values()) for row in self.expected.values()), key=repr)
+
+
+def create(catalog: Catalog, layout: str, version: int) -> MutationTable:
+    catalog.create_namespace_if_not_exists("mutations")
+    name = f"mutations.t{uuid4().hex}"
+    spec = partition_spec(LAYOUTS[layout], SCHEMA, name)
+    catalog.create_table(name, SCHEMA, partition_spec=spec, properties={"format-version": str(version)})
+    return MutationTable(catalog, name)
+
+
+def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:
+    """Random updates and deletes of few keys; every few commits somebody else is faster."""
+    chance = random.Random(seed)
+    serial = 0
+
+    def rows(keys: Sequence[int]) -> list[Row]:
+        nonlocal serial
+        serial += 1
+        return [{"id": key, "name": f"v{serial}", "g": chance.randrange(3)} for key in keys]
+
+    for number in range(commits):
+        if layout == "evolved" and number == commits // 2:
+            _evolve(table.table)
+        steps = []
+        for _ in range(chance.choice([1, 1, 2, 3])):
+            keys = chance.sample(range(40), chance.randrange(1, 12))
+            cut = chance.randrange(len(keys) + 1)
+            steps.append(table.step(rows(keys[:cut]), [{"id": key} for key in keys[cut:]]))
+        foreign = [table.step([], inserts=rows([1000 + number]))] if number % 5 == 3 else []
+        table.commit(*steps, meanwhile=foreign)
+
+
+def _evolve(table: Table) -> None:
+    with table.update_spec() as spec:
+        spec.add_field("id", BucketTransform(3), "id_bucket").add_field("g", IdentityTransform(), "g_same")
+
+
+def pyiceberg_rows(table: Table) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in table.scan().to_arrow().to_pylist()), key=repr)
+
+
+def duckdb_rows(table: Table, columns: str = "*") -> list[tuple[Any, ...]]:
+    from pathlib import Path
+
+    import duckdb
+    import duckdb_extension_avro
+    import duckdb_extension_iceberg
+
+    connection = duckdb.connect()
+    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
+        (path,) = Path(package.__file__).parent.rglob("*.duckdb_extension")
+        connection.execute(f"load '{path}'")
+    location = table.metadata_location.removeprefix("file://")
+    return sorted(connection.execute(f"select {columns} from iceberg_scan('{location}')").fetchall(), key=repr)
+
+
+def live_counts(table: Table) -> Mapping[str, int]:
+    """What the summary of the head says."""
+    snapshot = table.current_snapshot()
+    assert snapshot is not None and snapshot.summary is not None
+    found = snapshot.summary.additional_properties
+    return {name: int(value) for name, value in found.items() if name.startswith("total-")}

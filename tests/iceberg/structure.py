@@ -1,0 +1,90 @@
+"""What must hold of every snapshot of a mutation table."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.table import Table
+from pyiceberg.table.puffin import PuffinFile
+
+from calving.iceberg.delete_files import read_positions
+from calving.iceberg.entries import (
+    CONTENT_OFFSET,
+    CONTENT_SIZE,
+    FIRST_ROW_ID,
+    at,
+    is_vector,
+    read_entries,
+    read_manifest_list,
+    referenced,
+)
+
+
+def check(table: Table, equality: bool = False) -> None:
+    """The head of the main branch.
+
+    :raises AssertionError: something is not so.
+    """
+    head = table.current_snapshot()
+    assert head is not None
+    manifests = read_manifest_list(table.io, head.manifest_list)
+    entries = [entry for manifest in manifests for entry in _checked(table.io, manifest)]
+    data = {e.data_file.file_path: e for e in entries if e.data_file.content is DataFileContent.DATA}
+    deletes = [e for e in entries if e.data_file.content is not DataFileContent.DATA]
+    assert len(data) + len(deletes) == len(entries), "a data file is named twice"
+    scoped = [e for e in deletes if e.data_file.content is DataFileContent.POSITION_DELETES]
+    assert equality or len(scoped) == len(deletes), "there are equality deletes"
+    about = Counter(referenced(e.data_file) for e in scoped)
+    assert all(path in data for path in about), "a delete file is about no live data file"
+    assert all(count == 1 for count in about.values()), "a data file has several delete files"
+    for entry in scoped:
+        _check_scoped(table, entry, data[referenced(entry.data_file) or ""])
+    for manifest in manifests:
+        live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        assert live or manifest.added_snapshot_id == head.snapshot_id, "a manifest without live entries was carried on"
+    if table.metadata.format_version >= 3:
+        _check_row_ids([entry.data_file for entry in data.values()], getattr(table.metadata, "next_row_id", None) or 0)
+
+
+def _checked(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
+    live = read_entries(io, manifest)
+    rows = sum(entry.data_file.record_count for entry in live)
+    assert len(live) == (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    assert rows == (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
+    assert all(entry.sequence_number is not None and entry.snapshot_id is not None for entry in live)
+    assert min((e.sequence_number or 0 for e in live), default=0) >= (manifest.min_sequence_number if live else 0)
+    return live
+
+
+def _check_scoped(table: Table, entry: ManifestEntry, data: ManifestEntry) -> None:
+    file, about = entry.data_file, data.data_file
+    assert (entry.sequence_number or 0) >= (data.sequence_number or 0), "a delete does not apply to its data file"
+    assert (file.spec_id, file.partition) == (about.spec_id, about.partition)
+    positions = read_positions(table.io, file, about.file_path)
+    assert len(positions) == file.record_count
+    assert positions and max(positions) < about.record_count
+    assert len(positions) < about.record_count, "a data file without rows is still there"
+    assert is_vector(file) == (table.metadata.format_version >= 3)
+    if is_vector(file):
+        _check_footer(table.io, file, about.file_path)
+
+
+def _check_footer(io: FileIO, file: DataFile, about: str) -> None:
+    with io.new_input(file.file_path).open() as stream:
+        content = stream.read()
+    assert len(content) == file.file_size_in_bytes
+    (blob,) = [b for b in PuffinFile(content).footer.blobs if b.properties["referenced-data-file"] == about]
+    assert (blob.type, blob.snapshot_id, blob.sequence_number) == ("deletion-vector-v1", -1, -1)
+    assert (blob.offset, blob.length) == (at(file, CONTENT_OFFSET), at(file, CONTENT_SIZE))
+    assert blob.properties["cardinality"] == str(file.record_count)
+    assert blob.compression_codec is None
+
+
+def _check_row_ids(data: list[DataFile], next_row_id: int) -> None:
+    end = 0
+    for first, count in sorted((at(file, FIRST_ROW_ID), file.record_count) for file in data):
+        assert first >= end, "a row id is given twice"
+        end = first + count
+    assert end <= next_row_id

@@ -1,0 +1,87 @@
+"""Mutation tables: keys become deleted positions of exactly the snapshot that is committed on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.iceberg.catalog import open_catalog
+from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
+
+
+@pytest.fixture(params=[2, 3])
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def catalog(version: int, request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    if version == 2:
+        return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    return open_catalog("iceberg", {"type": "rest", "uri": request.getfixturevalue("rest_uri")})
+
+
+@pytest.fixture
+def table(catalog: Catalog, version: int) -> MutationTable:
+    return create(catalog, "flat", version)
+
+
+def row(key: int, name: str) -> dict[str, object]:
+    return {"id": key, "name": name, "g": 0}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_history_of_changes_leaves_what_a_dict_has(catalog: Catalog, version: int, layout: str) -> None:
+    for seed in range(2):
+        table = create(catalog, layout, version)
+        play(table, layout, seed, 16)
+        assert pyiceberg_rows(table.table) == table.rows(), seed
+        assert duckdb_rows(table.table) == table.rows(), seed
+
+
+def test_the_later_step_of_a_commit_replaces_rows_of_the_earlier_one(table: MutationTable) -> None:
+    table.commit(table.step([row(1, "a"), row(2, "a")]), table.step([row(1, "b")]), table.step([], [{"id": 2}]))
+    assert pyiceberg_rows(table.table) == [(1, "b", 0)]
+
+
+def test_a_data_file_without_rows_leaves_with_its_deletes(table: MutationTable) -> None:
+    table.commit(table.step([row(1, "a"), row(2, "a"), row(3, "a")]))
+    table.commit(table.step([row(1, "b")]))
+    table.commit(table.step([], [{"id": 2}, {"id": 3}]))
+    assert pyiceberg_rows(table.table) == [(1, "b", 0)]
+    counts = live_counts(table.table)
+    assert (counts["total-data-files"], counts["total-delete-files"], counts["total-records"]) == (1, 0, 1)
+    assert counts["total-position-deletes"] == 0
+
+
+def test_a_key_that_the_table_does_not_have_deletes_nothing(table: MutationTable) -> None:
+    table.commit(table.step([row(1, "a")]))
+    table.commit(table.step([], [{"id": 7}]))
+    head = table.table.current_snapshot()
+    assert head is not None and head.summary is not None
+    assert head.summary.operation.value == "append"
+    assert (head.summary["calving.mutations.keys"], head.summary["calving.mutations.superseded"]) == ("1", "0")
+
+
+def test_a_refused_attempt_leaves_no_delete_files(table: MutationTable) -> None:
+    table.commit(table.step([row(1, "a"), row(2, "a")]))
+    table.commit(table.step([row(1, "b")]), meanwhile=[table.step([], inserts=[row(3, "c")])])
+    data = Path(table.table.location().removeprefix("file://")) / "data"
+    assert len([path for path in data.iterdir() if "-deletes" in path.name]) == 1
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_snapshots_that_took_files_away_are_left_to_whoever_maintains_the_table(table: MutationTable) -> None:
+    with table.table.transaction() as change:
+        change.set_properties({"calving.expire.max-snapshots": "2"})
+    for number in range(12):
+        table.commit(table.step([], inserts=[row(number, "a"), row(100 + number, "a")]))
+    table.commit(table.step([], inserts=[row(200 + number, "a") for number in range(20)]))
+    for number in range(12):
+        table.commit(table.step([row(200 + number, "b")]))
+    kept = [snapshot.summary for snapshot in table.table.metadata.snapshots if snapshot.summary is not None]
+    assert len([each for each in kept if each.operation.value == "append"]) < 10
+    assert len([each for each in kept if "removed-delete-files" in each.additional_properties]) == 11
+    assert pyiceberg_rows(table.table) == table.rows()
