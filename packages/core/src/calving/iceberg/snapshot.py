@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -152,7 +152,7 @@ class SinkSnapshot(_MergeAppendFiles):
 
     def _manifests(self) -> list[ManifestFile]:
         existing = [m for m in self._existing_manifests() if m.has_added_files() or m.has_existing_files()]
-        data = self._write(self._added_data_files, self.new_manifest_writer)
+        data = self._written_data()
         for manifest in existing:
             if manifest.content is ManifestContent.DATA:
                 data.append(self._rewritten(manifest) if manifest.manifest_path in self._to_rewrite else manifest)
@@ -167,33 +167,37 @@ class SinkSnapshot(_MergeAppendFiles):
 
     def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
         """A manifest of data files, in which those that are removed are said to be deleted."""
-        with self.new_manifest_writer(self.spec(manifest.partition_spec_id)) as writer:
-            for entry in self._kept_or_deleted(manifest):
-                writer.add_entry(entry)
-        return writer.to_manifest_file()
+        return self._manifest(
+            self.new_manifest_writer(self.spec(manifest.partition_spec_id)), self._kept_or_deleted(manifest)
+        )
 
     def _delete_manifests(self, existing: list[ManifestFile]) -> list[ManifestFile]:
         """P5: where a spec's delete files change, they stand in as few manifests as hold them."""
         changed = {file.spec_id for file in self._delete_files}
         changed |= {m.partition_spec_id for m in existing if m.manifest_path in self._to_rewrite}
-        found = []
+        kept = [m for m in existing if m.partition_spec_id not in changed or self._is_full(m)]
         by_spec: dict[int, list[ManifestEntry]] = {spec_id: [] for spec_id in changed}
         for manifest in existing:
-            live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
-            stays = manifest.manifest_path not in self._to_rewrite and live >= _DELETES_AT_ONCE
-            if stays or manifest.partition_spec_id not in changed:
-                found.append(manifest)
-            else:
+            if manifest not in kept:
                 by_spec[manifest.partition_spec_id] += self._kept_or_deleted(manifest)
         for file in self._delete_files:
             by_spec[file.spec_id].append(self._added(file))
-        for spec_id, entries in by_spec.items():
-            for start in range(0, len(entries), _DELETES_AT_ONCE):
-                with self._new_delete_writer(self.spec(spec_id)) as writer:
-                    for entry in entries[start : start + _DELETES_AT_ONCE]:
-                        writer.add_entry(entry)
-                found.append(writer.to_manifest_file())
-        return found
+        return kept + [
+            self._manifest(self._new_delete_writer(self.spec(spec_id)), entries)
+            for spec_id, found in by_spec.items()
+            for entries in _cut(found)
+        ]
+
+    def _is_full(self, manifest: ManifestFile) -> bool:
+        """Whether a manifest of delete files stays as it is."""
+        live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        return manifest.manifest_path not in self._to_rewrite and live >= _DELETES_AT_ONCE
+
+    def _manifest(self, writer: ManifestWriter, entries: Iterable[ManifestEntry]) -> ManifestFile:
+        with writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        return writer.to_manifest_file()
 
     def _kept_or_deleted(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
         """The live entries of a manifest, as another one has them."""
@@ -223,19 +227,14 @@ class SinkSnapshot(_MergeAppendFiles):
             spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression
         )
 
-    def _write(
-        self, found: list[DataFile], open_writer: Callable[[PartitionSpec], ManifestWriter]
-    ) -> list[ManifestFile]:
+    def _written_data(self) -> list[ManifestFile]:
         by_spec: dict[int, list[DataFile]] = defaultdict(list)
-        for file in found:
+        for file in self._added_data_files:
             by_spec[file.spec_id].append(file)
-        manifests = []
-        for spec_id, members in by_spec.items():
-            with open_writer(self.spec(spec_id)) as writer:
-                for file in members:
-                    writer.add_entry(self._added(file))
-            manifests.append(writer.to_manifest_file())
-        return manifests
+        return [
+            self._manifest(self.new_manifest_writer(self.spec(spec_id)), map(self._added, members))
+            for spec_id, members in by_spec.items()
+        ]
 
     @property
     def _kind(self) -> Operation:
@@ -294,6 +293,10 @@ def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> D
 
 def _plain(mapping: Mapping[int, Any] | None) -> dict[int, Any] | None:
     return dict(mapping) if mapping is not None else None
+
+
+def _cut(entries: list[ManifestEntry]) -> Iterator[list[ManifestEntry]]:
+    return (entries[start : start + _DELETES_AT_ONCE] for start in range(0, len(entries), _DELETES_AT_ONCE))
 
 
 def integer_equality_ids(schema: Schema) -> Schema:
