@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from calving.cli.main import app
 from calving.runtime.watch import EXIT_CODE
+from calving.serving.metrics import METRICS
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.writing.properties import BY_COLUMN, WriteProperties
 from calving_kafka.options import KafkaOptions
@@ -24,6 +25,7 @@ BACKENDS: dict[str, type[BaseModel]] = {"Kafka": KafkaOptions, "Redis": RedisOpt
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "reference" / "configuration.md"
 COMMANDS = DOCS / "reference" / "commands.md"
+METRICS_PAGE = DOCS / "reference" / "metrics.md"
 
 _HEAD = """# Configuration
 
@@ -153,7 +155,27 @@ def _option_default(option: typing.Any) -> str:
     return "" if option.default in (None, False) else f" Default: `{option.default}`."
 
 
+_METRICS = """# Metrics
+
+*This page is generated from the declarations of the metrics (`make docs`).*
+
+Every worker with a [status server](http.md) has them at `/metrics`. Units are seconds, bytes and records; moments are
+seconds since the epoch. Counters begin at 0 with the process. Partitions are those that the worker holds; tables are
+known to every worker, as far as it heard of them since its start. Beyond 1,000 partitions lag is told by topic, with
+the partition `all`; beyond 500 tables the rest is the table `other`.
+"""
+
+
+def metrics_page() -> str:
+    """The reference of metrics."""
+    rows = "".join(
+        f"| `{m.name}` | {m.kind} | {', '.join(f'`{label}`' for label in m.labels)} | {m.text} |\n" for m in METRICS
+    )
+    return f"{_METRICS}\n| name | type | labels | meaning |\n| --- | --- | --- | --- |\n{rows}"
+
+
 def main() -> None:
+    METRICS_PAGE.write_text(metrics_page())
     PAGE.write_text(page())
     COMMANDS.write_text(commands_page())
 

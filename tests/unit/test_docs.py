@@ -17,7 +17,7 @@ from calving.runtime.wiring import check_record_path
 from calving.settings.load import flat, parse
 from tests.cli.pages import DOCS, modules
 from tests.conformance import matrix
-from tests.generate_docs import COMMANDS, PAGE, commands_page, page
+from tests.generate_docs import COMMANDS, METRICS_PAGE, PAGE, commands_page, metrics_page, page
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -34,6 +34,10 @@ def test_the_reference_of_keys_is_up_to_date() -> None:
 
 def test_the_reference_of_commands_is_up_to_date() -> None:
     assert COMMANDS.read_text() == commands_page()
+
+
+def test_the_reference_of_metrics_is_up_to_date() -> None:
+    assert METRICS_PAGE.read_text() == metrics_page()
 
 
 @pytest.mark.parametrize(("path", "kind", "text"), EXAMPLES, ids=range(len(EXAMPLES)))

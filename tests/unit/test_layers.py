@@ -19,6 +19,7 @@ LEVELS = (
     {"iceberg", "tasks"},
     {"engine", "services"},
     {"settings", "testing"},
+    {"serving"},
     {"runtime"},
     {"demo"},
     {"cli"},

@@ -6,7 +6,11 @@ import re
 from urllib.parse import unquote
 
 _LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s]*)@")
-_SECRET = re.compile(r"passw|secret|token|user\.info|jaas|credential|access.key|private|key\.pem", re.IGNORECASE)
+_SECRET = re.compile(
+    r"passw|secret|token|user\.info|jaas|credential|access.key|account.key|api.?key|authorization|webhook|private"
+    r"|key\.pem",
+    re.IGNORECASE,
+)
 
 
 def masked(text: str) -> str:
@@ -17,6 +21,11 @@ def masked(text: str) -> str:
 def shown(key: str, value: object) -> str:
     """A setting's value as an error may show it."""
     return "***" if _SECRET.search(key) else masked(repr(value))
+
+
+def shown_text(key: str, text: str) -> str:
+    """The same for text that stands without quotes."""
+    return "***" if _SECRET.search(key) else masked(text)
 
 
 def without_logins(urls: str) -> tuple[str, str | None]:

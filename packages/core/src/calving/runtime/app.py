@@ -7,7 +7,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
@@ -15,7 +15,7 @@ from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine, Patience
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
-from calving.errors import FATAL, Apart, CalvingError, Resigned
+from calving.errors import FATAL, Apart, CalvingError, Resigned, Unavailable
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
@@ -36,6 +36,7 @@ from calving.version import __version__
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
+    from calving.serving.server import Server
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ T = TypeVar("T")
 __all__ = ["App", "Progress"]
 
 _APART_SECONDS = 2.5
+_STEP_SECONDS = 20.0
+"""So long a step of the worker's loop may take: a call to a broker that does not answer."""
 _RESIGNED_SECONDS = 5.0
 """So long another process has to take over the lead."""
 
@@ -73,6 +76,8 @@ class App:
         self._led_since: float | None = None
         self._board = Board(_facts(sink, self._member))
         self._reporter = Reporter(self._board)
+        self._paused = self._restart = False
+        self._server: Server | None = None
 
     @property
     def status(self) -> Status:
@@ -83,6 +88,33 @@ class App:
     def progress(self) -> Progress:
         """The same, in short."""
         return Progress.of(self._board.status)
+
+    def stopped_loops(self) -> Mapping[str, float]:
+        """Loops that have not gone round within three times their longest step, and for how many seconds."""
+        now, coordinator = time.monotonic(), self._leadership.coordinator
+        still = {"worker": (now - self._round, _STEP_SECONDS)}
+        if coordinator is not None:
+            still["coordinator"] = (now - coordinator.moved, self._leadership.step_seconds)
+        return {name: seconds for name, (seconds, longest) in still.items() if seconds > 3 * longest}
+
+    def pause(self) -> None:
+        """Start no more batches; answer the coordinator with what there is."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self._paused = False
+
+    def restart(self) -> None:
+        """Start over from what is on record, as after an error."""
+        self._restart = True
+
+    def commit(self) -> bool:
+        """Start a commit cycle now. False: this worker does not lead."""
+        coordinator = self._leadership.coordinator
+        if coordinator is not None:
+            coordinator.trigger.set()
+        return coordinator is not None
 
     def stop(self) -> None:
         """Ask for a clean stop; may be called from any thread or a signal handler."""
@@ -98,6 +130,7 @@ class App:
         failures = Failures()
         watchdog = Watchdog(lambda: steps.stalled() or self._stalled_batch() or self._stale())
         try:
+            self._serve()
             self._patiently(self._provision, failures, steps)
             self._patiently(lambda: self._live(steps, on_progress, until_caught_up=until_caught_up), failures, steps)
         finally:
@@ -108,6 +141,14 @@ class App:
                 self._parts.runner.close()
                 self._tell_what_was_done(self._parts.runner)
             self._engine.close()
+            if self._server is not None:
+                self._server.close()
+
+    def _serve(self) -> None:
+        if self._sink.keys.http_port is not None:
+            from calving.serving.server import Server  # whoever does without does not import it
+
+            self._server = Server(self._sink, self)
 
     def _tell_what_was_done(self, runner: BatchRunner) -> None:
         done = runner.totals
@@ -136,6 +177,7 @@ class App:
                     self._membership.leave()
                 pause = failures.add(error, done.count)
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, Resigned) else pause)
+                self._round = time.monotonic()
                 steps.done()
 
     def _is_apart(self) -> bool:
@@ -168,6 +210,10 @@ class App:
                 steps.done()  # to import is not to stand still
 
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
+            loop.paused = self._paused
+            if self._restart:
+                self._restart = False
+                raise Unavailable("a restart was asked for")
             loop.step(STEP_SECONDS)
             meanwhile(group)
             held = loop.machine.held

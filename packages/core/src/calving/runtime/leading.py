@@ -170,6 +170,8 @@ class Leadership:
         """``table_seconds``: how long a table's commit may take. ``jitter``: numbers from 0 to 1."""
         self._start, self._clock, self._jitter = start, clock, jitter
         self._hung_seconds = _HUNG_SECONDS + _HUNG_TABLES * table_seconds
+        self.step_seconds = self._hung_seconds / 2
+        """So long a coordinator may take until it has got something done, a table or a look at the log."""
         self.coordinator: CoordinatorThread | None = None
         self._elect_after = float("-inf")
         self._in_vain = 0

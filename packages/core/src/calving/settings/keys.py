@@ -20,6 +20,9 @@ def _split(value: object) -> object:
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list; in text, items are separated by commas, those inside parentheses do not count."""
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Hosts by which nobody but this machine is served."""
+
 Policy = Literal["fail", "skip"]
 RecordPolicy = Literal["fail", "skip", "dead-letter"]
 RowDeletes = Literal["positions", "equality"]
@@ -344,6 +347,38 @@ class SinkKeys(BaseModel):
         description="Share of bad records in a batch that stops the sink instead, once there are more than 100.",
     )
 
+    http_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        alias="iceberg.http.port",
+        description="Serve the status page, metrics, health and the REST of Kafka Connect on this port; 0 takes any"
+        " free one. Default: no server.",
+    )
+    http_host: str = Field(
+        "127.0.0.1",
+        alias="iceberg.http.host",
+        description="The address to listen on; one beyond this machine needs iceberg.http.token.",
+    )
+    http_token: str | None = Field(
+        None,
+        min_length=16,
+        alias="iceberg.http.token",
+        description="The bearer token of calls that change something; without it they are refused.",
+    )
+    http_certificate: str | None = Field(
+        None, alias="iceberg.http.tls-certificate-file", description="Serve HTTPS with this certificate (PEM)."
+    )
+    http_key: str | None = Field(
+        None, alias="iceberg.http.tls-key-file", description="The certificate's private key (PEM)."
+    )
+    webhook_url: str | None = Field(
+        None,
+        pattern="^https?://",
+        alias="iceberg.notify.webhook-url",
+        description="Gets a POST of JSON when the sink becomes DEGRADED, and when it has recovered.",
+    )
+
     record_bytes: int = Field(
         16 * 1024 * 1024, ge=1024, alias="iceberg.limits.record-bytes", description="A larger value is a bad record."
     )
@@ -406,12 +441,21 @@ class SinkKeys(BaseModel):
         if self.route_field is not None and self.topic_pattern is not None:
             raise ValueError("iceberg.tables.route-field and iceberg.tables.topic-pattern exclude each other")
         self._check_dead_letters()
+        self._check_http()
         cycle_ms = self.commit_interval_ms + self.commit_timeout_ms
         if self.full_cycle_ms is not None and self.full_cycle_ms <= cycle_ms:
             raise ValueError(
                 "iceberg.control.commit.full-cycle-within-ms has to be more than an interval and a timeout of commits"
             )
         return self
+
+    def _check_http(self) -> None:
+        if self.http_host not in LOOPBACK and self.http_token is None:
+            raise ValueError(
+                f"iceberg.http.host = {self.http_host} listens beyond this machine: set iceberg.http.token, too"
+            )
+        if (self.http_certificate is None) != (self.http_key is None):
+            raise ValueError("iceberg.http.tls-certificate-file and iceberg.http.tls-key-file go together")
 
     def _check_dead_letters(self) -> None:
         places = [self.dead_letter_topic, self.dead_letter_table]

@@ -9,7 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from calving.engine.registry import check_engine
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
-from calving.secrets import shown
+from calving.secrets import shown, shown_text
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import row_mutations
 from calving.settings.properties import read_properties
@@ -51,6 +51,8 @@ class Sink:
     transforms: tuple[TransformSpec, ...]
     backend: type[Backend]
     backend_settings: BaseModel
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Every key as it was given, secrets masked: what may be shown to anybody."""
     replayed: bool = False
     """Whether the topics hold dead letters of the sink, which go through it as the records they once were."""
 
@@ -137,6 +139,7 @@ def parse(raw: Mapping[str, str]) -> Sink:
     """Flat keys, all values as text. :raises ConfigError: a key is wrong."""
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s means nothing here and is left out: %s", key, TAKEN_OVER[key])
+    given = {key: shown_text(key, value) for key, value in raw.items()}
     raw = {key: _resolve(key, value) for key, value in raw.items() if key not in TAKEN_OVER}
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
@@ -165,6 +168,7 @@ def parse(raw: Mapping[str, str]) -> Sink:
         transforms=transforms(keys.transforms, keys.predicates, handed_on["transforms."], handed_on["predicates."]),
         backend=backend,
         backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
+        given=given,
     )
     for table in ("", *sink.tables):
         sink.mutations(table)

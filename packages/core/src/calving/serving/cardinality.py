@@ -1,0 +1,63 @@
+"""Bounds on how many series a sink makes (O4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from calving.status.values import Status, TableStatus
+
+MOST_PARTITIONS, MOST_TABLES = 1_000, 500
+ALL, OTHER = "all", "other"
+N = TypeVar("N", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    source_lag: int
+    commit_lag: int | None
+    seconds: float | None
+
+
+def partitions_of(status: Status, now: float) -> Iterable[tuple[tuple[str, str], Lag]]:
+    """Lag by topic and partition; where there are too many, the sums of topics, and the largest of their times."""
+    partitions = status.worker.partitions
+    if len(partitions) <= MOST_PARTITIONS:
+        for tp, p in partitions.items():
+            yield (tp.topic, str(tp.partition)), Lag(p.source_lag, p.commit_lag, p.lag_seconds(now))
+        return
+    topics: dict[str, Lag] = {}
+    for tp, p in partitions.items():
+        before = topics.get(tp.topic, Lag(0, None, None))
+        topics[tp.topic] = Lag(
+            before.source_lag + p.source_lag,
+            _of_known(sum, before.commit_lag, p.commit_lag),
+            _of_known(max, before.seconds, p.lag_seconds(now)),
+        )
+    for topic, lag in topics.items():
+        yield (topic, ALL), lag
+
+
+def tables_of(status: Status) -> Mapping[str, TableStatus]:
+    """The first tables by name; the rest is one that is as late as the latest of them."""
+    tables = status.log.tables
+    if len(tables) <= MOST_TABLES:
+        return tables
+    names = sorted(tables)
+    shown = {name: tables[name] for name in names[:MOST_TABLES]}
+    rest = [tables[name] for name in names[MOST_TABLES:]]
+    shown[OTHER] = TableStatus(
+        min((t.committed_at for t in rest if t.committed_at is not None), default=None),
+        None,
+        min((t.valid_through_us for t in rest if t.valid_through_us is not None), default=None),
+        sum(t.buffered_files for t in rest),
+        min((t.buffered_since for t in rest if t.buffered_since is not None), default=None),
+        max(t.cycles for t in rest),
+    )
+    return shown
+
+
+def _of_known(combine: Callable[[list[N]], N], *values: N | None) -> N | None:
+    known = [value for value in values if value is not None]
+    return combine(known) if known else None

@@ -1,0 +1,107 @@
+"""A status in the shapes of Kafka Connect's REST, so that its clients and consoles can read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calving.errors import ConfigError
+from calving.settings.keys import SinkKeys
+from calving.settings.load import Sink, parse
+from calving.status.health import reasons
+from calving.status.values import Status
+
+Json = dict[str, Any]
+PLUGIN = "calving"
+
+
+def info(sink: Sink) -> Json:
+    """The connector: its configuration with secrets masked."""
+    name = sink.keys.name
+    return {"name": name, "config": dict(sink.given), "tasks": [{"connector": name, "task": 0}], "type": "sink"}
+
+
+def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: float) -> Json:
+    """The connector is this worker, and so is its task."""
+    worker = status.worker
+    own: Json = {"state": "PAUSED" if worker.paused else "FAILED" if stopped else "RUNNING", "worker_id": worker_id}
+    task: Json = {"id": 0, **own}
+    if stopped:
+        task["trace"] = "; ".join(f"the loop of the {loop} stands still for {s:.0f} s" for loop, s in stopped.items())
+    elif worker.error is not None and not worker.joined:
+        task |= {"state": "RESTARTING", "trace": worker.error}
+    return {
+        "name": status.sink.name,
+        "connector": own,
+        "tasks": [task],
+        "type": "sink",
+        "calving": health(status, now),
+    }
+
+
+def health(status: Status, now: float) -> Json:
+    found = reasons(status, now)
+    return {
+        "health": "DEGRADED" if found else "OK",
+        "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in found],
+    }
+
+
+def offsets(status: Status) -> Json:
+    """Next offsets to read, of the partitions that this worker holds."""
+    return {
+        "offsets": [
+            {
+                "partition": {"kafka_topic": tp.topic, "kafka_partition": tp.partition},
+                "offset": {"kafka_offset": partition.position},
+            }
+            for tp, partition in sorted(status.worker.partitions.items())
+        ]
+    }
+
+
+def plugins(version: str) -> Sequence[Json]:
+    return [{"class": PLUGIN, "type": "sink", "version": version}]
+
+
+def validated(config: Mapping[str, str]) -> Json:
+    """What is wrong with a configuration, by key. Nothing that it points at is asked; values are not repeated."""
+    error: str | None = None
+    try:
+        parse(config)
+    except ConfigError as found:
+        error = str(found)
+    wrong = None if error is None else _key_of(error, config)
+    names = dict.fromkeys([*config, *([wrong] if wrong else [])])
+    return {
+        "name": PLUGIN,
+        "error_count": 0 if error is None else 1,
+        "groups": [],
+        "configs": [_config(name, [error] if name == wrong and error else []) for name in names],
+    }
+
+
+def _key_of(error: str, config: Mapping[str, str]) -> str:
+    """The first key that an error names, else the sink's name, which every configuration has."""
+    known = {field.alias for field in SinkKeys.model_fields.values() if field.alias} | config.keys()
+    named = [key for key in known if key in error and key != "name"]
+    return min(named, key=lambda key: (error.index(key), -len(key)), default="name")
+
+
+def _config(name: str, errors: list[str]) -> Json:
+    field = next((f for f in SinkKeys.model_fields.values() if f.alias == name), None)
+    definition = {
+        "name": name,
+        "type": "STRING",
+        "required": field is not None and field.is_required(),
+        "default_value": None,
+        "importance": "MEDIUM",
+        "documentation": (field.description if field is not None else None) or "",
+        "group": None,
+        "width": "MEDIUM",
+        "display_name": name,
+        "dependents": [],
+        "order": -1,
+    }
+    value = {"name": name, "value": None, "recommended_values": [], "errors": errors, "visible": True}
+    return {"definition": definition, "value": value}

@@ -1,0 +1,59 @@
+"""The last hour, in samples: what the page's charts draw."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator
+from itertools import takewhile
+from math import isnan, nan
+
+from calving.serving.cardinality import partitions_of, tables_of
+from calving.status.values import Status
+
+SECONDS = 10.0
+"""From one sample to the next."""
+_SAMPLES = 360
+
+
+class History:
+    """Written by one thread, read by others. Series that appear later begin with nothing."""
+
+    def __init__(self) -> None:
+        self._times = array("d")
+        self._series: dict[tuple[str, str], array[float]] = {}
+        self._seen = ""
+
+    def sample(self, status: Status, now: float) -> None:
+        found = dict(self._values(status, now))
+        times = array("d", [*self._times[-_SAMPLES + 1 :], now])
+        series = {}
+        for key in self._series.keys() | found.keys():
+            before = self._series.get(key, array("f"))[-len(times) + 1 :] if len(times) > 1 else array("f")
+            padding = array("f", [nan]) * (len(times) - 1 - len(before))
+            series[key] = padding + before + array("f", [found.get(key, nan)])
+        # Both at once, so that a reader finds series as long as their times.
+        self._times, self._series = times, {k: s for k, s in series.items() if not all(map(isnan, s))}
+
+    def series(self, kind: str, names: Collection[str]) -> dict[str, list[float | None]]:
+        """``age``, ``commit`` or ``lag`` of these tables or partitions; None where nothing is known."""
+        series = self._series
+        return {n: [None if isnan(v) else round(v, 3) for v in series[kind, n]] for n in names if (kind, n) in series}
+
+    @property
+    def times(self) -> list[float]:
+        return list(self._times)
+
+    def _values(self, status: Status, now: float) -> Iterator[tuple[tuple[str, str], float]]:
+        for name, table in tables_of(status).items():
+            through = table.valid_through_us
+            since = through / 1e6 if through is not None else table.committed_at
+            if since is not None:
+                yield ("age", name), max(0.0, now - since)
+        for (topic, partition), lag in partitions_of(status, now):
+            yield ("lag", f"{topic}-{partition}"), lag.source_lag
+        recent = status.coordinator.recent
+        new = list(takewhile(lambda cycle: cycle.commit_id != self._seen, recent))
+        self._seen = recent[0].commit_id if recent else ""
+        for commit in (table for cycle in reversed(new) for table in cycle.tables):
+            if commit.outcome == "done":
+                yield ("commit", commit.table), commit.seconds

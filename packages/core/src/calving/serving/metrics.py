@@ -1,0 +1,166 @@
+"""All metrics, each declared once: name, type, labels, sentence, and what it is in a status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from calving.serving.cardinality import partitions_of, tables_of
+from calving.status.health import Cause, reasons
+from calving.status.histogram import Histogram
+from calving.status.values import Status, TableStatus
+
+Value = float | Histogram
+Samples = Iterable[tuple[tuple[str, ...], Value]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """``name`` as Prometheus shows it, that of a counter with ``_total``. ``read`` gives a value for each set of
+    labels; it is told the time.
+    """
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram", "info"]
+    labels: tuple[str, ...]
+    text: str
+    read: Callable[[Status, float], Samples]
+
+
+def _one(of: Callable[[Status], Value | None]) -> Callable[[Status, float], Samples]:
+    def read(status: Status, now: float) -> Samples:
+        value = of(status)
+        return [] if value is None else [((), value)]
+
+    return read
+
+
+def _by(of: Callable[[Status], Mapping[str, Value]]) -> Callable[[Status, float], Samples]:
+    return lambda status, now: [((key,), value) for key, value in of(status).items()]
+
+
+def _table(of: Callable[[TableStatus], float | None]) -> Callable[[Status, float], Samples]:
+    def read(status: Status, now: float) -> Samples:
+        return [((name,), value) for name, table in tables_of(status).items() if (value := of(table)) is not None]
+
+    return read
+
+
+def _partition(name: Literal["source_lag", "commit_lag", "seconds"]) -> Callable[[Status, float], Samples]:
+    def read(status: Status, now: float) -> Samples:
+        for labels, lag in partitions_of(status, now):
+            value = getattr(lag, name)
+            if value is not None:
+                yield labels, value
+
+    return read
+
+
+def _degraded(status: Status, now: float) -> Samples:
+    found = [reason.cause for reason in reasons(status, now)]
+    return [((cause.value,), found.count(cause)) for cause in Cause]
+
+
+def _failures(status: Status, now: float) -> Samples:
+    coordinator = status.coordinator
+    if not status.worker.leads:
+        return
+    known = {table for table, _ in coordinator.commits} | coordinator.failing.keys()
+    for table in sorted(known):
+        failure = coordinator.failing.get(table)
+        yield (table,), 0 if failure is None else failure.times
+
+
+def _files(status: Status, now: float) -> Iterator[tuple[tuple[str, ...], float]]:
+    for table, commit in sorted(status.coordinator.totals.items()):
+        for content, value in (("data", commit.total_files), ("deletes", commit.total_deletes)):
+            if value is not None:
+                yield (table, content), value
+
+
+def _bytes(status: Status, now: float) -> Iterator[tuple[tuple[str, ...], float]]:
+    for table, commit in sorted(status.coordinator.totals.items()):
+        if commit.total_bytes is not None:
+            yield (table, "all"), commit.total_bytes
+
+
+def _seconds(micros: int | None) -> float | None:
+    return None if micros is None else micros / 1e6
+
+
+_TP = ("topic", "partition")
+
+# fmt: off
+METRICS: tuple[Metric, ...] = (
+    Metric("calving_info", "info", ("version", "backend", "engine"), "The worker's version and parts.",
+           lambda s, now: [((s.sink.version, s.sink.backend, s.sink.engine), 1)]),
+    Metric("calving_records_read_total", "counter", ("topic",), "Records read by finished batches.",
+           _by(lambda s: s.worker.batches.records.read)),
+    Metric("calving_records_written_total", "counter", ("table",), "Rows written, dead letters left out.",
+           _by(lambda s: s.worker.batches.records.written)),
+    Metric("calving_records_copied_total", "counter", (),
+           "Rows beyond the first of records that went to several tables: read + copied = written + dead-lettered +"
+           " filtered.",
+           _one(lambda s: s.worker.batches.records.copied)),
+    Metric("calving_records_dead_lettered_total", "counter", ("stage",), "Dead letters, by the stage that refused.",
+           _by(lambda s: s.worker.batches.records.dead_lettered)),
+    Metric("calving_records_filtered_total", "counter", ("cause",), "Records left out on purpose, by cause.",
+           _by(lambda s: s.worker.batches.records.filtered)),
+    Metric("calving_records_lost_total", "counter", ("topic",),
+           "Records that the broker no longer had, and that were skipped (iceberg.source.on-data-loss).",
+           _by(lambda s: s.worker.lost)),
+    Metric("calving_source_lag_records", "gauge", _TP, "Records of held partitions that were not read yet.",
+           _partition("source_lag")),
+    Metric("calving_commit_lag_records", "gauge", _TP, "Records of held partitions that are not in their tables yet.",
+           _partition("commit_lag")),
+    Metric("calving_source_lag_seconds", "gauge", _TP, "Age of the last record read, while there are others behind it.",
+           _partition("seconds")),
+    Metric("calving_hidden_records", "gauge", (), "Records behind open transactions of their producers.",
+           _one(lambda s: s.worker.hidden)),
+    Metric("calving_batch_duration_seconds", "histogram", (), "Time that a batch took.",
+           _one(lambda s: s.worker.batches.seconds)),
+    Metric("calving_batch_records", "histogram", (), "Records of a batch.", _one(lambda s: s.worker.batches.sizes)),
+    Metric("calving_task_cpu_seconds_total", "counter", ("stage",), "CPU time of the tasks, by stage.",
+           _by(lambda s: s.worker.batches.stages)),
+    Metric("calving_written_file_bytes", "histogram", ("content",), "Sizes of written files.",
+           _by(lambda s: s.worker.batches.file_bytes)),
+    Metric("calving_publications_total", "counter", ("outcome",),
+           "Publications: done; fenced, by a newer member or position; unavailable; unknown.",
+           _by(lambda s: s.worker.publications)),
+    Metric("calving_restarts_total", "counter", (), "How often the worker started over after an error.",
+           _one(lambda s: s.worker.restarts)),
+    Metric("calving_leader", "gauge", (), "1 for the worker that commits.", _one(lambda s: int(s.worker.leads))),
+    Metric("calving_paused", "gauge", (), "1 for a worker that was told to pause.",
+           _one(lambda s: int(s.worker.paused))),
+    Metric("calving_assigned_partitions", "gauge", (), "Partitions that this worker holds.",
+           _one(lambda s: len(s.worker.partitions))),
+    Metric("calving_degraded", "gauge", ("cause",), "Reasons for which the sink is DEGRADED, by cause.", _degraded),
+    Metric("calving_commit_interval_seconds", "gauge", (), "The time from one commit to the next, as configured.",
+           _one(lambda s: s.sink.interval)),
+    Metric("calving_commit_cycles_total", "counter", ("outcome",),
+           "Commit cycles of this worker: full; partial, without some answers; empty, with nothing to commit.",
+           _by(lambda s: s.coordinator.cycles)),
+    Metric("calving_commit_cycle_duration_seconds", "histogram", (), "From StartCommit to the end of a cycle.",
+           _one(lambda s: s.coordinator.cycle_seconds)),
+    Metric("calving_table_commit_duration_seconds", "histogram", ("step",),
+           "Commits of tables: load the table, resolve what is new, write manifests, commit.",
+           _by(lambda s: s.coordinator.step_seconds)),
+    Metric("calving_table_commits_total", "counter", ("table", "outcome"),
+           "Commits of tables by this worker: done, unchanged, failed, late.",
+           lambda s, now: sorted(s.coordinator.commits.items())),
+    Metric("calving_table_last_commit_timestamp_seconds", "gauge", ("table",), "When the table was last committed to.",
+           _table(lambda t: t.committed_at)),
+    Metric("calving_table_valid_through_timestamp_seconds", "gauge", ("table",),
+           "All records up to this time are in the table.", _table(lambda t: _seconds(t.valid_through_us))),
+    Metric("calving_table_consecutive_failures", "gauge", ("table",),
+           "Of the leader: commits that failed since the last one that did not.", _failures),
+    Metric("calving_table_buffered_files", "gauge", ("table",), "Files that are published and not committed yet.",
+           _table(lambda t: t.buffered_files)),
+    Metric("calving_table_oldest_buffered_timestamp_seconds", "gauge", ("table",), "When the oldest of them was heard.",
+           _table(lambda t: t.buffered_since)),
+    Metric("calving_table_files", "gauge", ("table", "content"), "Files of the table after this worker's last commit.",
+           _files),
+    Metric("calving_table_bytes", "gauge", ("table", "content"), "Bytes of these files.", _bytes),
+)
+# fmt: on

@@ -1,0 +1,192 @@
+"""The endpoints. Each answers from the status alone; none waits for a broker, a catalog or Spark."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from calving.serving import connect, views
+from calving.serving.controls import Controls
+from calving.serving.exposition import exposition
+from calving.serving.history import History
+from calving.serving.page import page
+from calving.settings.keys import LOOPBACK
+from calving.settings.load import Sink
+from calving.status.health import not_ready
+
+Handler = Callable[[Request], Response]
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_MOST_BYTES = 1024 * 1024
+
+
+class Endpoints:
+    def __init__(self, sink: Sink, controls: Controls, history: History, address: str) -> None:
+        """``address`` is what the worker is called in Kafka Connect's answers: host and port."""
+        self._sink, self._controls, self._history, self._address = sink, controls, history, address
+        self._expose = exposition(lambda: controls.status)
+
+    def app(self) -> Starlette:
+        """Loopback hosts are served under their own names only: no other site can have a browser ask them."""
+        hosts = list(LOOPBACK) if self._sink.keys.http_host in LOOPBACK else ["*"]
+        name = "/connectors/{name}"
+        routes = [
+            Route("/", self._root),
+            Route("/metrics", self._metrics),
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/connectors", self._connectors),
+            Route("/connector-plugins", lambda r: JSONResponse(connect.plugins(self._status.sink.version))),
+            Route(f"/connector-plugins/{connect.PLUGIN}/config/validate", self._validate, methods=["PUT"]),
+            Route(name, self._of_sink(lambda: connect.info(self._sink))),
+            Route(f"{name}/status", self._of_sink(self._state)),
+            Route(f"{name}/config", self._of_sink(lambda: dict(self._sink.given))),
+            Route(f"{name}/tasks", self._of_sink(lambda: [{"id": {"connector": self._name, "task": 0}, "config": {}}])),
+            Route(f"{name}/topics", self._of_sink(self._topics)),
+            Route(f"{name}/offsets", self._of_sink(lambda: connect.offsets(self._status))),
+            Route(f"{name}/pause", self._act(lambda: self._done(self._controls.pause, 202)), methods=["PUT"]),
+            Route(f"{name}/resume", self._act(lambda: self._done(self._controls.resume, 202)), methods=["PUT"]),
+            Route(f"{name}/restart", self._act(lambda: self._done(self._controls.restart, 204)), methods=["POST"]),
+            Route(f"{name}/commit", self._act(self._commit), methods=["POST"]),
+            Route("/api/status", self._json(views.overview)),
+            Route("/api/tables", self._json(views.tables)),
+            Route("/api/partitions", self._json(views.partitions)),
+            Route("/api/commits", self._json(lambda status, now: views.commits(status))),
+            Route("/api/history", self._charts),
+            Route("/admin/loggers/{logger:path}", self._logger, methods=["GET", "PUT"]),
+        ]
+        return Starlette(
+            routes=routes,
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+        )
+
+    @property
+    def _status(self) -> Any:
+        return self._controls.status
+
+    @property
+    def _name(self) -> str:
+        return self._sink.keys.name
+
+    def _json(self, view: Callable[[Any, float], Any]) -> Handler:
+        return lambda request: JSONResponse(view(self._status, time.time()))
+
+    def _state(self) -> connect.Json:
+        stopped = self._controls.stopped_loops()
+        return connect.state(self._status, stopped, self._address, time.time())
+
+    def _root(self, request: Request) -> Response:
+        if "text/html" not in request.headers.get("accept", "") and "json" in request.headers.get("accept", ""):
+            return JSONResponse({"version": self._status.sink.version, "commit": "", "kafka_cluster_id": ""})
+        return page()
+
+    def _metrics(self, request: Request) -> Response:
+        text, media_type = self._expose(request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": media_type})
+
+    def _healthz(self, request: Request) -> Response:
+        stopped = self._controls.stopped_loops()
+        reasons = [f"the loop of the {loop} stands still for {s:.0f} s" for loop, s in stopped.items()]
+        return _answer(reasons)
+
+    def _readyz(self, request: Request) -> Response:
+        return _answer(list(not_ready(self._status)))
+
+    def _connectors(self, request: Request) -> Response:
+        expand = request.query_params.getlist("expand")
+        if not expand:
+            return JSONResponse([self._name])
+        parts: Mapping[str, Callable[[], Any]] = {"status": self._state, "info": lambda: connect.info(self._sink)}
+        return JSONResponse({self._name: {part: parts[part]() for part in expand if part in parts}})
+
+    def _topics(self) -> connect.Json:
+        topics = sorted({tp.topic for tp in self._status.worker.partitions})
+        return {self._name: {"topics": topics}}
+
+    def _of_sink(self, view: Callable[[], Any]) -> Handler:
+        return lambda request: self._unknown(request) or JSONResponse(view())
+
+    def _act(self, act: Callable[[], Response]) -> Handler:
+        return lambda request: self._refused(request) or self._unknown(request) or act()
+
+    def _unknown(self, request: Request) -> Response | None:
+        name = request.path_params["name"]
+        return None if name == self._name else _error(404, f"Connector {name} not found")
+
+    def _refused(self, request: Request) -> Response | None:
+        token = self._sink.keys.http_token
+        if token is None:
+            return _error(403, "changes are off: set iceberg.http.token")
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
+            return None
+        return _error(403, "this needs the token: Authorization: Bearer <iceberg.http.token>")
+
+    def _done(self, act: Callable[[], None], code: int) -> Response:
+        act()
+        return Response(status_code=code)
+
+    def _commit(self) -> Response:
+        if self._controls.commit():
+            return Response(status_code=202)
+        return _error(409, "this worker does not lead; calving_leader is 1 for the one that does")
+
+    async def _validate(self, request: Request) -> Response:
+        refused = self._refused(request)
+        if refused is not None:
+            return refused
+        found = await _body(request)
+        if not isinstance(found, dict):
+            return _error(400, "a configuration is an object of keys")
+        config = {str(key): str(value) for key, value in found.items() if value is not None}
+        return JSONResponse(connect.validated(config))
+
+    def _charts(self, request: Request) -> Response:
+        asked = {kind: request.query_params.getlist(kind)[:100] for kind in ("age", "commit", "lag")}
+        series = {kind: self._history.series(kind, names) for kind, names in asked.items()}
+        return JSONResponse({"times": self._history.times, **series})
+
+    async def _logger(self, request: Request) -> Response:
+        name = request.path_params["logger"]
+        if request.method == "GET":
+            return JSONResponse({"level": logging.getLevelName(logging.getLogger(name).getEffectiveLevel())})
+        refused = self._refused(request)
+        if refused is not None:
+            return refused
+        found = await _body(request)
+        level = str(found.get("level", "")).upper() if isinstance(found, dict) else ""
+        if level not in _LEVELS:
+            return _error(400, f"a level is one of {', '.join(_LEVELS)}")
+        logging.getLogger(name).setLevel(level)
+        return JSONResponse([name])
+
+
+def _answer(reasons: list[str]) -> Response:
+    return JSONResponse({"status": "unavailable" if reasons else "ok", "reasons": reasons}, 503 if reasons else 200)
+
+
+def _error(code: int, text: str) -> Response:
+    return JSONResponse({"error_code": code, "message": text}, code)
+
+
+async def _body(request: Request) -> Any:
+    """The body as JSON; None where it is none, or too long."""
+    found = bytearray()
+    async for part in request.stream():
+        found += part
+        if len(found) > _MOST_BYTES:
+            return None
+    try:
+        return json.loads(found)
+    except ValueError:
+        return None

@@ -1,0 +1,81 @@
+"""The server: on a thread of its own, beside the worker."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+
+import uvicorn
+
+from calving.errors import ConfigError
+from calving.serving.controls import Controls
+from calving.serving.history import SECONDS, History
+from calving.serving.routes import Endpoints
+from calving.settings.load import Sink
+
+log = logging.getLogger(__name__)
+
+
+class Server:
+    def __init__(self, sink: Sink, controls: Controls) -> None:
+        """Listens from now on.
+
+        :raises ConfigError: the address cannot be listened on.
+        """
+        keys = sink.keys
+        bound = _bound(keys.http_host, keys.http_port or 0)
+        host = f"[{keys.http_host}]" if ":" in keys.http_host else keys.http_host
+        self.address = f"{host}:{bound.getsockname()[1]}"
+        self.url = f"{'http' if keys.http_certificate is None else 'https'}://{self.address}/"
+        self.history, self._controls = History(), controls
+        config = uvicorn.Config(
+            Endpoints(sink, controls, self.history, self.address).app(),
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            limit_concurrency=100,
+            timeout_keep_alive=30,
+            ssl_certfile=keys.http_certificate,
+            ssl_keyfile=keys.http_key,
+        )
+        self._server = uvicorn.Server(config)
+        self._ended = threading.Event()
+        threading.Thread(target=self._serve, args=(bound,), name="calving-http", daemon=True).start()
+        threading.Thread(target=self._sample, name="calving-history", daemon=True).start()
+        log.info("status page: %s", self.url)
+
+    def close(self) -> None:
+        """Without waiting for who still reads."""
+        self._ended.set()
+        self._server.should_exit = self._server.force_exit = True
+
+    def _serve(self, bound: socket.socket) -> None:
+        try:
+            self._server.run(sockets=[bound])
+        except Exception:  # the sink goes on without
+            log.exception("the status server has ended")
+        finally:
+            bound.close()
+
+    def _sample(self) -> None:
+        while not self._ended.is_set():
+            self.history.sample(self._controls.status, time.time())
+            self._ended.wait(SECONDS)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+    except OSError as error:
+        raise ConfigError(
+            f"iceberg.http.port: {host}:{port} cannot be listened on: {error.strerror or error}"
+        ) from error
+    return found

@@ -1,0 +1,128 @@
+"""A status as the page draws it: plain JSON. Times are seconds since the epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from calving.serving import connect
+from calving.status.values import Cycle, Status, TableCommit, TableStatus
+
+Json = dict[str, Any]
+
+
+def overview(status: Status, now: float) -> Json:
+    sink, worker, coordinator = status.sink, status.worker, status.coordinator
+    records = worker.batches.records
+    return {
+        "now": now,
+        "sink": sink.name,
+        "group": sink.group,
+        "member": sink.member,
+        "version": sink.version,
+        "backend": sink.backend,
+        "engine": sink.engine,
+        "started_at": sink.started_at,
+        "interval": sink.interval,
+        **connect.health(status, now),
+        "state": "PAUSED" if worker.paused else "RUNNING" if worker.joined else "STARTING",
+        "leads": worker.leads,
+        "restarts": worker.restarts,
+        "error": worker.error,
+        "lag": worker.behind,
+        "hidden": worker.hidden,
+        "partitions": len(worker.partitions),
+        "tables": len(status.log.tables),
+        "read": worker.batches.read,
+        "written": sum(records.written.values()),
+        "dead_letters": dict(records.dead_lettered),
+        "filtered": dict(records.filtered),
+        "lost": dict(worker.lost),
+        "dead_letter_samples": list(worker.batches.dead_letters),
+        "publications": dict(worker.publications),
+        "committed_records": coordinator.records,
+        "committed_files": coordinator.files,
+        "cycles": dict(coordinator.cycles),
+        "valid_through": _seconds(status.log.valid_through_us),
+        "cycle_at": status.log.cycle_at,
+    }
+
+
+def tables(status: Status, now: float) -> list[Json]:
+    """The ones in trouble first, then by name."""
+    wrong = {r["subject"]: r["text"] for r in connect.health(status, now)["reasons"] if r["subject"]}
+    names = status.log.tables.keys() | status.coordinator.failing.keys() | wrong.keys()
+    return [_table(status, name, wrong.get(name)) for name in sorted(names, key=lambda n: (n not in wrong, n))]
+
+
+def _table(status: Status, name: str, wrong: str | None) -> Json:
+    table, coordinator = status.log.tables.get(name, TableStatus()), status.coordinator
+    totals, failure = coordinator.totals.get(name), coordinator.failing.get(name)
+    last = next((t for c in coordinator.recent for t in c.tables if t.table == name), None)
+    return {
+        "table": name,
+        "trouble": wrong,
+        "committed_at": table.committed_at,
+        "valid_through": _seconds(table.valid_through_us),
+        "snapshot_id": str(table.snapshot_id or ""),
+        "buffered_files": table.buffered_files,
+        "buffered_since": table.buffered_since,
+        "cycles": table.cycles,
+        "failures": failure.times if failure else 0,
+        "files": totals.total_files if totals else None,
+        "bytes": totals.total_bytes if totals else None,
+        "commit_seconds": last.seconds if last else None,
+    }
+
+
+def partitions(status: Status, now: float) -> list[Json]:
+    """The ones that are furthest behind first."""
+    found = sorted(status.worker.partitions.items(), key=lambda item: (-item[1].source_lag, item[0]))
+    return [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "position": p.position,
+            "end": p.end,
+            "committed": p.committed,
+            "source_lag": p.source_lag,
+            "commit_lag": p.commit_lag,
+            "seconds": p.lag_seconds(now),
+        }
+        for tp, p in found
+    ]
+
+
+def commits(status: Status) -> list[Json]:
+    """The last cycles of this worker, the newest first."""
+    return [_cycle(cycle) for cycle in status.coordinator.recent]
+
+
+def _cycle(cycle: Cycle) -> Json:
+    return {
+        "commit_id": cycle.commit_id,
+        "ended_at": cycle.ended_at,
+        "outcome": cycle.outcome,
+        "seconds": cycle.seconds,
+        "commit_seconds": cycle.commit_seconds,
+        "unanswered": list(cycle.unanswered),
+        "failed": cycle.failed,
+        "records": sum(t.records for t in cycle.tables),
+        "files": sum(t.files for t in cycle.tables),
+        "tables": [_commit(table) for table in cycle.tables[:50]],
+    }
+
+
+def _commit(table: TableCommit) -> Json:
+    return {
+        "table": table.table,
+        "outcome": table.outcome,
+        "seconds": table.seconds,
+        "steps": dict(table.steps),
+        "files": table.files,
+        "records": table.records,
+        "reason": table.reason,
+    }
+
+
+def _seconds(micros: int | None) -> float | None:
+    return None if micros is None else micros / 1e6

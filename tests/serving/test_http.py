@@ -1,0 +1,226 @@
+"""The endpoints: what they answer, to whom, and how fast."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
+
+from calving.errors import ConfigError
+from calving.serving.server import Server
+from calving.status.values import LogStatus, Status
+from tests.serving.sinks import NOW, TOKEN, Client, Worker, not_leading, serving, sink, status
+
+READS = (
+    "/",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/connectors",
+    "/connectors?expand=status&expand=info",
+    "/connector-plugins",
+    "/connectors/orders",
+    "/connectors/orders/status",
+    "/connectors/orders/config",
+    "/connectors/orders/tasks",
+    "/connectors/orders/topics",
+    "/connectors/orders/offsets",
+    "/api/status",
+    "/api/tables",
+    "/api/partitions",
+    "/api/commits",
+    "/api/history?age=db.t000&lag=orders-0",
+    "/admin/loggers/calving",
+)
+CHANGES = (
+    ("PUT", "/connectors/orders/pause", 202),
+    ("PUT", "/connectors/orders/resume", 202),
+    ("POST", "/connectors/orders/restart", 204),
+    ("POST", "/connectors/orders/commit", 202),
+)
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def worker() -> Worker:
+    return Worker(status(time.time()))
+
+
+@pytest.fixture(scope="module")
+def client(worker: Worker) -> Iterator[Client]:
+    with serving(worker) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def trusted(worker: Worker) -> Iterator[Client]:
+    with serving(worker, sink(**{"iceberg.http.token": TOKEN})) as found:
+        yield found
+
+
+@pytest.mark.parametrize("path", READS)
+def test_what_is_read_is_answered_without_a_secret(path: str, trusted: Client) -> None:
+    answer = trusted.get(path)
+    assert answer.code == 200
+    assert "hunter2" not in answer.text and TOKEN not in answer.text
+
+
+def test_a_configuration_is_shown_with_its_secrets_masked(client: Client) -> None:
+    config = client.get("/connectors/orders/config").json
+    assert config["kafka.sasl.password"] == config["iceberg.catalog.token"] == "***"
+    assert config["iceberg.notify.webhook-url"] == "***"
+    assert config["iceberg.catalog.uri"] == "https://***@catalog.example.com"
+    assert config["topics"] == "orders"
+
+
+@pytest.mark.parametrize(("method", "path", "code"), [*CHANGES, ("PUT", "/admin/loggers/calving", 200)])
+def test_a_change_needs_the_token(method: str, path: str, code: int, client: Client, trusted: Client) -> None:
+    body = {"level": "INFO"}
+    assert client.ask(method, path, body, **BEARER).code == 403
+    assert trusted.ask(method, path, body).code == 403
+    assert trusted.ask(method, path, body, Authorization="Bearer 0123456789abcdeX").code == 403
+    assert trusted.ask(method, path, body, **BEARER).code == code
+
+
+def test_changes_reach_the_worker(worker: Worker, trusted: Client) -> None:
+    worker.told.clear()
+    for method, path, _ in CHANGES:
+        trusted.ask(method, path, **BEARER)
+    assert worker.told == ["pause", "resume", "restart", "commit"]
+
+
+def test_a_commit_is_not_begun_by_a_worker_that_does_not_lead() -> None:
+    with serving(Worker(not_leading(status())), sink(**{"iceberg.http.token": TOKEN})) as client:
+        answer = client.ask("POST", "/connectors/orders/commit", **BEARER)
+        assert (answer.code, answer.json["error_code"]) == (409, 409)
+
+
+def test_another_connector_is_not_found(client: Client) -> None:
+    assert client.get("/connectors/other/status").json == {"error_code": 404, "message": "Connector other not found"}
+
+
+def test_another_sites_name_is_not_served(client: Client) -> None:
+    assert client.get("/api/status", Host="evil.example.com").code == 400
+
+
+def test_to_listen_beyond_this_machine_needs_a_token() -> None:
+    with pytest.raises(ConfigError, match=r"iceberg\.http\.token"):
+        sink(**{"iceberg.http.host": "0.0.0.0"})
+    assert sink(**{"iceberg.http.host": "0.0.0.0", "iceberg.http.token": TOKEN})
+
+
+def test_a_port_that_is_taken_is_said() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"iceberg\.http\.port: 127\.0\.0\.1:{port} cannot be listened on"):
+            Server(sink(**{"iceberg.http.port": port}), Worker(status()))
+
+
+def test_a_loop_that_stands_still_is_not_healthy(worker: Worker, client: Client) -> None:
+    assert client.get("/healthz").json == {"status": "ok", "reasons": []}
+    worker.stopped["coordinator"] = 200.0
+    try:
+        answer = client.get("/healthz")
+        assert client.get("/connectors/orders/status").json["connector"]["state"] == "FAILED"
+    finally:
+        worker.stopped.clear()
+    assert (answer.code, answer.json["reasons"]) == (503, ["the loop of the coordinator stands still for 200 s"])
+
+
+def test_one_broken_table_of_twenty_is_named_and_leaves_the_worker_ready_and_healthy() -> None:
+    with serving(Worker(status(time.time(), tables=20, broken=1))) as client:
+        assert client.get("/readyz").code == client.get("/healthz").code == 200
+        health = client.get("/connectors/orders/status").json["calving"]
+    assert health["health"] == "DEGRADED"
+    (reason,) = health["reasons"]
+    assert (reason["cause"], reason["subject"]) == ("table-failing", "db.t000")
+    assert "the catalog answers 500" in reason["text"]
+
+
+def test_a_worker_that_has_not_begun_is_healthy_and_not_ready() -> None:
+    with serving(Worker(Status(status().sink))) as client:
+        assert client.get("/healthz").code == 200
+        answer = client.get("/readyz")
+        assert answer.code == 503 and "it has not joined the consumer group" in answer.json["reasons"]
+        assert all(client.get(path).code == 200 for path in READS if path != "/readyz")
+
+
+@pytest.mark.parametrize(
+    ("config", "key"),
+    [
+        ({"topics": "t", "kafka.bootstrap.servers": "b:1", "iceberg.tables": "db.t"}, "name"),
+        (
+            {"name": "s", "topics": "t", "kafka.bootstrap.servers": "b:1", "iceberg.tables": "db.t", "topcis": "x"},
+            "topcis",
+        ),
+        (
+            {
+                "name": "s",
+                "topics": "t",
+                "kafka.bootstrap.servers": "b:1",
+                "iceberg.tables": "db.t",
+                "iceberg.control.commit.threads": "many",
+            },
+            "iceberg.control.commit.threads",
+        ),
+    ],
+)
+def test_a_configuration_is_validated_by_key(config: dict[str, str], key: str, trusted: Client) -> None:
+    path = "/connector-plugins/calving/config/validate"
+    found = trusted.ask("PUT", path, config, **BEARER).json
+    assert found["error_count"] == 1
+    assert [c["value"]["name"] for c in found["configs"] if c["value"]["errors"]] == [key]
+
+
+def test_every_answer_is_quick_for_a_sink_with_many_partitions_and_tables() -> None:
+    with serving(Worker(status(time.time(), tables=300, partitions=1_000))) as client:
+        for path in READS:
+            client.get(path)
+            took = min(_seconds(client, path) for _ in range(5))
+            assert took < (0.1 if path == "/metrics" else 0.05), path
+
+
+def _seconds(client: Client, path: str) -> float:
+    started = time.perf_counter()
+    client.get(path)
+    return time.perf_counter() - started
+
+
+def test_metrics_are_read_by_prometheus_in_both_formats(client: Client) -> None:
+    plain = {family.name: family for family in prometheus(client.get("/metrics").text)}
+    text = client.get("/metrics", Accept="application/openmetrics-text; version=1.0.0").text
+    assert text.endswith("# EOF\n")
+    families = {family.name: family for family in openmetrics(text)}
+    assert families.keys() <= {name.removesuffix("_total") for name in plain}
+    lag = {s.labels["partition"]: s.value for s in families["calving_source_lag_records"].samples}
+    assert (len(lag), lag["0"]) == (6, 10_000)
+
+
+def test_a_page_runs_no_script_but_its_own(client: Client) -> None:
+    answer = client.get("/", Accept="text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "http:" not in answer.text.replace("http://www.w3.org/2000/svg", "") and "https:" not in answer.text
+
+
+def test_a_client_of_kafka_connect_that_asks_for_the_root_gets_the_version(client: Client) -> None:
+    assert client.get("/", Accept="application/json").json["version"] == "0.2.0"
+
+
+def test_statuses_are_told_of_the_time_when_they_are_asked_for() -> None:
+    found = status(NOW)
+    with serving(Worker(replace(found, log=LogStatus(found.log.tables, NOW)))) as client:
+        assert client.get("/api/status").json["health"] == "DEGRADED"
+        assert [r["cause"] for r in client.get("/api/status").json["reasons"]] == ["control-log-behind"]
+
+
+def test_tls_is_served_with_the_files_that_are_given(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="go together"):
+        sink(**{"iceberg.http.tls-key-file": tmp_path / "key.pem"})
