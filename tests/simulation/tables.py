@@ -230,9 +230,10 @@ class SimCommitter:
     def _settle(self, table: TableId, request: CommitTables) -> Committed | Failed:
         world = self._world
         last = ParkedCommit(request.tables[table], request.read, request.reach)
-        parked, mark, snapshot_id = request.parked.get(table), request.marks.get(table), None
+        parked, snapshot_id = request.parked.get(table), None
         try:
             self._parking.clear(table, parked)
+            mark = self._parking.mark(table, request.marks.get(table))
             for commit in world.in_order(self._parking.commits(table, parked) if parked is not None else (), last):
                 uuids = frozenset(
                     int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
@@ -240,6 +241,7 @@ class SimCommitter:
                 target = world.target(world, table, self._key, uuids, mark)
                 done = world.commit_loop(target).settle(commit.entries, commit.read, commit.reach)
                 mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
+                self._parking.made(table, commit, mark)
         except WentBack as error:
             return Failed(str(error), lost=True)
         except SupersededError as error:

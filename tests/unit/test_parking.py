@@ -18,6 +18,7 @@ from calving.model.events import (
     PartitionProgress,
     StartCommit,
     TableId,
+    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
@@ -102,11 +103,47 @@ def test_offsets_that_have_started_anew_in_between_are_a_commit_of_their_own() -
     assert list(made.commits(T.identifier, Parked(second, 2, {}))) == [commit(3), restarted]
 
 
-def test_a_parked_commit_is_asked_for_until_no_coordinator_names_it() -> None:
-    """The catalog of its table may go back before that, and nothing else would bring it again."""
+def test_a_parked_commit_is_asked_for_until_this_coordinator_has_made_it() -> None:
     made = parking(Files())
     parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
-    assert list(made.commits(T.identifier, parked)) == list(made.commits(T.identifier, parked)) == [commit(3)]
+    (first,) = made.commits(T.identifier, parked)
+    assert list(made.commits(T.identifier, parked)) == [commit(3)]
+    made.made(T.identifier, first, TableMark("u", 4))
+    assert list(made.commits(T.identifier, parked)) == []
+
+
+def test_an_attempt_goes_on_behind_what_the_last_one_has_made_of_what_is_parked() -> None:
+    files = Files()
+    made = parking(files)
+    first = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    (done,) = made.commits(T.identifier, first)
+    made.made(T.identifier, done, TableMark("u", 4))
+    second = Parked(made.park(T.identifier, commit(5), first), 2, {})
+    assert list(made.commits(T.identifier, second)) == [commit(5)]
+
+
+def test_a_new_coordinator_begins_at_the_oldest_parked_commit() -> None:
+    files = Files()
+    made = parking(files)
+    parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    made.made(T.identifier, next(made.commits(T.identifier, parked)), TableMark("u", 4))
+    assert list(parking(files).commits(T.identifier, parked)) == [commit(3)]
+
+
+def test_a_table_without_sequence_numbers_is_asked_itself_what_it_has_of_what_is_parked() -> None:
+    """Nobody could see it go back."""
+    made = parking(Files())
+    parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    made.made(T.identifier, next(made.commits(T.identifier, parked)), TableMark("u", 0))
+    assert list(made.commits(T.identifier, parked)) == [commit(3)]
+
+
+def test_a_table_may_not_go_back_behind_what_was_made_of_what_is_parked() -> None:
+    made = parking(Files())
+    parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    made.made(T.identifier, next(made.commits(T.identifier, parked)), TableMark("u", 4))
+    assert made.mark(T.identifier, TableMark("u", 2)) == TableMark("u", 4)
+    assert made.mark(T.identifier, TableMark("u", 5)) == TableMark("u", 5)
 
 
 def test_files_are_deleted_once_nobody_is_told_of_them() -> None:

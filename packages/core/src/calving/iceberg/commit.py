@@ -139,13 +139,15 @@ class IcebergCommitter:
     def _commit_one(
         self, table: TableId, latest: ParkedCommit, request: CommitTables, report: Report
     ) -> tuple[Settled, TableMark | None]:
-        mark, parked = request.marks.get(table), request.parked.get(table)
+        parked = request.parked.get(table)
         self._parking.clear(table, parked)
+        mark = self._parking.mark(table, request.marks.get(table))
         if parked is None:
             return self._make(table, latest, request, mark, report)
         snapshot_id = None
         for commit in chain(self._parking.commits(table, parked), [latest]):
             done, mark = self._make(table, commit, request, mark, report)
+            self._parking.made(table, commit, mark)
             snapshot_id = done.snapshot_id or snapshot_id
         self._parking.served(table, parked)
         return replace(done, snapshot_id=snapshot_id), mark

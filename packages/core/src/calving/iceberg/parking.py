@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -21,7 +21,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import CalvingError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage, merged
-from calving.model.events import DataWritten, Envelope, Parked, TableId
+from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Span, furthest
 from calving.protocol.ledger import Reach
 from calving.wire.codec import Message, decode, encode
@@ -45,6 +45,8 @@ class ParkedCommit:
     entries: tuple[Envelope, ...]
     read: ControlOffsets
     reach: Reach
+    files: tuple[str, ...] = field(default=(), compare=False)
+    """The files that it was read from."""
 
     def can_join(self, later: ParkedCommit) -> bool:
         """Offsets that have restarted in between are others, and need a commit of their own."""
@@ -55,7 +57,8 @@ class ParkedCommit:
         a, b = self.reach, later.reach
         since = {p: min(a.since.get(p, 0), b.since.get(p, 0)) for p in {*a.since, *b.since}}
         reach = Reach(_union(a.covered, b.covered), _union(a.settled, b.settled), a.restarted, since)
-        return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), reach)
+        files = (*self.files, *later.files)
+        return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), reach, files)
 
 
 class Parking:
@@ -67,6 +70,10 @@ class Parking:
         """Of each file that is known the one before it."""
         self._served: dict[TableId, set[str]] = {}
         """Files that nobody needs once no CommitComplete names them."""
+        self._made: dict[TableId, set[str]] = {}
+        """Files whose commits this coordinator has made."""
+        self._marks: dict[TableId, TableMark] = {}
+        """The tables after the last of them."""
 
     def park(self, table: TableId, commit: ParkedCommit, before: Parked | None) -> str:
         """Park a commit behind those before; its file.
@@ -81,11 +88,14 @@ class Parking:
         return location
 
     def commits(self, table: TableId, parked: Parked) -> Iterator[ParkedCommit]:
-        """What is parked, the oldest first. All of it, each time: what is in the table only the table can tell, and its
-        catalog may have gone back since.
+        """What is parked and was not ``made`` yet, the oldest first.
+
+        An attempt that takes long goes on where the last one was. A new coordinator begins at the oldest file, as only
+        the table can tell what others have made.
         """
         together: ParkedCommit | None = None
-        for location in self._files(table, parked):
+        made = self._made.get(table, set())
+        for location in [location for location in self._files(table, parked) if location not in made]:
             commit = self._read(table, location)
             if together is not None and not together.can_join(commit):
                 yield together
@@ -94,12 +104,28 @@ class Parking:
         if together is not None:
             yield together
 
+    def made(self, table: TableId, commit: ParkedCommit, mark: TableMark | None) -> None:
+        """The commit is in the table, which is at ``mark``. Without a sequence number nobody could see it go back."""
+        if mark is not None and mark.sequence:
+            self._made.setdefault(table, set()).update(commit.files)
+            self._marks[table] = mark
+
+    def mark(self, table: TableId, seen: TableMark | None) -> TableMark | None:
+        """How far the table was when it was last seen, by the coordinator or by an attempt that nobody waited for."""
+        made = self._marks.get(table)
+        if made is None or (seen is not None and seen.uuid == made.uuid and seen.sequence > made.sequence):
+            return seen
+        return made
+
     def served(self, table: TableId, parked: Parked) -> None:
         """All of it is in the table."""
         self._served.setdefault(table, set()).update(self._files(table, parked))
 
     def clear(self, table: TableId, named: Parked | None) -> None:
         """Delete what has served, but for what the last CommitComplete has ``named``."""
+        if named is None:
+            self._made.pop(table, None)
+            self._marks.pop(table, None)
         if not self._served.get(table):
             return
         kept = set(self._files(table, named)) if named is not None else set()
@@ -121,7 +147,7 @@ class Parking:
         return found[::-1]
 
     def _read(self, table: TableId, location: str) -> ParkedCommit:
-        commit, self._before[location] = _from_bytes(self._storage.read(table, location))
+        commit, self._before[location] = _from_bytes(self._storage.read(table, location), location)
         return commit
 
 
@@ -182,7 +208,7 @@ def _value(entry: Envelope) -> bytes:
     return encode(Message(UUID(int=0), 0, "", entry.event))
 
 
-def _from_bytes(data: bytes) -> tuple[ParkedCommit, str | None]:
+def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     said: dict[str, Any] = json.loads(zlib.decompress(data))
     entries = tuple(
         Envelope(partition, offset, decode(base64.b64decode(value)).event, decode_coverage(spans))
@@ -194,7 +220,7 @@ def _from_bytes(data: bytes) -> tuple[ParkedCommit, str | None]:
         frozenset(decode_coverage(said["restarted"])),
         _control(said["since"]),
     )
-    return ParkedCommit(entries, _control(said["read"]), reach), said["before"]
+    return ParkedCommit(entries, _control(said["read"]), reach, (location,)), said["before"]
 
 
 def _control(said: dict[str, int]) -> dict[int, int]:
