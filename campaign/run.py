@@ -42,6 +42,7 @@ from tests.e2e.harness import Run, Store, settings_of
 BACKENDS = ("kafka", "redis", "zookeeper")
 _RECORDS_PER_SECOND = 300
 _QUIET_RECORDS = 1000
+_START_SECONDS = 300
 _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
 _VERDICT = ("lost", "doubled", "wrong", "invariants", "stuck")
@@ -132,7 +133,8 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
     try:
         field.revive(armed=plan.kinds is None)
         run.produce(600)
-        field.wait(60)
+        if field.wait(_START_SECONDS) is None:
+            raise RuntimeError(f"the sink has not committed its first records within {_START_SECONDS} s")
         run.mix_formats()
         producing.start()
         happened = _harm(field, plan)
