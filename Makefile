@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs site matrix lock release-check clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs pictures site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -18,6 +18,7 @@ help:
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
 	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make docs      write the generated pages again"
+	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
 	@echo "make lock      pin the dependencies again"
 	@echo "make release-check  build all distributions into dist/, install and try them"
@@ -86,6 +87,9 @@ fuzz: $(BIN)/calving
 
 docs: $(BIN)/calving
 	@$(BIN)/python -m tests.generate_docs
+
+pictures: $(BIN)/calving
+	@CALVING_PICTURES=1 $(BIN)/python -m pytest -q tests/serving/test_page.py
 
 # MkDocs has an environment of its own: the sink needs none of it.
 SITE_ENV := .cache/site

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from calving.model.offsets import TopicPartition
+from calving.serving.history import History
 from calving.serving.server import Server
 from calving.settings.load import Sink, parse
 from calving.status.folding import after_cycle
@@ -179,8 +180,8 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(worker: Worker, configured: Sink | None = None) -> Iterator[Client]:
-    server = Server(configured or sink(), worker)
+def serving(worker: Worker, configured: Sink | None = None, history: History | None = None) -> Iterator[Client]:
+    server = Server(configured or sink(), worker, history)
     try:
         client = Client(server.url)
         deadline = time.monotonic() + 10

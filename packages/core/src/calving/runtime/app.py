@@ -85,6 +85,11 @@ class App:
         return self._board.status
 
     @property
+    def url(self) -> str | None:
+        """Where the status page is, once it is there."""
+        return None if self._server is None else self._server.url
+
+    @property
     def progress(self) -> Progress:
         """The same, in short."""
         return Progress.of(self._board.status)

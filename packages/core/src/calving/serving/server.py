@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 
 class Server:
-    def __init__(self, sink: Sink, controls: Controls) -> None:
-        """Listens from now on.
+    def __init__(self, sink: Sink, controls: Controls, history: History | None = None) -> None:
+        """Listens from now on. ``history``: what was sampled before.
 
         :raises ConfigError: the address cannot be listened on.
         """
@@ -29,9 +29,9 @@ class Server:
         host = f"[{keys.http_host}]" if ":" in keys.http_host else keys.http_host
         self.address = f"{host}:{bound.getsockname()[1]}"
         self.url = f"{'http' if keys.http_certificate is None else 'https'}://{self.address}/"
-        self.history, self._controls = History(), controls
+        self._history, self._controls = history or History(), controls
         config = uvicorn.Config(
-            Endpoints(sink, controls, self.history, self.address).app(),
+            Endpoints(sink, controls, self._history, self.address).app(),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -64,7 +64,7 @@ class Server:
 
     def _sample(self) -> None:
         while not self._ended.is_set():
-            self.history.sample(self._controls.status, time.time())
+            self._history.sample(self._controls.status, time.time())
             self._ended.wait(SECONDS)
 
 
@@ -74,6 +74,7 @@ def _bound(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen(100)  # who asks before the server runs waits for it
     except OSError as error:
         raise ConfigError(
             f"iceberg.http.port: {host}:{port} cannot be listened on: {error.strerror or error}"

@@ -1,0 +1,148 @@
+"""The status server of a running worker."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from calving.engine.local import LocalEngine
+from calving.iceberg.catalog import open_catalog
+from calving.runtime.app import App
+from calving.settings.load import load
+from calving.source.interface import Listener
+from calving.source.kafka import KafkaGroup
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.serving.sinks import TOKEN, Client
+
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = Cli(tmp_path, topic(), unique)
+    made.keys |= {
+        "iceberg.http.port": 0,
+        "iceberg.http.token": TOKEN,
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"dead-{unique}",
+    }
+    made.send(0, 100)
+    return made
+
+
+@contextlib.contextmanager
+def running(cli: Cli) -> Iterator[Client]:
+    app = App(load(cli.config), LocalEngine())
+    worker = threading.Thread(target=app.run)
+    worker.start()
+    try:
+        wait_for(lambda: app.url is not None)
+        yield Client(str(app.url))
+    finally:
+        app.stop()
+        worker.join()
+
+
+def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def sums(client: Client) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(client.get("/metrics").text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def test_a_worker_tells_what_it_reads_and_commits_and_does_what_it_is_told(cli: Cli) -> None:
+    with running(cli) as client:
+        wait_for(lambda: client.get("/readyz").code == 200)
+        wait_for(lambda: sums(client).get("calving_commit_lag_records") == 0)
+        cli.topic.send(b"{", b'{"id": 100}')
+        wait_for(lambda: sums(client)["calving_records_read_total"] == 102)
+        wait_for(lambda: sums(client).get("calving_commit_lag_records") == 0)
+        found = sums(client)
+        assert found["calving_records_written_total"] == 101
+        assert found["calving_records_dead_lettered_total"] == 1
+        assert found["calving_leader"] == found["calving_assigned_partitions"] == 1
+        (table,) = client.get("/api/tables").json
+        assert (table["table"], table["buffered_files"], table["failures"]) == ("db.t", 0, 0)
+        assert time.time() - table["committed_at"] < 60
+        assert client.get(f"/connectors/{cli.name}/offsets").json["offsets"][0]["offset"] == {"kafka_offset": 102}
+        _pause_and_go_on(cli, client)
+    cli.assert_exactly_once(111)
+
+
+def _pause_and_go_on(cli: Cli, client: Client) -> None:
+    connector = f"/connectors/{cli.name}"
+    assert client.ask("PUT", f"{connector}/pause", **BEARER).code == 202
+    wait_for(lambda: client.get(f"{connector}/status").json["connector"]["state"] == "PAUSED")
+    cycles = sums(client)["calving_commit_cycles_total"]
+    cli.send(101, 111)
+    wait_for(lambda: sums(client)["calving_commit_cycles_total"] > cycles + 1)
+    wait_for(lambda: sums(client)["calving_source_lag_records"] == 10)
+    assert sums(client)["calving_records_read_total"] == 102
+    assert client.ask("POST", f"{connector}/restart", **BEARER).code == 204
+    wait_for(lambda: sums(client)["calving_restarts_total"] == 1)
+    assert client.ask("PUT", f"{connector}/resume", **BEARER).code == 202
+    wait_for(lambda: sums(client).get("calving_commit_lag_records") == 0)
+
+
+def test_a_catalog_that_does_not_answer_leaves_every_answer_quick(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.run_here()
+    hung = threading.Event()
+    catalog = type(open_catalog("iceberg", cli.catalog_keys))
+    load_table = catalog.load_table
+    monkeypatch.setattr(catalog, "load_table", lambda *arguments: hung.wait(60) and load_table(*arguments))
+    try:
+        with running(cli) as client:
+            time.sleep(1)
+            for path in ("/", "/metrics", "/healthz", "/readyz", "/connectors", "/api/status", "/api/tables"):
+                client.get(path)
+                took = []
+                for _ in range(5):
+                    started = time.perf_counter()
+                    code = client.get(path).code
+                    took.append(time.perf_counter() - started)
+                assert min(took) < 0.05, path
+                assert code == (503 if path == "/readyz" else 200)
+            hung.set()
+    finally:
+        hung.set()
+
+
+def test_a_loop_that_stands_still_is_unhealthy_within_three_of_its_steps(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.runtime.app._STEP_SECONDS", 2.0)
+    hung, poll = threading.Event(), KafkaGroup.poll
+    hung.set()
+
+    def hanging(self: KafkaGroup, timeout: float, listener: Listener) -> None:
+        hung.wait(60)
+        poll(self, timeout, listener)
+
+    monkeypatch.setattr(KafkaGroup, "poll", hanging)
+    try:
+        with running(cli) as client:
+            wait_for(lambda: client.get("/readyz").code == 200)
+            assert client.get("/healthz").code == 200
+            hung.clear()
+            stopped = time.monotonic()
+            wait_for(lambda: client.get("/healthz").code == 503)
+            assert 5.0 < time.monotonic() - stopped < 8.0
+            hung.set()
+            wait_for(lambda: client.get("/healthz").code == 200)
+    finally:
+        hung.set()

@@ -1,0 +1,114 @@
+"""The status page in a real browser. ``make pictures`` keeps what it looks like in docs/images/page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from calving.serving.history import History
+from calving.status.values import Status
+from tests.serving.sinks import Worker, serving, status
+
+PICTURES = Path(__file__).parents[2] / "docs" / "images" / "page"
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+)
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="needs chromium")
+
+
+def an_hour(found: Status, now: float) -> History:
+    """Samples as of a sink that was like this for an hour, with a time in the middle when it fell behind."""
+    history = History()
+    for n in range(360):
+        at = now - 10.0 * (360 - n)
+        late = max(0, 60 - abs(n - 200))
+        tables = {
+            name: replace(t, valid_through_us=int((at - 6 - n % 7 - late * 0.8) * 1e6)) if t.cycles == 0 else t
+            for name, t in found.log.tables.items()
+        }
+        partitions = {
+            tp: replace(p, position=p.end - (500 + 37 * (n % 11) + 150 * late))
+            for tp, p in found.worker.partitions.items()
+        }
+        coordinator = found.coordinator
+        cycle = coordinator.recent[n % 20]
+        commits = tuple(
+            replace(c, seconds=0.18 + 0.012 * ((n * 7 + i) % 13) + 0.01 * late) for i, c in enumerate(cycle.tables)
+        )
+        history.sample(
+            replace(
+                found,
+                log=replace(found.log, tables=tables),
+                worker=replace(found.worker, partitions=partitions),
+                coordinator=replace(coordinator, recent=(replace(cycle, commit_id=str(n), tables=commits),)),
+            ),
+            at,
+        )
+    return history
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "dark", "tables", "broken"),
+    [
+        ("healthy", (1280, 1500), False, 4, 0),
+        ("degraded", (1280, 1500), True, 20, 2),
+        ("300-tables", (1280, 1500), False, 300, 1),
+        ("narrow", (400, 1800), False, 4, 1),
+    ],
+)
+def test_the_page_draws_a_sink(
+    name: str, size: tuple[int, int], dark: bool, tables: int, broken: int, tmp_path: Path
+) -> None:
+    now = time.time()
+    found = status(now, tables=tables, broken=broken)
+    with serving(Worker(found), history=an_hour(found, now)) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+        browse(
+            client.url,
+            tmp_path,
+            f"--screenshot={tmp_path / 'page.png'}",
+            f"--window-size={size[0]},{size[1]}",
+            *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+        )
+    assert 'data-drawn="yes"' in drawn
+    assert ("DEGRADED</span>" in drawn) == (broken > 0)
+    assert drawn.count("<svg") >= 2 * min(50, tables) + 6 - broken
+    assert ("the catalog answers 500" in drawn) == (broken > 0)
+    assert f"{min(50, tables)} of {tables}" in drawn or tables <= 50
+    picture = (tmp_path / "page.png").read_bytes()
+    assert struct.unpack(">II", picture[16:24]) == size
+    if os.environ.get("CALVING_PICTURES"):
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        (PICTURES / f"{name}.png").write_bytes(picture)
+
+
+def browse(url: str, folder: Path, *options: str) -> str:
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
+    done = subprocess.run(
+        [*command, "--virtual-time-budget=4000", *options, url], capture_output=True, text=True, timeout=90, check=True
+    )
+    return done.stdout
+
+
+def test_names_that_are_markup_are_shown_as_text(tmp_path: Path) -> None:
+    found = status(time.time())
+    evil = "<img src=x onerror=document.body.dataset.evil=1>"
+    tables = {**found.log.tables, evil: next(iter(found.log.tables.values()))}
+    with serving(Worker(replace(found, log=replace(found.log, tables=tables)))) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+    assert "&lt;img src=x" in drawn
+    assert "data-evil" not in drawn
