@@ -5,6 +5,7 @@ I2  every published file is in exactly one snapshot, once its table commits
 I3  a table's ledger never goes back
 I4  stored positions and published files change together
 I6  with all components back, everything is committed within two cycles
+I7  for each key of a mutation table, the order of effects is the order of source offsets
 plus: what a ledger says of the source is true, and its low watermark reaches the end; the valid-through timestamp is the
 minimum of the partitions' maxima, and true; one StartCommit is repeated until it is answered; a graceful handover drops
 nothing; the coordinator waits for all partitions; a position found by reset is stored; tables stay readable.
@@ -33,6 +34,7 @@ from calving.protocol.admission import Admitted
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Ledger, LedgerKey
 from tests.simulation.broker import Record
+from tests.simulation.mutations import Rows, replayed
 from tests.simulation.tables import SimCommitter, Snapshot
 
 if TYPE_CHECKING:
@@ -106,7 +108,8 @@ class Judge:
         """What a successor would have to hear again is bounded, also while a table fails."""
         world = self._world
         again = sum(len(entries) - position.get(p, 0) for p, entries in enumerate(world.store.log))
-        if world.odds.breakage and again > _AGAIN:
+        # Nothing of a mutation table is parked.
+        if world.odds.breakage and again > _AGAIN and not world.mutation_tables:
             raise Violation(f"C5: a successor would have to hear {again} entries again")
 
     def _check(self, whom: str, cycle: UUID, told: int | None) -> None:
@@ -196,7 +199,13 @@ class Checks:
             raise Violation(f"W1: {tp} was answered for, but the position found by reset was not stored")
 
     def table_commit(
-        self, name: TableId, key: LedgerKey, snapshot_id: int, admitted: Admitted, loaded: Mapping[str, str]
+        self,
+        name: TableId,
+        key: LedgerKey,
+        snapshot_id: int,
+        admitted: Admitted,
+        loaded: Mapping[str, str],
+        live: Rows | None,
     ) -> None:
         world = self._world
         table = world.tables[name]
@@ -212,7 +221,9 @@ class Checks:
             raise Violation("C6: a snapshot was committed whose manifests had been deleted")
         files = tuple(f.file_path for f in admitted.data_files)
         outdated = key.outdated(loaded, admitted.reach)
-        table.append(Snapshot(snapshot_id, files, key.summary(admitted.ledger), world.now), world.files)
+        table.append(Snapshot(snapshot_id, files, key.summary(admitted.ledger), world.now, live), world.files)
+        if name in world.mutation_tables:
+            self._check_rows(name, admitted)
         table.properties.update(key.properties(admitted.ledger))
         if outdated:
             self._check_read_again(name, key.left_out(table.properties))
@@ -220,6 +231,14 @@ class Checks:
             world.stats["caught up after a loss"] += 1
         world.stats["commits"] += 1
         self._check_ledger(name, world.ledger_of(table.state()) if world.people.former else admitted.ledger)
+
+    def _check_rows(self, name: TableId, admitted: Admitted) -> None:
+        """What a mutation table shows is what its records come to, one after the other, after every commit."""
+        table = self._world.tables[name]
+        if wrong := sorted({row.record for row in table.live} ^ replayed(table.rows)):
+            raise Violation(f"I7: {name} has {len(wrong)} rows too many or too few, such as {wrong[0]}")
+        if admitted.ledger.missing:
+            raise Violation(f"G2: {name} does not hold {dict(admitted.ledger.missing)}")
 
     def _check_read_again(self, name: TableId, left_out: Coverage) -> None:
         """What is left out while it is read again must be so until it has been."""

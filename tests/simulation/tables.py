@@ -17,6 +17,7 @@ from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import LedgerKey
 from tests.simulation.broker import Record
+from tests.simulation.mutations import Rows, compacted, resolved
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -28,6 +29,8 @@ class Snapshot:
     files: tuple[str, ...]
     summary: Mapping[str, str]
     at: float
+    live: Rows | None = None
+    """The rows of a mutation table; None: as before."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Loaded:
     """The ancestry of the head as far as it has not expired, oldest first."""
     properties: Mapping[str, str]
     mark: TableMark
+    live: Rows = frozenset()
+    """The rows of a mutation table."""
 
     @property
     def ancestry(self) -> Iterable[Mapping[str, str]]:
@@ -67,7 +72,12 @@ class SimTable:
 
     def state(self) -> Loaded:
         mark = TableMark(str(self.uuid), self.sequence)
-        return Loaded(self.uuid, tuple(self.snapshots[self.expired :]), dict(self.properties), mark)
+        return Loaded(self.uuid, tuple(self.snapshots[self.expired :]), dict(self.properties), mark, self.live)
+
+    @property
+    def live(self) -> Rows:
+        """The rows of a mutation table."""
+        return next((s.live for s in reversed(self.snapshots) if s.live is not None), frozenset())
 
     def append(self, snapshot: Snapshot, files: Mapping[str, tuple[Record, ...]]) -> None:
         self.before.append(self.state())
@@ -129,12 +139,13 @@ class SimTarget:
         world = self.world
         self._attempt, self._required = world.next_id(), state.head
         self._tried.add(self._attempt)
+        live = self.resolve(state, admitted) if admitted.steps else None
         world.call("attempt")
         world.hazard()
         if world.chance(world.odds.interventions):
             world.accidents.recover()
         if world.chance(world.odds.contention):
-            self.table.append(Snapshot(world.next_id(), (), {}, world.now), world.files)  # another writer
+            self._someone_writes()
         if world.chance(world.odds.contention):
             world.disturb()  # another of our coordinators
         fault = (
@@ -147,7 +158,7 @@ class SimTarget:
         now = self.table.state()
         if (now.head, now.uuid) != (state.head, state.uuid):
             raise CommitRefused("the head has moved")
-        world.checks.table_commit(self.name, self.key, self._attempt, admitted, state.properties)
+        world.checks.table_commit(self.name, self.key, self._attempt, admitted, state.properties, live)
         self.mark = self.table.state().mark
         world.hazard()
         if fault == "lost answer":
@@ -155,6 +166,16 @@ class SimTarget:
         if fault == "false conflict":
             raise CommitRefused(fault)
         return self._attempt
+
+    def _someone_writes(self) -> None:
+        """Another writer; in a mutation table it compacts the files."""
+        number = self.world.next_id()
+        rows = compacted(self.table.live, f"c{number}") if self.name in self.world.mutation_tables else None
+        self.table.append(Snapshot(number, (), {}, self.world.now, rows), self.world.files)
+
+    def resolve(self, state: Loaded, admitted: Admitted) -> Rows:
+        """The rows of a mutation table after this commit, found on exactly what was loaded."""
+        return resolved(state.live, admitted.steps, self.world.changes)
 
     def landed(self, state: Loaded) -> int | None:
         return next((s.id for s in reversed(state.snapshots) if s.id in self._tried), None)
@@ -254,10 +275,12 @@ class SimCommitter:
         if parked is not None:
             self._parking.served(table, parked)
             world.stats["brought back"] += 1
-        return Committed(TableReference("c", table[:-1], table[-1]), snapshot_id, mark, done.admitted.elsewhere)
+        admitted, reference = done.admitted, TableReference("c", table[:-1], table[-1])
+        world.stats["held back"] += bool(admitted.held_back)
+        return Committed(reference, snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
-        if table not in request.park:
+        if table not in request.park or table in self._world.mutation_tables:
             return None
         try:
             last = self._parking.park(table, commit, request.parked.get(table))

@@ -22,7 +22,7 @@ from calving.errors import CalvingError, Unavailable
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import TableFiles, TableId, TableReference
-from calving.model.files import DataFile
+from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, TopicPartition, within
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import Ledger, LedgerKey
@@ -35,9 +35,12 @@ from tests.simulation.broker import Broker, Record
 from tests.simulation.checks import Checks
 from tests.simulation.ending import Ending
 from tests.simulation.members import INTERVALS, Crash, Member, SimSession
+from tests.simulation.mutations import Changes, changes
 from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget
+
+_WITHOUT_ORDER = ("truncated", "topic without identity")
 
 
 class World:
@@ -62,6 +65,9 @@ class World:
     eagerness = 0.7
     """How often a coordinator gets all that is there of a partition of the control log."""
     names: tuple[TableId, ...] = (("db", "t0"), ("db", "t1"))
+    mutates: ClassVar[bool | None] = None
+    """Whether the last table is a mutation table; by the seed, if it is not given."""
+    changes_of = staticmethod(changes)
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -88,6 +94,11 @@ class World:
         self.passed_by: set[Record] = set()
         """Records that some batch left out because their table held them: what it held may be cleared while it runs."""
         self.files: dict[str, tuple[Record, ...]] = {}
+        self.changes: dict[str, Changes] = {}
+        """By data file and by key file of a mutation table."""
+        # Where offsets start over nothing tells any more what came first.
+        mutates = self.mutates or (self.mutates is None and seed % 4 in (1, 2) and theme not in _WITHOUT_ORDER)
+        self.mutation_tables = frozenset(self.names[-1:] if mutates else ())
         self.skipped: Counter[TopicPartition] = Counter()
         self.stats: Counter[str] = Counter()
         self.expected_at: dict[UUID, frozenset[TopicPartition]] = {}
@@ -181,7 +192,7 @@ class World:
         yield last
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
-        return CommitLoop(target, target.key, 3)
+        return CommitLoop(target, target.key, 3, in_order=target.name in self.mutation_tables)
 
     def ledger_of(self, state: Loaded) -> Ledger:
         """What a table says of the sink, under the name that it has, and the one that it had."""
@@ -227,9 +238,7 @@ class World:
                 elif not record.is_filtered:
                     written.setdefault(name, []).append(record)
         files = {
-            TableReference("c", name[:-1], name[-1], self.uuid(self.tables[name].uuid)): TableFiles(
-                (self._file(found, self.tables[name].uuid),)
-            )
+            TableReference("c", name[:-1], name[-1], self.uuid(self.tables[name].uuid)): self._files_of(name, found)
             for name, found in written.items()
         }
         return BatchOutcome(files, latest, records, records * 100)
@@ -237,6 +246,14 @@ class World:
     @staticmethod
     def uuid(number: int) -> UUID:
         return UUID(int=number)
+
+    def _files_of(self, name: TableId, records: list[Record]) -> TableFiles:
+        data = self._file(records, self.tables[name].uuid)
+        if name not in self.mutation_tables:
+            return TableFiles((data,))
+        keys = DataFile(f"k{self.next_id()}", "PARQUET", 1, 100, FileContent.EQUALITY_DELETES)
+        self.changes[data.file_path] = self.changes[keys.file_path] = self.changes_of(records)
+        return TableFiles((data,), (keys,))
 
     def _file(self, records: list[Record], table: int) -> DataFile:
         path = f"f{self.next_id()}"

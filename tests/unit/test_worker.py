@@ -85,6 +85,23 @@ def test_files_and_positions_are_published_together() -> None:
     assert [(a.source, a.offset, a.timestamp_us) for a in complete.assignments] == [(A, 8, 77), (B, None, None)]
 
 
+def test_a_batch_that_deletes_rows_keeps_its_place_behind_those_before_it() -> None:
+    machine = worker(a=0)
+    files = {name: DataFile(name, "PARQUET", 1, 1) for name in "abcdk"}
+    for number, found in enumerate(
+        [TableFiles((files["a"],)), TableFiles((files["b"],)), TableFiles((files["c"],), (files["k"],))], 1
+    ):
+        machine.tick({A: number * 1000})
+        machine.finished(number, BatchOutcome({T: found}, {}, 10, 1000))
+    machine.tick({A: 5000})
+    machine.finished(4, BatchOutcome({T: TableFiles((files["d"],))}, {}, 10, 1000))
+    events = published(machine.handover([A])).publication.events
+    assert [(e.data_files, e.delete_files) for e in events if isinstance(e, DataWritten)] == [
+        ((files["a"], files["b"]), ()),
+        ((files["c"], files["d"]), (files["k"],)),
+    ]
+
+
 def test_a_cycle_is_answered_once() -> None:
     machine = worker(a=5)
     start(machine)

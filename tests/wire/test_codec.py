@@ -148,6 +148,18 @@ def test_files_of_two_specs_go_into_two_events() -> None:
     assert [part.data_files for part in parts] == [(FILE,), (other,)]
 
 
+def test_delete_files_come_before_all_data_files_that_they_say_nothing_of() -> None:
+    other = dataclasses.replace(FILE, partition=PARTITIONED, spec_id=1)
+    keys = [dataclasses.replace(file, content=FileContent.EQUALITY_DELETES) for file in (FILE, other)]
+    parts = list(divide(DataWritten(COMMIT, TABLE, (FILE, other), tuple(keys)), 900_000))
+    assert [(part.delete_files, part.data_files) for part in parts] == [
+        ((keys[0],), ()),
+        ((keys[1],), ()),
+        ((), (FILE,)),
+        ((), (other,)),
+    ]
+
+
 def test_an_event_without_files_stays_one_event() -> None:
     event = DataWritten(COMMIT, TABLE)
     assert list(divide(event, 900_000)) == [event]

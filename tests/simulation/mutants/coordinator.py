@@ -102,9 +102,9 @@ class AcknowledgesFirst(World):
 class TwoGroups(World):
     class _Machine(Coordinator):
         class _Split(Buffer):
-            def settle(self, table: TableId, read: ControlOffsets) -> None:
+            def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
                 left = self._heard.get(table, [])[1::2]
-                super().settle(table, read)
+                super().settle(table, read, held_back)
                 if left:
                     self._heard[table] = left
 

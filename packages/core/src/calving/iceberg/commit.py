@@ -102,10 +102,12 @@ class IcebergCommitter:
             return Failed(str(error), parked=self._park(table, latest, request))
         self._mind_holes(table, done, request.reach)
         reference = TableReference(self._catalog_name, table[:-1], table[-1])
-        return Committed(reference, done.snapshot_id, mark, done.admitted.elsewhere)
+        admitted = done.admitted
+        return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
-        if table not in request.park:
+        # A parked commit could not wait for an earlier one, as those of mutation tables do.
+        if table not in request.park or self._style.mutations(table) is not None:
             return None
         try:
             last = self._parking.park(table, commit, request.parked.get(table))
@@ -146,14 +148,21 @@ class IcebergCommitter:
             return self._make(table, latest, request, mark, report)
         snapshot_id = None
         for commit in chain(self._parking.commits(table, parked), [latest]):
-            done, mark = self._make(table, commit, request, mark, report)
+            done, mark = self._make(table, commit, request, mark, report, in_order=commit is latest)
             self._parking.made(table, commit, mark)
             snapshot_id = done.snapshot_id or snapshot_id
         self._parking.served(table, parked)
         return replace(done, snapshot_id=snapshot_id), mark
 
     def _make(
-        self, table: TableId, commit: ParkedCommit, request: CommitTables, mark: TableMark | None, report: Report
+        self,
+        table: TableId,
+        commit: ParkedCommit,
+        request: CommitTables,
+        mark: TableMark | None,
+        report: Report,
+        *,
+        in_order: bool = True,
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key = style.key(table)
@@ -178,7 +187,8 @@ class IcebergCommitter:
             watch=report.watch,
             resolver=self._resolver(table),
         )
-        done = CommitLoop(target, key, MAX_TRIES).settle(commit.entries, commit.read, commit.reach)
+        in_order = in_order and style.mutations(table) is not None
+        done = CommitLoop(target, key, MAX_TRIES, in_order=in_order).settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head)
         if done.snapshot_id is not None and target.counts is not None:
             log.info("table %s: %s", ".".join(table), target.counts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
@@ -11,6 +11,7 @@ from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile
 from calving.model.offsets import ControlOffsets, Span, TopicPartition, furthest
 from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, Reach
+from calving.protocol.order import ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Admitted:
     """How far the coordinator has heard each source partition."""
     steps: tuple[Step, ...] = ()
     """The same files, of a mutation table: in an order in which those of each source partition follow each other."""
+    held_back: tuple[Envelope, ...] = ()
+    """What waits for earlier records, and is not in these files (G1)."""
 
     @property
     def elsewhere(self) -> frozenset[str]:
@@ -55,16 +58,16 @@ def admit(
     reach: Reach,
     ledger: Ledger,
     left_out: Coverage = MappingProxyType({}),
+    *,
+    in_order: bool = False,
 ) -> Admitted:
     """Select the files that the table does not have, each once, and make their ledger (steps 2, 3 of C6).
 
     ``heard`` is everything of this table below ``read`` that may not be in it, and ``read`` ends no publication in the
     middle: else the ledger would claim too much, or too little, of the source. ``left_out``: what is not in these files
-    although they cover it.
+    although they cover it. ``in_order``, for mutation tables: what comes too early is held back.
     """
-    data: dict[str, DataFile] = {}
-    deletes: dict[str, DataFile] = {}
-    publications: dict[Hashable, Coverage] = {}
+    entries: list[Envelope] = []
     passed: dict[TopicPartition, list[Span]] = {}
     for envelope in heard:
         if not isinstance(envelope.event, DataWritten):
@@ -72,20 +75,39 @@ def admit(
         if envelope.offset < ledger.control.get(envelope.partition, 0):
             for tp, spans in envelope.spans.items():
                 passed.setdefault(tp, []).append(plain(spans[-1]))
-            continue
-        for file in envelope.event.data_files:
-            data.setdefault(file.file_path, file)
-        for file in envelope.event.delete_files:
-            deletes.setdefault(file.file_path, file)
-        publications[publication_of(envelope)] = envelope.spans
+        else:
+            entries.append(envelope)
+    held_back: tuple[Envelope, ...] = ()
+    known = reach
+    if in_order:
+        order = ordered(entries, read, reach, ledger)
+        entries, held_back, read = list(order.entries), order.held_back, order.control
+        known = replace(reach, covered=order.covered)
+    steps = _steps(entries)
+    publications = {publication_of(envelope): envelope.spans for envelope in entries}
     return Admitted(
-        tuple(f for f in data.values() if f.record_count),
-        tuple(f for f in deletes.values() if f.record_count),
-        _moved(ledger, read, reach, passed, publications.values(), left_out),
+        tuple(file for step in steps for file in step.data_files),
+        tuple(file for step in steps for file in step.delete_files),
+        _moved(ledger, read, known, passed, publications.values(), left_out),
         tuple(publications.values()),
         ledger.gone,
         reach,
+        tuple(step for step in steps if step.data_files or step.delete_files) if in_order else (),
+        held_back,
     )
+
+
+def _steps(entries: Iterable[Envelope]) -> list[Step]:
+    """The files of each entry that have rows, each file once."""
+    seen: set[str] = set()
+
+    def fresh(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+        found = {file.file_path: file for file in files if file.record_count and file.file_path not in seen}
+        seen.update(found)
+        return tuple(found.values())
+
+    events = [entry.event for entry in entries if isinstance(entry.event, DataWritten)]
+    return [Step(fresh(event.data_files), fresh(event.delete_files)) for event in events]
 
 
 def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:

@@ -131,7 +131,24 @@ class Buffer:
             tp: without(spans, merged(waiting[tp])) if tp in waiting else spans for tp, spans in self._covered.items()
         }
         settled = {tp: spans for tp, spans in settled.items() if spans}
-        return Reach(dict(self._covered), settled, frozenset(self._restarted), self._since)
+        covered = dict(self._covered)
+        for tp, ahead in self._ahead().items():
+            covered[tp] = without(covered.get(tp, ()), merged(ahead))
+        covered = {tp: spans for tp, spans in covered.items() if spans}
+        return Reach(covered, settled, frozenset(self._restarted), self._since)
+
+    def _ahead(self) -> dict[TopicPartition, list[Span]]:
+        """What whole publications cover whose entries stand behind the beginning of one that is not whole yet: no
+        commit brings them in before it is.
+        """
+        found: dict[TopicPartition, list[Span]] = {}
+        read = self.whole() if self._begun else {}
+        for heard in self._heard.values() if read else ():
+            for envelope in heard:
+                if envelope.offset >= read[envelope.partition]:
+                    for tp, spans in envelope.spans.items():
+                        found.setdefault(tp, []).append(plain(spans[-1]))
+        return found
 
     def _buffered(self) -> dict[TopicPartition, list[Span]]:
         waiting: dict[TopicPartition, list[Span]] = {}
@@ -156,10 +173,11 @@ class Buffer:
         found = dict(self.reach().settled)
         return {**found, **{tp: (_RESTARTED, *found.get(tp, ())) for tp in self._restarted}}
 
-    def settle(self, table: TableId, read: ControlOffsets) -> None:
-        """What was heard for ``table`` below ``read``, and what was parked before, is in it."""
+    def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
+        """What was heard for ``table`` below ``read``, and what was parked before, is in it, but for ``held_back``."""
         self.parked.pop(table, None)
-        self.discard(table, self._below(table, read))
+        kept = {(e.partition, e.offset) for e in held_back}
+        self.discard(table, [e for e in self._below(table, read) if (e.partition, e.offset) not in kept])
 
     def behind(self, table: TableId) -> int:
         """How many entries a successor would have to hear again for the sake of this table."""

@@ -58,7 +58,9 @@ class Target(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The table holds everything asked for. ``snapshot_id`` is None if it did so before; ``tries`` counts attempts."""
+    """The table holds everything asked for, but for what ``admitted`` holds back. ``snapshot_id`` is None if it did so
+    before; ``tries`` counts attempts.
+    """
 
     snapshot_id: int | None
     admitted: Admitted
@@ -68,8 +70,9 @@ class Settled:
 class CommitLoop(Generic[S]):
     """``CommitLoop(target, key, 20).settle(heard, read)``."""
 
-    def __init__(self, target: Target[S], key: LedgerKey, max_tries: int) -> None:
-        self._target, self._key, self._max_tries = target, key, max_tries
+    def __init__(self, target: Target[S], key: LedgerKey, max_tries: int, *, in_order: bool = False) -> None:
+        """``in_order``: it is a mutation table."""
+        self._target, self._key, self._max_tries, self._in_order = target, key, max_tries, in_order
 
     def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
         """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` and ``reach`` at least.
@@ -83,7 +86,7 @@ class CommitLoop(Generic[S]):
         for tries in range(1, self._max_tries + 1):
             ledger = self._key.read(state.ancestry, state.properties)
             left_out = self._key.left_out(state.properties)
-            admitted = admit(entries, read, reach, ledger, left_out)
+            admitted = admit(entries, read, reach, ledger, left_out, in_order=self._in_order)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
             if self._key.is_superseded(state.properties, reach):

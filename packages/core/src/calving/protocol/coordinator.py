@@ -56,13 +56,17 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The table has everything that was asked for. ``snapshot_id`` is None if it had it already."""
+    """The table has everything that was asked for, but for what is ``held_back``. ``snapshot_id`` is None if it had it
+    already.
+    """
 
     table: TableReference
     snapshot_id: int | None
     mark: TableMark | None = None
     topics: frozenset[str] = frozenset()
     """Of which its ledger speaks, besides those that were heard of."""
+    held_back: tuple[Envelope, ...] = ()
+    """What of it still waits for earlier records (G1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +189,11 @@ class Coordinator:
         self._unsettled.discard(table)
         effects: list[CoordinatorEffect] = []
         match outcome:
-            case Committed(reference, snapshot_id, mark, topics):
+            case Committed(reference, snapshot_id, mark, topics, held_back):
                 self._elsewhere |= topics
                 if mark is not None:
                     self._marks.note(table, mark)
-                self._buffer.settle(table, self._committing)
+                self._buffer.settle(table, self._committing, held_back)
                 self.failures.pop(table, None)
                 self._resting.pop(table, None)
                 if snapshot_id is not None:

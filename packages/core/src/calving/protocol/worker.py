@@ -220,17 +220,21 @@ class Worker:
         return [RunBatch(self._number, self._running.spans)]
 
     def _written(self) -> list[DataWritten]:
-        """What the finished batches have written, an event for each table."""
-        tables: dict[TableReference, TableFiles] = {}
+        """What the finished batches have written, an event for each table; and another one for each batch that deletes
+        rows, among them those that batches before it have added.
+        """
+        tables: dict[TableReference, list[TableFiles]] = {}
         for _, outcome in self._finished:
             for table, files in outcome.written.items():
-                before = tables.get(table, TableFiles())
-                tables[table] = TableFiles(
-                    before.data_files + files.data_files, before.delete_files + files.delete_files
-                )
+                known = tables.setdefault(table, [])
+                if not known or files.delete_files:
+                    known.append(files)
+                else:
+                    known[-1] = TableFiles(known[-1].data_files + files.data_files, known[-1].delete_files)
         return [
             DataWritten(self._commit_id, table, files.data_files, files.delete_files)
-            for table, files in sorted(tables.items(), key=lambda item: item[0].identifier)
+            for table, known in sorted(tables.items(), key=lambda item: item[0].identifier)
+            for files in known
         ]
 
     def _publish(self) -> list[WorkerEffect]:

@@ -119,12 +119,15 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
 def divide(event: DataWritten, limit: int) -> Iterator[DataWritten]:
     """The same files in as many events as it takes: one partition type each, none longer than ``limit`` bytes.
 
-    A single file whose metadata alone exceeds the limit stays in an event of its own.
+    A single file whose metadata alone exceeds the limit stays in an event of its own. Delete files come first: they say
+    nothing of the data files that come with them.
     """
-    groups: dict[tuple[PartitionField, ...], list[DataFile]] = {}
-    for file in (*event.data_files, *event.delete_files):
-        groups.setdefault(file.partition.fields, []).append(file)
-    for partition, files in groups.items():
+    groups: dict[tuple[bool, tuple[PartitionField, ...]], list[DataFile]] = {}
+    mixed = len({file.partition.fields for file in (*event.delete_files, *event.data_files)}) > 1
+    for file in (*event.delete_files, *event.data_files):
+        is_data = mixed and file.content is FileContent.DATA
+        groups.setdefault((is_data, file.partition.fields), []).append(file)
+    for (_, partition), files in groups.items():
         # An event without files measures the head; a file's own size is close to what its maps and strings take.
         room = limit - len(schema_text("DataWritten", partition).encode()) - 1024
         batch: list[DataFile] = []

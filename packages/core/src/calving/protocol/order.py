@@ -1,0 +1,132 @@
+"""The order gate of mutation tables (rules G1, G2): what may be committed now, and in which order.
+
+Partitions of the control log are read independently, and source partitions move between workers: a publication of the
+offsets [100, 200) may be heard before that of [0, 100). Where rows replace each other the earlier one has to come
+first, so the later one waits. Whatever comes behind it in its partition of the control log waits with it, so that one
+control offset still says what the table holds. Nobody waits for ever: who waits was written after what it waits for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
+from calving.model.events import Envelope
+from calving.model.offsets import ControlOffsets, Span, Spans, TopicPartition
+from calving.protocol.ledger import Ledger, Reach
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """``entries`` in an order in which those of each source partition follow each other; ``held_back`` wait.
+
+    ``control``: up to where the log is dealt with. ``covered``: what a ledger may say of the source.
+    """
+
+    entries: tuple[Envelope, ...]
+    held_back: tuple[Envelope, ...]
+    control: ControlOffsets
+    covered: Coverage
+
+
+@dataclass(slots=True)
+class _Publication:
+    own: Spans
+    entries: list[Envelope] = field(default_factory=list)
+
+
+def ordered(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, ledger: Ledger) -> Ordered:
+    """``entries`` are those that the table does not have, of whole publications below ``control``.
+
+    Of partitions that have restarted nothing is held back: offsets no longer tell what came first.
+    """
+    publications = _publications(entries, reach.restarted)
+    covered, control = dict(reach.covered), dict(control)
+    waiting: dict[Hashable, _Publication] = {}
+    while True:
+        early = {
+            key: found
+            for key, found in publications.items()
+            if _is_early(found, covered, ledger) or _is_behind(found, control)
+        }
+        if not early:
+            break
+        for key, found in early.items():
+            waiting[key] = publications.pop(key)
+            for entry in found.entries:
+                control[entry.partition] = min(control.get(entry.partition, entry.offset), entry.offset)
+            for tp, span in found.own.items():
+                covered[tp] = without(covered.get(tp, ()), (span,))
+    return Ordered(
+        tuple(entry for found in _sorted(publications.values()) for entry in found.entries),
+        tuple(entry for found in waiting.values() for entry in found.entries),
+        control,
+        _without_holes(covered, reach.restarted, ledger),
+    )
+
+
+def _publications(entries: Iterable[Envelope], restarted: Collection[TopicPartition]) -> dict[Hashable, _Publication]:
+    found: dict[Hashable, _Publication] = {}
+    for entry in entries:
+        own = {tp: spans[-1] for tp, spans in entry.spans.items() if tp not in restarted}
+        # Other senders than calving do not say what they cover; then each entry stands for itself.
+        key: Hashable = frozenset(entry.spans.items()) or (entry.partition, entry.offset)
+        found.setdefault(key, _Publication(own)).entries.append(entry)
+    return found
+
+
+def _is_early(found: _Publication, covered: Coverage, ledger: Ledger) -> bool:
+    """Whether anything before it has not been heard, or waits."""
+    return any(
+        lowest_uncovered(merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *covered.get(tp, ())))) < span.start
+        for tp, span in found.own.items()
+    )
+
+
+def _is_behind(found: _Publication, control: ControlOffsets) -> bool:
+    return any(entry.offset >= control.get(entry.partition, entry.offset + 1) for entry in found.entries)
+
+
+def _sorted(publications: Collection[_Publication]) -> list[_Publication]:
+    """By source offset within each partition, else as they were heard."""
+    found = list(publications)
+    follows: dict[int, set[int]] = {place: set() for place in range(len(found))}
+    waits_for = [0] * len(found)
+    for places in _by_partition(found).values():
+        for before, after in itertools.pairwise(places):
+            if after not in follows[before]:
+                follows[before].add(after)
+                waits_for[after] += 1
+    ready = [place for place, count in enumerate(waits_for) if not count]
+    done: list[_Publication] = []
+    while ready:
+        place = heapq.heappop(ready)
+        done.append(found[place])
+        for after in follows[place]:
+            waits_for[after] -= 1
+            if not waits_for[after]:
+                heapq.heappush(ready, after)
+    return done
+
+
+def _by_partition(found: Sequence[_Publication]) -> Mapping[TopicPartition, list[int]]:
+    places: dict[TopicPartition, list[tuple[Span, int]]] = {}
+    for place, publication in enumerate(found):
+        for tp, span in publication.own.items():
+            places.setdefault(tp, []).append((span, place))
+    return {tp: [place for _, place in sorted(here)] for tp, here in places.items()}
+
+
+def _without_holes(covered: Coverage, restarted: Collection[TopicPartition], ledger: Ledger) -> Coverage:
+    """Up to the first offset that is not dealt with, so that nothing is ever missing in between (G2)."""
+    found: dict[TopicPartition, tuple[Span, ...]] = {}
+    for tp, spans in covered.items():
+        if tp in restarted:
+            found[tp] = spans
+            continue
+        end = lowest_uncovered(merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *spans)))
+        found[tp] = common(spans, (Span(0, end),))
+    return {tp: spans for tp, spans in found.items() if spans}

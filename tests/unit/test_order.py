@@ -1,0 +1,141 @@
+"""The order gate of mutation tables: what comes too early waits, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from uuid import UUID
+
+from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
+from calving.model.files import DataFile
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.admission import Admitted, Step, admit
+from calving.protocol.buffer import Buffer
+from calving.protocol.ledger import NO_LEDGER, Ledger, Reach
+
+TABLE = TableReference("c", ("db",), "t")
+COMMIT = UUID(int=1)
+A, B = TopicPartition("s", 0), TopicPartition("s", 1)
+
+
+def entry(partition: int, offset: int, name: str, **spans: tuple[int, int]) -> Envelope:
+    """``a``, ``b``: what its publication covers of these partitions."""
+    covers = {{"a": A, "b": B}[tp]: (Span(*span),) for tp, span in spans.items()}
+    return Envelope(partition, offset, DataWritten(COMMIT, TABLE, (DataFile(name, "PARQUET", 1, 10),)), covers)
+
+
+def admitted(entries: Iterable[Envelope], ledger: Ledger = NO_LEDGER, also: Iterable[Envelope] = ()) -> Admitted:
+    """All that a coordinator has heard are ``entries``, and that ``also`` there are no files in these."""
+    buffer = Buffer()
+    for heard in [*also, *entries]:
+        if heard not in also:
+            buffer.hear(heard)
+        buffer.hear(Envelope(heard.partition, heard.offset + 1, DataComplete(COMMIT), heard.spans, None))
+    return admit(entries, buffer.whole(), buffer.reach(), ledger, in_order=True)
+
+
+def names(found: Admitted) -> list[str]:
+    return [file.file_path for step in found.steps for file in step.data_files]
+
+
+def test_a_publication_waits_for_the_one_before_it() -> None:
+    found = admitted([entry(0, 0, "late", a=(100, 200))])
+    assert (names(found), [e.offset for e in found.held_back]) == ([], [0])
+    assert (found.ledger.source, found.ledger.control) == ({}, {0: 0})
+
+
+def test_what_the_table_holds_is_waited_for_no_more() -> None:
+    found = admitted([entry(0, 6, "late", a=(100, 200))], Ledger({0: 5}, {A: 100}, {A: 100}))
+    assert (names(found), found.ledger.source, found.ledger.control) == (["late"], {A: 200}, {0: 8})
+
+
+def test_records_that_brought_nothing_for_the_table_are_no_hole() -> None:
+    nothing = entry(1, 0, "-", a=(0, 100))
+    assert names(admitted([entry(0, 0, "late", a=(100, 200))], also=[nothing])) == ["late"]
+
+
+def test_publications_of_a_partition_come_in_the_order_of_its_offsets_wherever_they_were_heard() -> None:
+    heard = [entry(0, 0, "third", a=(20, 30)), entry(1, 0, "first", a=(0, 10)), entry(2, 0, "second", a=(10, 20))]
+    found = admitted(heard)
+    assert names(found) == ["first", "second", "third"]
+    assert found.steps[0] == Step((DataFile("first", "PARQUET", 1, 10),), ())
+
+
+def test_what_comes_behind_one_that_waits_waits_too() -> None:
+    """Else one control offset could not say what the table holds."""
+    found = admitted([entry(0, 0, "late", a=(100, 200)), entry(0, 2, "other", b=(0, 10)), entry(1, 0, "c", b=(10, 20))])
+    assert (names(found), {e.offset for e in found.held_back}) == ([], {0, 2})
+    assert found.ledger.control == {0: 0, 1: 0}
+
+
+def test_a_publication_of_two_partitions_waits_for_both() -> None:
+    found = admitted([entry(0, 0, "both", a=(0, 10), b=(5, 10)), entry(1, 0, "next", a=(10, 20))])
+    assert not found.steps
+    found = admitted(
+        [entry(0, 0, "both", a=(0, 10), b=(5, 10)), entry(1, 0, "next", a=(10, 20)), entry(2, 0, "b", b=(0, 5))]
+    )
+    assert names(found) == ["b", "both", "next"]
+
+
+def test_the_ledger_never_has_a_hole() -> None:
+    """Rule G2; a publication without files for the table came too early here."""
+    early = entry(1, 0, "-", b=(50, 60))
+    found = admitted([entry(0, 0, "a", a=(0, 10))], also=[early])
+    assert (found.ledger.source, found.ledger.missing) == ({A: 10}, {})
+
+
+def test_a_partition_that_started_over_keeps_nobody_waiting() -> None:
+    reach = Reach({A: (Span(0, 5),)}, {}, frozenset([A]))
+    found = admit([entry(0, 0, "before", a=(30, 40))], {0: 2}, reach, NO_LEDGER, in_order=True)
+    assert names(found) == ["before"]
+
+
+def test_tables_that_are_appended_to_wait_for_nothing() -> None:
+    late = entry(0, 0, "late", a=(100, 200))
+    found = admit([late], {0: 2}, Reach({A: (Span(100, 200),)}, {}), NO_LEDGER)
+    assert ([file.file_path for file in found.data_files], found.steps) == (["late"], ())
+
+
+def test_in_whatever_order_partitions_of_the_log_are_heard_all_comes_in_and_in_order() -> None:
+    """Publications as workers make them: each after those before it in its source partitions."""
+    for seed in range(200):
+        rng = random.Random(seed)
+        at, ends, log = {A: 0, B: 0}, [0, 0, 0], list[Envelope]()
+        for number in range(12):
+            spans = {}
+            for tp in rng.sample([A, B], rng.randint(1, 2)):
+                spans["ab"[tp.partition]] = (at[tp], at[tp] + 10)
+                at[tp] += 10
+            partition = rng.randrange(3)
+            log.append(entry(partition, ends[partition], str(number), **spans))
+            ends[partition] += 2
+        assert _committed(rng, log) == at
+
+
+def _committed(rng: random.Random, log: list[Envelope]) -> dict[TopicPartition, int]:
+    """How far the table got of each partition, whose publications came in order."""
+    unheard = [[e for e in log if e.partition == p] for p in range(3)]
+    buffer, ledger, at = Buffer({0: 0, 1: 0, 2: 0}), NO_LEDGER, {A: 0, B: 0}
+    while any(unheard) or buffer.tables():
+        for found in rng.choice([p for p in unheard if p] or [[]])[:1]:
+            unheard[found.partition].pop(0)
+            buffer.hear(found)
+            buffer.hear(Envelope(found.partition, found.offset + 1, DataComplete(COMMIT), found.spans, 1))
+        before = sum(map(len, buffer.tables().values()))
+        for table, entries in buffer.tables().items():
+            read = buffer.whole()
+            got = admit(entries, read, buffer.reach(), ledger, in_order=True)
+            places = {file.file_path for file in got.data_files}
+            for step, each in itertools.product(got.steps, log):
+                if isinstance(each.event, DataWritten) and step.data_files == each.event.data_files:
+                    for tp, (span,) in each.spans.items():
+                        assert span.start == at[tp]
+                        at[tp] = span.end
+            assert places.isdisjoint(f.file_path for e in got.held_back for f in e.event.data_files)  # type: ignore[union-attr]
+            if got:
+                assert got.ledger.missing == {}
+                ledger = got.ledger
+            buffer.settle(table, read, got.held_back)
+        assert any(unheard) or not before or sum(map(len, buffer.tables().values())) < before
+    return at
