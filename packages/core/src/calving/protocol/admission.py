@@ -67,16 +67,7 @@ def admit(
     middle: else the ledger would claim too much, or too little, of the source. ``left_out``: what is not in these files
     although they cover it. ``in_order``, for mutation tables: what comes too early is held back.
     """
-    entries: list[Envelope] = []
-    passed: dict[TopicPartition, list[Span]] = {}
-    for envelope in heard:
-        if not isinstance(envelope.event, DataWritten):
-            continue
-        if envelope.offset < ledger.control.get(envelope.partition, 0):
-            for tp, spans in envelope.spans.items():
-                passed.setdefault(tp, []).append(plain(spans[-1]))
-        else:
-            entries.append(envelope)
+    entries, passed = _told_apart(heard, ledger.control)
     held_back: tuple[Envelope, ...] = ()
     known = reach
     if in_order:
@@ -95,6 +86,23 @@ def admit(
         tuple(step for step in steps if step.data_files or step.delete_files) if in_order else (),
         held_back,
     )
+
+
+def _told_apart(
+    heard: Iterable[Envelope], control: ControlOffsets
+) -> tuple[list[Envelope], dict[TopicPartition, list[Span]]]:
+    """Entries with files that are not below these control offsets; and what those cover that are."""
+    entries: list[Envelope] = []
+    passed: dict[TopicPartition, list[Span]] = {}
+    for envelope in heard:
+        if not isinstance(envelope.event, DataWritten):
+            continue
+        if envelope.offset < control.get(envelope.partition, 0):
+            for tp, spans in envelope.spans.items():
+                passed.setdefault(tp, []).append(plain(spans[-1]))
+        else:
+            entries.append(envelope)
+    return entries, passed
 
 
 def _steps(entries: Iterable[Envelope]) -> list[Step]:
