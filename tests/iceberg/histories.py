@@ -52,8 +52,13 @@ class MutationTable:
     catalog: Catalog
     name: str
     ids: tuple[str, ...] = ("id",)
+    order: str | None = None
+    """The column by which the greatest wins."""
     expected: dict[tuple[Any, ...], Row] = field(default_factory=dict)
-    resolver: Resolver = field(default_factory=Resolver)
+    resolver: Resolver = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.resolver = Resolver(self.order)
 
     @property
     def table(self) -> Table:
@@ -63,12 +68,20 @@ class MutationTable:
         """Files as a task writes them: ``rows`` replace those of their keys, ``deleted`` go, ``inserts`` come."""
         spec = self.spec()
         files = self.write(spec, [*rows, *inserts])
-        keys = [{name: row[name] for name in self.ids} for row in (*rows, *deleted)]
+        keys = [{name: row[name] for name in self.key_columns} for row in (*rows, *deleted)]
         for row in (*rows, *deleted):
-            self.expected.pop(self.key(row), None)
-        for row in (*rows, *inserts):
+            held = self.expected.get(self.key(row))
+            if held is None or self.order is None or held[self.order] <= row[self.order]:
+                self.expected.pop(self.key(row), None)
+                if row in rows:
+                    self.expected[self.key(row)] = row
+        for row in inserts:
             self.expected[self.key(row)] = row
         return Step(files, (self.key_file(spec, keys),) if keys else ())
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        return self.ids if self.order is None else (*self.ids, self.order)
 
     def key(self, row: Row) -> tuple[Any, ...]:
         return tuple(row[name] for name in self.ids)
@@ -89,13 +102,13 @@ class MutationTable:
 
     def key_file(self, spec: TableSpec, keys: Sequence[Row]) -> DataFile:
         schema = self.table.schema()
-        fields = [schema.find_field(name) for name in self.ids]
+        fields = [schema.find_field(name) for name in self.key_columns]
         rows = pa.Table.from_pylist(list(keys), arrow_schema(Schema(*fields)))
         path = f"{spec.location}/data/{uuid4()}-keys.parquet"
         with self.table.io.new_output(path).create() as out:
             pq.write_table(rows, out)
             size = out.tell()
-        ids = tuple(each.field_id for each in fields)
+        ids = tuple(each.field_id for each in fields[: len(self.ids)])
         return DataFile(path, "PARQUET", len(keys), size, FileContent.EQUALITY_DELETES, equality_ids=ids)
 
     def commit(self, *steps: Step, meanwhile: Sequence[Step] = ()) -> IcebergTarget:
@@ -122,12 +135,12 @@ class MutationTable:
         return sorted((tuple(row.values()) for row in self.expected.values()), key=repr)
 
 
-def create(catalog: Catalog, layout: str, version: int) -> MutationTable:
+def create(catalog: Catalog, layout: str, version: int, order: str | None = None) -> MutationTable:
     catalog.create_namespace_if_not_exists("mutations")
     name = f"mutations.t{uuid4().hex}"
     spec = partition_spec(LAYOUTS[layout], SCHEMA, name)
     catalog.create_table(name, SCHEMA, partition_spec=spec, properties={"format-version": str(version)})
-    return MutationTable(catalog, name)
+    return MutationTable(catalog, name, order=order)
 
 
 def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:
@@ -147,7 +160,7 @@ def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:
         for _ in range(chance.choice([1, 1, 2, 3])):
             keys = chance.sample(range(40), chance.randrange(1, 12))
             cut = chance.randrange(len(keys) + 1)
-            steps.append(table.step(rows(keys[:cut]), [{"id": key} for key in keys[cut:]]))
+            steps.append(table.step(rows(keys[:cut]), rows(keys[cut:])))
         foreign = [table.step([], inserts=rows([1000 + number]))] if number % 5 == 3 else []
         table.commit(*steps, meanwhile=foreign)
 

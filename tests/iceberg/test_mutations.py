@@ -41,6 +41,26 @@ def test_a_history_of_changes_leaves_what_a_dict_has(catalog: Catalog, version: 
         assert duckdb_rows(table.table) == table.rows(), seed
 
 
+def test_a_history_by_an_order_field_leaves_the_greatest_of_each_key(catalog: Catalog, version: int) -> None:
+    for seed in range(2):
+        table = create(catalog, "flat", version, order="g")
+        play(table, "flat", seed, 12)
+        assert pyiceberg_rows(table.table) == table.rows(), seed
+
+
+def test_a_late_row_is_deleted_in_its_own_file_and_a_late_delete_deletes_nothing(
+    catalog: Catalog, version: int
+) -> None:
+    table = create(catalog, "flat", version, order="g")
+    newer, older = {"id": 1, "name": "new", "g": 7}, {"id": 1, "name": "old", "g": 3}
+    table.commit(table.step([newer]))
+    table.commit(table.step([older, {"id": 2, "name": "x", "g": 1}]))
+    table.commit(table.step([], [older]))
+    assert pyiceberg_rows(table.table) == [(1, "new", 7), (2, "x", 1)]
+    table.commit(table.step([], [newer]), table.step([older]))  # what is deleted has no memory
+    assert pyiceberg_rows(table.table) == [(1, "old", 3), (2, "x", 1)] == table.rows()
+
+
 def test_the_later_step_of_a_commit_replaces_rows_of_the_earlier_one(table: MutationTable) -> None:
     table.commit(table.step([row(1, "a"), row(2, "a")]), table.step([row(1, "b")]), table.step([], [{"id": 2}]))
     assert pyiceberg_rows(table.table) == [(1, "b", 0)]

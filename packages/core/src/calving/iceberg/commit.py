@@ -196,6 +196,7 @@ class IcebergCommitter:
 
     def _resolver(self, table: TableId) -> Resolver | None:
         """Of a table whose rows records change; it stays, for what it has read of the table's files."""
-        if self._style.mutations(table) is None:
+        mutations = self._style.mutations(table)
+        if mutations is None:
             return None
-        return self._resolvers.setdefault(table, Resolver())
+        return self._resolvers.setdefault(table, Resolver(mutations.order_field))

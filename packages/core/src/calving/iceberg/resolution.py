@@ -15,13 +15,15 @@ from pyiceberg.table import Table
 from pyiceberg.table.name_mapping import MappedField
 from pyroaring import BitMap64
 
+from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, read_positions, write_deleted
 from calving.iceberg.entries import FileKey, Live, Manifests, key_of
 from calving.model import files
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning
-from calving.mutations.columns import Reading, columns_of
+from calving.mutations.columns import Column, Reading, columns_of
 from calving.mutations.keys import Keys, Matches
+from calving.mutations.ordering import losers
 from calving.protocol.admission import Step
 from calving.writing.partitioning import to_record
 
@@ -74,8 +76,14 @@ class Resolved:
 class Resolver:
     """Of one table, for all commits of a process: what it has read of files stays true, for they never change."""
 
-    def __init__(self, cache: KeyCache | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._cache, self._clock = cache, clock
+    def __init__(
+        self,
+        order_field: str | None = None,
+        cache: KeyCache | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """``order_field``: the dotted path of the column by which rows of a key win."""
+        self.order_field, self._cache, self._clock = order_field, cache, clock
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
         self._steps: tuple[Step, ...] = ()
@@ -138,6 +146,7 @@ class _Resolution:
         self._counts = Counts()
         self._live = Live()
         self._files: dict[str, Candidate] = {}
+        self._dead: dict[str, BitMap64] = {}
         self._hits: defaultdict[str, BitMap64] = defaultdict(BitMap64)
 
     def run(self) -> Resolved:
@@ -183,12 +192,12 @@ class _Resolution:
         return found
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
-        """Find the rows that have keys of later steps than their own."""
+        """Find the rows that go because of these keys."""
         metadata = self._table.metadata
-        columns = columns_of(metadata.schema(), ids)
+        columns, order = columns_of(metadata.schema(), ids), self._order()
         mapping = self._table.name_mapping()
         mapped: tuple[MappedField, ...] = tuple(mapping.root) if mapping is not None else ()
-        reading = Reading(self._table.io, columns, mapped)
+        reading = Reading(self._table.io, (*columns, *order), mapped)
         keys = Keys(columns, [_rows(reading, found) for found in key_files])
         pruning = Pruning(keys, columns, metadata.specs())
         wanted = [file for file in self._files.values() if len(keys) and pruning.may_have(file)]
@@ -199,15 +208,37 @@ class _Resolution:
             return keys.found_in(batches)
 
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
-            found_in = pool.map(lambda file: self._resolver.matches(self._steps, ids, file, look), wanted)
-            for file, found in zip(wanted, found_in, strict=True):
-                rows = found.rows
-                if file.step is not None:
-                    rows = rows.filter(pc.greater(keys.last_steps.take(found.keys), file.step))
-                if len(rows):
-                    self._hits[file.path].update(rows.to_pylist())
+            matches = pool.map(lambda file: self._resolver.matches(self._steps, ids, file, look), wanted)
+            found = list(zip(wanted, matches, strict=True))
         self._counts.keys += len(keys)
         self._counts.files += len(wanted)
+        if order:
+            changes = [keys.orders_of(_rows(reading, of_step)) for of_step in key_files]
+            for path, position in losers(keys, changes, found, lambda place: place[1] in self._before(place[0])):
+                self._hits[path].add(position)
+            return
+        for file, each in found:
+            rows = each.rows
+            if file.step is not None:  # a row goes for a later step than its own
+                rows = rows.filter(pc.greater(keys.last_steps.take(each.keys), file.step))
+            if len(rows):
+                self._hits[file.path].update(rows.to_pylist())
+
+    def _order(self) -> tuple[Column, ...]:
+        """The order column, if there is one.
+
+        :raises TableTroubleError: the rows that are live cannot be told.
+        """
+        name = self._resolver.order_field
+        if name is None:
+            return ()
+        if self._live.equality:
+            raise TableTroubleError(
+                f"table {'.'.join(self._table.name())} has equality deletes, and which rows they leave cannot be told"
+                " where an order-field decides; rewrite its data files first"
+            )
+        schema = self._table.metadata.schema()
+        return columns_of(schema, [schema.find_field(name).field_id])
 
     def _deleted(self) -> tuple[list[Deleted], list[Candidate]]:
         """The files with rows that are newly deleted, and those that have no others."""
@@ -228,6 +259,11 @@ class _Resolution:
 
     def _before(self, path: str) -> BitMap64:
         """The rows of a file that are deleted in the head."""
+        if path not in self._dead:
+            self._dead[path] = self._read_dead(path)
+        return self._dead[path]
+
+    def _read_dead(self, path: str) -> BitMap64:
         found = BitMap64()
         data = self._live.data.get(path)
         if data is not None:

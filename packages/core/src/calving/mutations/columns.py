@@ -18,6 +18,8 @@ from pyiceberg.types import (
     BooleanType,
     DateType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     PrimitiveType,
@@ -42,6 +44,8 @@ _NUMBERS: dict[type[PrimitiveType], pa.DataType] = {
     TimestamptzType: pa.int64(),
     TimestampNanoType: pa.int64(),
     TimestamptzNanoType: pa.int64(),
+    FloatType: pa.float64(),
+    DoubleType: pa.float64(),
 }
 _ID_OF = {"PARQUET": b"PARQUET:field_id", "ORC": b"iceberg.id"}
 

@@ -17,10 +17,11 @@ _KEY, _STEP, _PLACE = "key", "step", "place"
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Rows of a file, and the number of the key that each has."""
+    """Rows of a file, the number of the key that each has, and its order value if one was read."""
 
     rows: pa.Array
     keys: pa.Array
+    orders: pa.Array
 
 
 class Keys:
@@ -49,16 +50,26 @@ class Keys:
         return pa.RecordBatch.from_arrays(self.columns, self._names)
 
     def found_in(self, batches: Iterable[pa.RecordBatch]) -> Matches:
-        """The rows of a file that have one of the keys; the batches hold the key columns of all of its rows."""
-        rows, keys = [], []
+        """The rows of a file that have one of the keys.
+
+        The batches hold the key columns of all of its rows, and maybe the order column.
+        """
+        rows, keys, orders = [], [], []
         start = 0
         for batch in batches:
             places, numbers = self._one(batch) if len(self._names) == 1 else self._several(batch)
             if len(places):
                 rows.append(pc.add(places.cast(pa.int64()), start))
                 keys.append(numbers)
+                orders += [column.take(places) for column in batch.columns[len(self._names) :]]
             start += batch.num_rows
-        return Matches(_joined(rows, pa.int64()), _joined(keys, pa.int32()))
+        kind = orders[0].type if orders else pa.null()
+        return Matches(_joined(rows, pa.int64()), _joined(keys, pa.int32()), _joined(orders, kind))
+
+    def orders_of(self, batches: Iterable[pa.RecordBatch]) -> dict[int, Any]:
+        """The order value of each of these keys."""
+        found = self.found_in(batches)
+        return dict(zip(found.keys.to_pylist(), found.orders.to_pylist(), strict=True))
 
     def _one(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         numbers = pc.index_in(batch.column(0), value_set=self.columns[0])
@@ -68,13 +79,13 @@ class Keys:
     def _several(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
         """A mask for each column leaves few rows, which are compared whole."""
         mask: Any = None
-        for column, values in zip(batch.columns, self._values, strict=True):
+        for column, values in zip(batch.columns, self._values, strict=False):  # an order column may follow
             found = pc.is_in(column, value_set=values)
             mask = found if mask is None else pc.and_(mask, found)
         places = pc.indices_nonzero(mask)
         if not len(places):
             return places, pa.array([], pa.int32())
-        left = pa.Table.from_batches([batch.take(places)]).append_column(_PLACE, places)
+        left = pa.Table.from_batches([batch.select(self._names).take(places)]).append_column(_PLACE, places)
         both = left.join(self._numbered, self._names, join_type="inner", use_threads=False).sort_by(_PLACE)
         return _whole(both[_PLACE]), _whole(both[_KEY])
 
