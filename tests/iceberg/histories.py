@@ -26,6 +26,7 @@ from calving.iceberg.target import IcebergTarget
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import TableSpec
+from calving.mutations.cache import KeyCache
 from calving.protocol.admission import Admitted, Step
 from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import arrow_schema, table_schema
@@ -58,7 +59,7 @@ class MutationTable:
     resolver: Resolver = field(init=False)
 
     def __post_init__(self) -> None:
-        self.resolver = Resolver(self.order)
+        self.resolver = Resolver(self.order, KeyCache(1_000_000))
 
     @property
     def table(self) -> Table:

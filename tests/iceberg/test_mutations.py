@@ -85,6 +85,12 @@ def test_a_key_that_the_table_does_not_have_deletes_nothing(table: MutationTable
     assert (head.summary["calving.mutations.keys"], head.summary["calving.mutations.superseded"]) == ("1", "0")
 
 
+def test_key_columns_are_read_once(table: MutationTable) -> None:
+    table.commit(table.step([row(key, "a") for key in range(9)]))
+    found = [table.commit(table.step([row(key, "b")])).counts for key in (0, 1, 2)]
+    assert [(each.files, each.cached) for each in found if each] == [(1, 0), (1, 1), (1, 1)]
+
+
 def test_a_refused_attempt_leaves_no_delete_files(table: MutationTable) -> None:
     table.commit(table.step([row(1, "a"), row(2, "a")]))
     table.commit(table.step([row(1, "b")]), meanwhile=[table.step([], inserts=[row(3, "c")])])

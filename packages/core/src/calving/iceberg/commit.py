@@ -15,7 +15,7 @@ from calving.errors import SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
-from calving.iceberg.resolution import Resolver
+from calving.iceberg.resolvers import Resolvers
 from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
@@ -44,6 +44,8 @@ class CommitStyle:
     default_branch: str
     mutations: Callable[[TableId], RowMutations | None] = lambda table: None
     """How records change the rows of a table; None: they are appended."""
+    key_cache_bytes: int = 1024**3
+    """How much of the key columns of data files is kept on local disk."""
 
     def key(self, table: TableId) -> LedgerKey:
         branch = self.branches.get(table, self.default_branch)
@@ -58,7 +60,7 @@ class IcebergCommitter:
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
         self._parking = Parking(CatalogStorage(catalog))
-        self._resolvers: dict[TableId, Resolver] = {}
+        self._resolvers = Resolvers(style.mutations, style.key_cache_bytes)
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
@@ -185,18 +187,12 @@ class IcebergCommitter:
             expected,
             mark,
             watch=report.watch,
-            resolver=self._resolver(table),
+            resolver=self._resolvers.of(table),
         )
         in_order = in_order and style.mutations(table) is not None
         done = CommitLoop(target, key, MAX_TRIES, in_order=in_order).settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head)
-        if done.snapshot_id is not None and target.counts is not None:
+        if done.snapshot_id is not None and target.counts is not None and target.io is not None:
             log.info("table %s: %s", ".".join(table), target.counts)
+            self._resolvers.served(table, done.admitted.delete_files, target.io)
         return done, target.mark
-
-    def _resolver(self, table: TableId) -> Resolver | None:
-        """Of a table whose rows records change; it stays, for what it has read of the table's files."""
-        mutations = self._style.mutations(table)
-        if mutations is None:
-            return None
-        return self._resolvers.setdefault(table, Resolver(mutations.order_field))

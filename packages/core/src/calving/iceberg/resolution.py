@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.table.name_mapping import MappedField
 from pyroaring import BitMap64
 
 from calving.errors import TableTroubleError
@@ -23,7 +22,7 @@ from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning
 from calving.mutations.columns import Column, Reading, columns_of
 from calving.mutations.keys import Keys, Matches
-from calving.mutations.ordering import losers
+from calving.mutations.ordering import Found, losers
 from calving.protocol.admission import Step
 from calving.writing.partitioning import to_record
 
@@ -193,36 +192,43 @@ class _Resolution:
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
         """Find the rows that go because of these keys."""
-        metadata = self._table.metadata
-        columns, order = columns_of(metadata.schema(), ids), self._order()
+        columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
         mapping = self._table.name_mapping()
-        mapped: tuple[MappedField, ...] = tuple(mapping.root) if mapping is not None else ()
-        reading = Reading(self._table.io, (*columns, *order), mapped)
+        reading = Reading(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
         keys = Keys(columns, [_rows(reading, found) for found in key_files])
-        pruning = Pruning(keys, columns, metadata.specs())
-        wanted = [file for file in self._files.values() if len(keys) and pruning.may_have(file)]
+        if not len(keys):
+            return
+        self._counts.keys += len(keys)
+        if order:
+            found = self._look(ids, reading, keys, columns, len(key_files))
+            changes = [keys.orders_of(_rows(reading, of_step)) for of_step in key_files]
+            for path, position in losers(keys, changes, found, lambda place: place[1] in self._before(place[0])):
+                self._hits[path].add(position)
+            return
+        for file, matches in self._look(ids, reading, keys, columns, max(keys.last_steps.to_pylist())):
+            rows = matches.rows
+            if file.step is not None:  # a row goes for a later step than its own
+                rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
+            if len(rows):
+                self._hits[file.path].update(rows.to_pylist())
+
+    def _look(
+        self, ids: tuple[int, ...], reading: Reading, keys: Keys, columns: Sequence[Column], end: int
+    ) -> list[Found]:
+        """The rows of the keys in all files that may have them, of the table and of steps before ``end``."""
+        pruning = Pruning(keys, columns, self._table.metadata.specs())
+        earlier = (file for file in self._files.values() if file.step is None or file.step < end)
+        wanted = [file for file in earlier if pruning.may_have(file)]
 
         def look(file: Candidate) -> Matches:
             batches, was_held = self._resolver.batches(reading, file)
             self._counts.cached += was_held
             return keys.found_in(batches)
 
+        self._counts.files += len(wanted)
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
             matches = pool.map(lambda file: self._resolver.matches(self._steps, ids, file, look), wanted)
-            found = list(zip(wanted, matches, strict=True))
-        self._counts.keys += len(keys)
-        self._counts.files += len(wanted)
-        if order:
-            changes = [keys.orders_of(_rows(reading, of_step)) for of_step in key_files]
-            for path, position in losers(keys, changes, found, lambda place: place[1] in self._before(place[0])):
-                self._hits[path].add(position)
-            return
-        for file, each in found:
-            rows = each.rows
-            if file.step is not None:  # a row goes for a later step than its own
-                rows = rows.filter(pc.greater(keys.last_steps.take(each.keys), file.step))
-            if len(rows):
-                self._hits[file.path].update(rows.to_pylist())
+            return list(zip(wanted, matches, strict=True))
 
     def _order(self) -> tuple[Column, ...]:
         """The order column, if there is one.

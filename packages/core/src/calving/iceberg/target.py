@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
@@ -73,6 +74,8 @@ class IcebergTarget:
         self._snapshot: SinkSnapshot | None = None
         self.counts: Counts | None = None
         """Of a mutation table, what the last attempt did."""
+        self.io: FileIO | None = None
+        """What the table's files are read and written with."""
         self.mark = mark
         """How far the table was when it was last seen."""
         self._watch = watch or Stopwatch()
@@ -101,6 +104,7 @@ class IcebergTarget:
                 " stop all workers and run `calving recover FILE`, which reads it again"
             )
         self._see(table)
+        self.io = table.io
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
         if uuids:
             raise TableTroubleError(

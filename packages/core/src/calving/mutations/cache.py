@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -27,8 +28,9 @@ class KeyCache:
         """``above``: the folder that it is made in, else the one for temporary files."""
         folder = above or Path(tempfile.gettempdir())
         _sweep(folder)
-        self._held = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=folder)
-        self._folder, self._max_bytes = Path(self._held.name), max_bytes
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=folder))
+        self._max_bytes = max_bytes
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._lock = threading.Lock()
         self.bytes = 0
@@ -45,10 +47,6 @@ class KeyCache:
             with suppress(OSError, pa.ArrowInvalid):  # somebody cleans up temporary files, say
                 return _mapped(self._folder / name), True
         return self._kept(name, read()), False
-
-    def close(self) -> None:
-        """Delete all of it."""
-        self._held.cleanup()
 
     def _kept(self, name: str, found: Batches) -> Batches:
         """Hands on what is read, and keeps it once all of it has been."""

@@ -55,6 +55,7 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
         {table_id(name): t.commit_branch or default for name, t in sink.tables.items()},
         default,
         lambda table: sink.mutations(".".join(table)),
+        keys.key_cache_bytes,
     )
 
 

@@ -217,6 +217,12 @@ class SinkKeys(BaseModel):
     commit_threads: int = Field(
         8, ge=1, alias="iceberg.control.commit.threads", description="Tables that are committed at the same time."
     )
+    key_cache_bytes: int = Field(
+        1024**3,
+        ge=0,
+        alias="iceberg.key-cache.max-bytes",
+        description="How much of the key columns of mutation tables the coordinator keeps on its local disk, bytes.",
+    )
     table_timeout_ms: int = Field(
         30_000,
         ge=1_000,

@@ -1,0 +1,49 @@
+"""What stays from commit to commit of tables whose rows records change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from pyiceberg.io import FileIO
+
+from calving.iceberg.resolution import Resolver
+from calving.model.events import TableId
+from calving.model.files import DataFile
+from calving.model.mutations import RowMutations
+from calving.mutations.cache import KeyCache
+
+
+class Resolvers:
+    """Of all tables of a process. ``mutations`` tells which these are."""
+
+    def __init__(self, mutations: Callable[[TableId], RowMutations | None], cache_bytes: int) -> None:
+        self._mutations, self._cache_bytes = mutations, cache_bytes
+        self._cache: KeyCache | None = None
+        self._made: dict[TableId, Resolver] = {}
+        self._lock = threading.Lock()
+        self._served: dict[TableId, tuple[str, ...]] = {}
+        """The key files of a table's last commit."""
+
+    def of(self, table: TableId) -> Resolver | None:
+        """A table's own; None where rows are only appended."""
+        mutations = self._mutations(table)
+        if mutations is None:
+            return None
+        with self._lock:
+            if table not in self._made:
+                self._cache = self._cache or KeyCache(self._cache_bytes)
+                self._made[table] = Resolver(mutations.order_field, self._cache)
+            return self._made[table]
+
+    def served(self, table: TableId, key_files: Iterable[DataFile], io: FileIO) -> None:
+        """These keys are in the table: nobody reads them again. Those of the commit before are deleted now that the
+        position that was saved after it has passed them.
+        """
+        if table not in self._made:
+            return
+        before, self._served[table] = self._served.get(table, ()), tuple(file.file_path for file in key_files)
+        for path in before:
+            with suppress(Exception):  # a file that stays is an orphan, no harm
+                io.delete(path)
