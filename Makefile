@@ -40,17 +40,29 @@ $(WHEELS)/pyspark-%-py2.py3-none-any.whl: | $(BIN)/uv
 
 PACKAGES = packages/core packages/backend-kafka packages/backend-redis packages/backend-zookeeper
 
-$(BIN)/calving: $(BIN)/uv $(call spark_wheel,$(SPARK)) $(PACKAGES:%=%/pyproject.toml) requirements.lock
+# The decoders in Rust, where there is a cargo: built once for each state of their sources. Without one all else works.
+CARGO := $(firstword $(shell command -v cargo) $(wildcard $(HOME)/.cargo/bin/cargo))
+ifneq ($(CARGO),)
+NATIVE := .cache/native/$(shell cat $(sort $(wildcard packages/native/*.* packages/native/src/*)) | sha256sum | cut -c1-12)
+$(NATIVE)/built: | $(BIN)/uv
+	@PATH="$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo \
+		$(BIN)/uv build --quiet --wheel --out-dir $(NATIVE) packages/native && touch $@ || \
+		echo "calving-native could not be built: JSON is decoded without Rust"
+endif
+BUILT := $(NATIVE:%=%/built)
+native_wheel = $$(ls $(NATIVE)/*.whl 2> /dev/null)
+
+$(BIN)/calving: $(BIN)/uv $(call spark_wheel,$(SPARK)) $(PACKAGES:%=%/pyproject.toml) requirements.lock $(BUILT)
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock 'pyspark[connect]==$(SPARK)' \
-		$(PACKAGES:%=-e %)
+		$(PACKAGES:%=-e %) $(if $(NATIVE),--reinstall-package calving-native $(native_wheel))
 	@touch $@
 
 demo: $(BIN)/calving
 	@$(BIN)/calving demo
 
-test: $(BIN)/uv
+test: $(BIN)/uv $(BUILT)
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
+	@PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$(if $(NATIVE),$(native_wheel))" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
 
 test-quick: $(BIN)/calving
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
@@ -66,7 +78,8 @@ RECORDS ?= 5000000
 bench: $(USER_ENV)/bin/python
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(USER_ENV)/bin/python --constraint requirements.lock \
 		--reinstall-package calving --reinstall-package calving-kafka \
-		'pyspark==$(SPARK)' packages/core packages/backend-kafka
+		'pyspark==$(SPARK)' packages/core packages/backend-kafka \
+		$(if $(NATIVE),--reinstall-package calving-native $(native_wheel))
 	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving $(BENCH)
 
 SECONDS ?= 600
@@ -117,7 +130,8 @@ lock: $(BIN)/uv
 # Wheels and sources of all distributions, as they would be uploaded.
 release-check: $(BIN)/calving
 	@rm -rf dist
-	@for package in $(PACKAGES); do $(BIN)/uv build --quiet --out-dir dist $$package || exit 1; done
+	@PATH="$(dir $(CARGO)):$$PATH"; for package in $(PACKAGES) $(if $(CARGO),packages/native); do \
+		$(BIN)/uv build --quiet --out-dir dist $$package || exit 1; done
 	@$(BIN)/uv tool run --quiet twine check --strict dist/*
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q tests/packaging
 

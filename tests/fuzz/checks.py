@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from calving.converters.native import absence
 from calving.model.offsets import TopicPartition
 from calving.model.record_path import Tolerance, TransformSpec
 from tests.fuzz.cases import Case
@@ -161,6 +162,8 @@ def _variants(case: Case, sink: Sink) -> Iterator[tuple[str, Callable[[], Found]
     yield "other blocks", taken(block_records=size)
     yield "other partitions", taken(partitions=tuple(TopicPartition(random.choice((TOPIC, "t")), n) for n in (0, 1, 7)))
     yield "exactly", taken(exactly=True)
+    if absence() is None:
+        yield "without Rust", taken(native=False)
     yield "a transform that does nothing", taken(transforms=(*run.transforms, NOTHING))
 
 

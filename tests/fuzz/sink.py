@@ -150,6 +150,8 @@ class Run:
     """Tasks at the same time; with several, rows are shuffled as the tables want it."""
     exactly: bool = False
     """Nothing goes a fast way."""
+    native: bool = True
+    """Whether what is decoded by Rust may be, where it is installed."""
     inferred_records: int = 10**6
     partitions: tuple[TopicPartition, ...] = (TopicPartition(TOPIC, 0),)
     """Where the records come from, cut into as many parts."""
@@ -244,7 +246,7 @@ class Sink:
         firsts = self._produce(run, raws)
         found = Found()
         try:
-            with _patched(run.exactly):
+            with _patched(run.exactly, run.native):
                 spans = {tp: Span(START, START + len(_RECORDS[tp][1])) for tp in firsts}
                 outcome = runner.run({tp: span for tp, span in spans.items() if span.start < span.end})
         except Exception as error:  # whatever it is, it is what became of the batch
@@ -294,10 +296,12 @@ class Sink:
 
 
 @contextmanager
-def _patched(exactly: bool) -> Iterator[None]:
+def _patched(exactly: bool, native: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("calving.tasks.task.RangeReader", _Source))
         stack.enter_context(mock.patch("calving.runtime.batch._WORTH_A_TASK", 2))
+        if not native:
+            stack.enter_context(mock.patch("calving.converters.native.absence", lambda: "not wanted"))
         if exactly:
             never = property(lambda _: False, lambda _, __: None)
             stack.enter_context(mock.patch.object(JsonConverter, "fast", never, create=True))

@@ -35,7 +35,7 @@ def uv(*arguments: str | Path) -> None:
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    for package in sorted((ROOT / "packages").iterdir()):
+    for package in sorted(set((ROOT / "packages").iterdir()) - {ROOT / "packages" / "native"}):
         uv("build", "--quiet", "--wheel", "--out-dir", folder, package)
     return folder
 
@@ -83,7 +83,7 @@ def test_a_backend_takes_only_a_core_that_it_is_compatible_with(name: str) -> No
 
 def test_the_installed_command_tells_its_version(environment: Path) -> None:
     done = run(environment / "calving", "version")
-    assert done.stdout.strip() == version("calving"), done.stderr
+    assert done.stdout.splitlines()[0] == version("calving"), done.stderr
 
 
 @pytest.mark.parametrize("backend", ["kafka", "redis", "zookeeper"])

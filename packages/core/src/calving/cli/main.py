@@ -138,8 +138,11 @@ def demo(
 
 @app.command()
 def version() -> None:
-    """Print the version."""
+    """Print the version, and whether JSON is decoded by Rust."""
+    from calving.converters.native import absence
+
     out.print(__version__)
+    out.print("native decoders: " + (absence() or "in use"))
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 The fast way hands a whole block to Arrow's JSON reader, with types that ``json_plan`` has found to be safe, and never
 looks at a single record. It refuses rather than guesses; a block that it refuses is split until what is left goes the
-exact way, value by value.
+exact way, value by value. Where there is a decoder in Rust for the block, it takes the place of the fast way; what it
+refuses goes the exact way at once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import pyarrow as pa
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.json_block import Block
 from calving.converters.json_rows import RefusedBlockError, read_rows
+from calving.converters.native import NativeJson, native_json
 from calving.model.record_path import Limits
+from calving.records.indices import without
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
 from calving.records.json_whole_plan import WholePlan
@@ -44,6 +47,7 @@ class JsonConverter(Converter):
         self._seen, self._names = Seen(), 0
         self._projection: Projection | None = None
         self._plan = _plan(None)
+        self._native: NativeJson | None = None
         self._schema: pa.Schema | None = None
         self._exact_blocks = self._wary = 0
         self._patience = _PATIENCE
@@ -54,8 +58,11 @@ class JsonConverter(Converter):
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if projection is not self._projection:
             self._projection, self._plan, self._schema = projection, _plan(projection), None
+            self._native = native_json(projection, self._limits.nesting)
         block = Block(values)
-        if self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
+        if self.fast and self._natively(block):
+            block.close()
+        elif self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
                 self._learn(values)
             # A refused piece is read twice: where there were refusals lately, pieces are small.
@@ -72,6 +79,16 @@ class JsonConverter(Converter):
             block.exact += range(len(values))
         self._decode_exactly(block)
         return block.decoded
+
+    def _natively(self, block: Block) -> bool:
+        found = None if self._native is None else self._native.read(block.values)
+        if found is None:
+            return False
+        rows, block.exact = found
+        if len(rows):
+            places = without(block.size, {*block.exact})
+            block.read.append((rows, places))
+        return True
 
     def _decode(self, block: Block, start: int, end: int, most: int) -> None:
         """Values ``start`` to ``end`` by Arrow as far as it takes them, at ``most`` so many at once."""

@@ -88,6 +88,8 @@ class Lookup:
 
     def __init__(self, struct: StructType, case_insensitive: bool, names: Mapping[int, tuple[str, ...]]) -> None:
         self._fold = case_insensitive and not names
+        self.is_exact = not case_insensitive and not names
+        """Whether each column is found by its own name and no other."""
         self._fields: dict[str, NestedField] = {
             self._key(name): f for f in struct.fields for name in names.get(f.field_id) or (f.name,)
         }

@@ -1,0 +1,119 @@
+"""Decoders in Rust, of the distribution ``calving-native``, where it is installed.
+
+They take what they read exactly as the exact way does, and refuse the rest: it goes that way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from calving.records.projection import Projection, Target
+from calving.version import __version__
+
+SWITCH = "CALVING_NATIVE"
+_RARE, _FEW = 8, 64
+"""In blocks of more than a few one of so many values may be refused; of more, the other ways make a better job."""
+_REST, _REST_AT_MOST = 16, 256
+"""Blocks that go the other ways after one of which too many were refused; after several such, twice as many each."""
+_KINDS: dict[type[IcebergType], str] = {
+    BooleanType: "boolean",
+    IntegerType: "long",
+    LongType: "long",
+    FloatType: "double",
+    DoubleType: "double",
+    StringType: "string",
+    DateType: "date",
+    TimestampType: "timestamp",
+    TimestamptzType: "timestamptz",
+}
+Described = tuple[str, str, list[Any]]
+"""A field as the decoder is told of it: name, kind, and what is inside."""
+
+
+def _installed() -> Any:
+    try:
+        return importlib.import_module("calving_native")
+    except ImportError:
+        return None
+
+
+_NATIVE = _installed()
+
+
+def absence() -> str | None:
+    """Why there are no decoders in Rust; None: there are."""
+    if os.environ.get(SWITCH) == "0":
+        return f"switched off by {SWITCH} = 0"
+    if _NATIVE is None:
+        return "calving-native is not installed"
+    if _NATIVE.__version__.split(".")[:2] != __version__.split(".")[:2]:
+        return f"calving-native {_NATIVE.__version__} is of another version"
+    return None
+
+
+class NativeJson:
+    """Objects that go to one table as they are."""
+
+    def __init__(self, decoder: Any) -> None:
+        self._decoder = decoder
+        self._resting, self._rest = 0, _REST
+
+    def read(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int]] | None:
+        """Rows, and the places of the values that have none; None: these values had better go another way."""
+        if self._resting:
+            self._resting -= 1
+            return None
+        rows, refused = self._decoder.decode(list(values))
+        if len(refused) * _RARE > len(values) > _FEW:
+            self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
+            return None
+        self._rest = _REST
+        return pa.array(rows), refused
+
+
+def native_json(projection: Projection | None, nesting: int) -> NativeJson | None:
+    """None: there is no decoder in Rust for what becomes of the values."""
+    if absence() is not None or projection is None or projection.route is not None or len(projection.targets) != 1:
+        return None
+    (target,) = projection.targets
+    fields = _fields(target, target.columns)
+    if fields is None:
+        return None
+    return NativeJson(_NATIVE.JsonDecoder(fields, projection.unknown == "ignore", nesting))
+
+
+def _fields(target: Target, kind: StructType) -> list[Described] | None:
+    if not target.lookup(kind).is_exact:
+        return None
+    found = [_described(target, field.name, field.field_type) for field in kind.fields]
+    return None if None in found else [field for field in found if field is not None]
+
+
+def _described(target: Target, name: str, kind: IcebergType) -> Described | None:
+    if isinstance(kind, StructType):
+        inner = _fields(target, kind)
+        return None if inner is None else (name, "struct", inner)
+    if isinstance(kind, ListType):
+        element = _described(target, "element", kind.element_type)
+        return None if element is None else (name, "list", [element])
+    plain = _KINDS.get(type(kind))
+    return None if plain is None else (name, plain, [])

@@ -1,0 +1,378 @@
+//! Objects of JSON into columns, one record at a time.
+//!
+//! A record is taken only if each of its values becomes what the reference makes of it: Python's reader of JSON,
+//! fractions with all their digits, and then the conversion to the column's type. All others are refused.
+
+#![forbid(unsafe_code)]
+
+use arrow_data::ArrayData;
+use arrow_schema::ArrowError;
+
+use crate::columns::{self, Column, Kind, Values};
+use crate::{numbers, times};
+
+/// The record goes the reference's way.
+#[derive(Debug)]
+pub struct Refused;
+pub type Read<T> = Result<T, Refused>;
+
+/// Objects and arrays in each other, whatever the sink allows: the stack has an end.
+const DEEPEST: usize = 64;
+
+/// A place in a record. Beyond its end stand zeros, which no JSON has outside of text.
+pub struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    #[inline]
+    pub fn peek(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    pub fn skip(&mut self) {
+        self.at += 1;
+    }
+
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    #[inline]
+    pub fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == byte;
+        self.at += usize::from(found);
+        found
+    }
+
+    #[inline]
+    fn expect(&mut self, byte: u8) -> Read<()> {
+        if self.take(byte) { Ok(()) } else { Err(Refused) }
+    }
+
+    #[inline]
+    fn blanks(&mut self) {
+        while matches!(self.peek(), b' ' | b'\n' | b'\r' | b'\t') {
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or(&[])
+    }
+
+    fn word(&mut self, word: &[u8]) -> Read<()> {
+        if !self.rest().starts_with(word) {
+            return Err(Refused);
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    #[inline]
+    fn since(&self, start: usize) -> &'a [u8] {
+        self.text.get(start..self.at).unwrap_or(&[])
+    }
+
+    pub fn text_since(&self, start: usize) -> Read<&'a str> {
+        std::str::from_utf8(self.since(start)).map_err(|_| Refused)
+    }
+
+    /// A comma, or the bracket that ends what has begun; whether it goes on.
+    #[inline]
+    fn goes_on(&mut self, close: u8) -> Read<bool> {
+        self.blanks();
+        if self.take(b',') {
+            self.blanks();
+            return Ok(true);
+        }
+        self.expect(close).map(|()| false)
+    }
+
+    /// Text up to a quote, a backslash or a control character.
+    #[inline]
+    fn plain(&mut self) -> &'a [u8] {
+        let start = self.at;
+        while let Some(word) = self.text.get(self.at..self.at + 8) {
+            let mask = special(u64::from_le_bytes(word.try_into().unwrap_or([0; 8])));
+            if mask != 0 {
+                self.at += mask.trailing_zeros() as usize / 8;
+                return self.since(start);
+            }
+            self.at += 8;
+        }
+        while self.text.get(self.at).is_some_and(|&b| b >= 0x20 && b != b'"' && b != b'\\') {
+            self.at += 1;
+        }
+        self.since(start)
+    }
+
+    /// Text without escapes, behind its opening quote.
+    #[inline]
+    fn simple(&mut self) -> Read<&'a [u8]> {
+        let text = self.plain();
+        self.expect(b'"').map(|()| text)
+    }
+
+    /// Any text, behind its opening quote.
+    #[inline]
+    fn quoted(&mut self, mut push: impl FnMut(&[u8])) -> Read<()> {
+        loop {
+            push(self.plain());
+            if self.take(b'"') {
+                return Ok(());
+            }
+            self.expect(b'\\')?;
+            push(self.escape()?.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+
+    fn escape(&mut self) -> Read<char> {
+        let letter = self.peek();
+        self.skip();
+        Ok(match letter {
+            b'"' | b'\\' | b'/' => letter as char,
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => return self.code(),
+            _ => return Err(Refused),
+        })
+    }
+
+    /// A code point, of which two escapes may be halves.
+    fn code(&mut self) -> Read<char> {
+        let high = self.hex()?;
+        if !(0xd800..0xdc00).contains(&high) {
+            return char::from_u32(high).ok_or(Refused);
+        }
+        self.word(b"\\u")?;
+        let low = self.hex()?;
+        if !(0xdc00..0xe000).contains(&low) {
+            return Err(Refused);
+        }
+        char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)).ok_or(Refused)
+    }
+
+    fn hex(&mut self) -> Read<u32> {
+        (0..4).try_fold(0, |code, _| {
+            let digit = char::from(self.peek()).to_digit(16).ok_or(Refused)?;
+            self.skip();
+            Ok(code * 16 + digit)
+        })
+    }
+}
+
+/// The high bits of bytes that are a quote, a backslash or a control character; exact for the first of them.
+#[inline]
+fn special(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    (zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64)) | control) & HIGH
+}
+
+/// Reads objects whose fields are columns. `closed`: other fields mean nothing; else they may only be null.
+pub struct Decoder {
+    pub fields: Vec<(String, Kind)>,
+    pub closed: bool,
+    pub nesting: usize,
+}
+
+/// Rows of the records that were taken, in order, and the places of the others.
+pub struct Decoded {
+    pub rows: ArrayData,
+    pub refused: Vec<usize>,
+}
+
+impl Decoder {
+    pub fn decode<'a>(&self, records: impl Iterator<Item = &'a [u8]>) -> Result<Decoded, ArrowError> {
+        let mut columns: Vec<Column> = self.fields.iter().map(|(name, kind)| Column::new(name, kind)).collect();
+        let mut reader = Reader { closed: self.closed, deepest: self.nesting.min(DEEPEST), objects: 0 };
+        let (mut rows, mut refused) = (0, vec![]);
+        for (place, record) in records.enumerate() {
+            if reader.record(record, &mut columns).is_ok() {
+                rows += 1;
+            } else {
+                columns.iter_mut().for_each(|column| column.truncate(rows));
+                refused.push(place);
+            }
+        }
+        Ok(Decoded { rows: columns::rows(columns, rows)?, refused })
+    }
+}
+
+struct Reader {
+    closed: bool,
+    deepest: usize,
+    /// Objects so far, refused ones among them.
+    objects: u64,
+}
+
+impl Reader {
+    fn record(&mut self, text: &[u8], columns: &mut [Column]) -> Read<()> {
+        if std::str::from_utf8(text).is_err() {
+            return Err(Refused);
+        }
+        let cursor = &mut Cursor { text, at: 0 };
+        cursor.blanks();
+        self.object(cursor, columns, 1)?;
+        cursor.blanks();
+        if cursor.at == text.len() { Ok(()) } else { Err(Refused) }
+    }
+
+    fn object(&mut self, cursor: &mut Cursor, columns: &mut [Column], depth: usize) -> Read<()> {
+        cursor.expect(b'{')?;
+        if depth > self.deepest {
+            return Err(Refused);
+        }
+        self.objects += 1;
+        let number = self.objects;
+        let (mut found, mut next) = (0, 0);
+        cursor.blanks();
+        let mut more = !cursor.take(b'}');
+        while more {
+            cursor.expect(b'"')?;
+            let name = cursor.simple()?;
+            cursor.blanks();
+            cursor.expect(b':')?;
+            cursor.blanks();
+            // Most records have their fields in the order of the columns.
+            let guess = columns.get(next).is_some_and(|column| *column.name == *name);
+            let place = if guess { Some(next) } else { columns.iter().position(|column| *column.name == *name) };
+            if let Some(place) = place {
+                let column = &mut columns[place];
+                if column.seen_in == number {
+                    return Err(Refused); // of several fields of one name the last counts
+                }
+                column.seen_in = number;
+                self.value(cursor, column, depth)?;
+                (found, next) = (found + 1, place + 1);
+            } else if self.closed {
+                self.unwanted(cursor, depth)?;
+            } else {
+                cursor.word(b"null")?;
+            }
+            more = cursor.goes_on(b'}')?;
+        }
+        if found < columns.len() {
+            columns.iter_mut().filter(|column| column.seen_in != number).for_each(Column::null);
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, cursor: &mut Cursor, column: &mut Column, depth: usize) -> Read<()> {
+        let first = cursor.peek();
+        if first == b'n' {
+            cursor.word(b"null")?;
+            column.null();
+            return Ok(());
+        }
+        match &mut column.values {
+            Values::Long(numbers) => numbers.push(long(cursor)?),
+            Values::Double(numbers) => numbers.push(numbers::double(cursor)?),
+            Values::Text { ends, bytes } => {
+                cursor.expect(b'"')?;
+                cursor.quoted(|part| bytes.extend_from_slice(part))?;
+                ends.push(i32::try_from(bytes.len()).map_err(|_| Refused)?);
+            }
+            Values::Boolean(flags) => {
+                cursor.word(if first == b't' { b"true" } else { b"false" })?;
+                flags.push(first == b't');
+            }
+            Values::Instant { micros, utc } => micros.push(instant(cursor, *utc)?),
+            Values::Date(days) => days.push(day(cursor)?),
+            Values::Struct(columns) => self.object(cursor, columns, depth + 1)?,
+            Values::List { ends, items } => {
+                self.list(cursor, items, depth + 1)?;
+                ends.push(i32::try_from(items.len()).map_err(|_| Refused)?);
+            }
+        }
+        column.present();
+        Ok(())
+    }
+
+    fn list(&mut self, cursor: &mut Cursor, items: &mut Column, depth: usize) -> Read<()> {
+        cursor.expect(b'[')?;
+        if depth > self.deepest {
+            return Err(Refused);
+        }
+        cursor.blanks();
+        let mut more = !cursor.take(b']');
+        while more {
+            self.value(cursor, items, depth)?;
+            more = cursor.goes_on(b']')?;
+        }
+        Ok(())
+    }
+
+    /// A value that nobody wants. It has to be JSON all the same.
+    fn unwanted(&self, cursor: &mut Cursor, depth: usize) -> Read<()> {
+        match cursor.peek() {
+            b'"' => {
+                cursor.skip();
+                cursor.quoted(|_| ())
+            }
+            open @ (b'{' | b'[') => {
+                cursor.skip();
+                self.unwanted_inside(cursor, open == b'{', depth + 1)
+            }
+            b't' => cursor.word(b"true"),
+            b'f' => cursor.word(b"false"),
+            b'n' => cursor.word(b"null"),
+            _ => numbers::double(cursor).map(|_| ()),
+        }
+    }
+
+    fn unwanted_inside(&self, cursor: &mut Cursor, named: bool, depth: usize) -> Read<()> {
+        if depth > self.deepest {
+            return Err(Refused);
+        }
+        let close = if named { b'}' } else { b']' };
+        cursor.blanks();
+        let mut more = !cursor.take(close);
+        while more {
+            if named {
+                cursor.expect(b'"')?;
+                cursor.quoted(|_| ())?;
+                cursor.blanks();
+                cursor.expect(b':')?;
+                cursor.blanks();
+            }
+            self.unwanted(cursor, depth)?;
+            more = cursor.goes_on(close)?;
+        }
+        Ok(())
+    }
+}
+
+/// A whole number, or a text that is one, which may have a plus sign and zeros in front.
+fn long(cursor: &mut Cursor) -> Read<i64> {
+    if !cursor.take(b'"') {
+        return numbers::whole(cursor);
+    }
+    let text = cursor.simple()?;
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Refused)
+}
+
+/// A text in ISO form, or milliseconds.
+fn instant(cursor: &mut Cursor, utc: bool) -> Read<i64> {
+    if cursor.take(b'"') {
+        return times::instant(cursor.simple()?, utc).ok_or(Refused);
+    }
+    let micros = numbers::whole(cursor)?.checked_mul(1000).ok_or(Refused)?;
+    if times::is_instant(micros) { Ok(micros) } else { Err(Refused) }
+}
+
+/// A text in ISO form, or days.
+fn day(cursor: &mut Cursor) -> Read<i32> {
+    let days = if cursor.take(b'"') { times::day(cursor.simple()?).ok_or(Refused)? } else { numbers::whole(cursor)? };
+    if times::is_day(days) { i32::try_from(days).map_err(|_| Refused) } else { Err(Refused) }
+}

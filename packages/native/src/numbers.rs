@@ -1,0 +1,80 @@
+//! Numbers of JSON. Leading zeros, digits missing, or more digits than are sure, are refused.
+
+#![forbid(unsafe_code)]
+
+use crate::json::{Cursor, Read, Refused};
+
+/// Digits that are counted, not read: longer numbers are rare, and the reference has limits of its own.
+const MOST_DIGITS: usize = 300;
+const EXACT_DIGITS: usize = 15;
+const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
+
+/// Digits from here on, and the number that they are if it is below 10^18.
+#[inline]
+fn digits(cursor: &mut Cursor, mut number: u64) -> (usize, u64) {
+    let start = cursor.at();
+    loop {
+        let digit = cursor.peek().wrapping_sub(b'0');
+        if digit > 9 {
+            return (cursor.at() - start, number);
+        }
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        cursor.skip();
+    }
+}
+
+/// The digits before a fraction: a zero stands alone.
+#[inline]
+fn integral(cursor: &mut Cursor) -> Read<(usize, u64)> {
+    let zero = cursor.peek() == b'0';
+    let (count, number) = digits(cursor, 0);
+    if count == 0 || count > MOST_DIGITS || (zero && count > 1) { Err(Refused) } else { Ok((count, number)) }
+}
+
+/// A whole number of 64 bits, without fraction and exponent.
+#[inline]
+pub fn whole(cursor: &mut Cursor) -> Read<i64> {
+    let start = cursor.at();
+    let negative = cursor.take(b'-');
+    let (count, number) = integral(cursor)?;
+    if matches!(cursor.peek(), b'.' | b'e' | b'E') {
+        return Err(Refused);
+    }
+    if count > 18 {
+        return cursor.text_since(start)?.parse().map_err(|_| Refused);
+    }
+    Ok(if negative { -(number as i64) } else { number as i64 })
+}
+
+/// A number as the double next to it, if that is finite.
+#[inline]
+pub fn double(cursor: &mut Cursor) -> Read<f64> {
+    let start = cursor.at();
+    let negative = cursor.take(b'-');
+    let (mut count, mut number) = integral(cursor)?;
+    let (mut places, mut exponent) = (0, false);
+    let mut fraction = false;
+    if cursor.take(b'.') {
+        fraction = true;
+        (places, number) = digits(cursor, number);
+        count += places;
+        if places == 0 || count > MOST_DIGITS {
+            return Err(Refused);
+        }
+    }
+    if cursor.take(b'e') || cursor.take(b'E') {
+        exponent = true;
+        let _ = cursor.take(b'+') || cursor.take(b'-');
+        let (count, _) = digits(cursor, 0);
+        if count == 0 || count > 4 {
+            return Err(Refused);
+        }
+    }
+    if count <= EXACT_DIGITS && !exponent {
+        // Both are exact as doubles, so the quotient is rounded once. Of whole numbers there is one zero.
+        let value = number as f64 / POWERS[places];
+        return Ok(if negative && (fraction || number != 0) { -value } else { value });
+    }
+    let value: f64 = cursor.text_since(start)?.parse().map_err(|_| Refused)?;
+    if value.is_finite() && (fraction || exponent || value != 0.0) { Ok(value) } else { Err(Refused) }
+}

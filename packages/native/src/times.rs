@@ -1,0 +1,87 @@
+//! Dates and times of day in ISO form, of the years 1 to 9999.
+
+#![forbid(unsafe_code)]
+
+const DAY_SECONDS: i64 = 86_400;
+/// 0001-01-01 and 9999-12-31.
+const FIRST_DAY: i64 = -719_162;
+const LAST_DAY: i64 = 2_932_896;
+
+/// Whether the reference has the day as a date.
+pub fn is_day(days: i64) -> bool {
+    (FIRST_DAY..=LAST_DAY).contains(&days)
+}
+
+/// Whether the reference has the microsecond as a date and time.
+pub fn is_instant(micros: i64) -> bool {
+    is_day(micros.div_euclid(DAY_SECONDS * 1_000_000))
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    text.iter().try_fold(0, |number, &byte| match byte {
+        b'0'..=b'9' => Some(number * 10 + u32::from(byte - b'0')),
+        _ => None,
+    })
+}
+
+/// `yyyy-MM-dd` as days since 1970.
+pub fn day(text: &[u8]) -> Option<i64> {
+    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else { return None };
+    let (year, month, date) = (number(&[y1, y2, y3, y4])?, number(&[m1, m2])?, number(&[d1, d2])?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let last = match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 => 28 + u32::from(leap),
+        _ => return None,
+    };
+    if year == 0 || date == 0 || date > last {
+        return None;
+    }
+    // In years that begin in March, leap days come last.
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (y, m) = (i64::from(y), i64::from(m));
+    let of_year = (153 * m + 2) / 5 + i64::from(date) - 1;
+    Some(y * 365 + y / 4 - y / 100 + y / 400 + of_year - 719_468)
+}
+
+/// `yyyy-MM-dd[T ]HH:mm:ss[.fraction][Z|+HH:mm]` as microseconds since 1970: of UTC (where there is no offset it is
+/// that), or as the clock shows it, whatever the offset. Digits after the sixth are dropped.
+pub fn instant(text: &[u8], utc: bool) -> Option<i64> {
+    let days = day(text.get(..10)?)?;
+    let &[b'T' | b' ', h1, h2, b':', m1, m2, b':', s1, s2] = text.get(10..19)? else { return None };
+    let (hour, minute, second) = (number(&[h1, h2])?, number(&[m1, m2])?, number(&[s1, s2])?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let (micros, zone) = fraction(&text[19..])?;
+    let offset = offset(zone)?;
+    let clock = days * DAY_SECONDS + i64::from(hour * 3600 + minute * 60 + second);
+    let micros = (clock - if utc { offset } else { 0 }) * 1_000_000 + micros;
+    is_instant(micros).then_some(micros)
+}
+
+/// Microseconds, and what stands behind them.
+fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
+    let [b'.', rest @ ..] = text else { return Some((0, text)) };
+    let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if count == 0 || count > 9 {
+        return None;
+    }
+    let counted = count.min(6);
+    let micros = i64::from(number(&rest[..counted])?) * 10_i64.pow(6 - counted as u32);
+    Some((micros, &rest[count..]))
+}
+
+/// Seconds east of UTC.
+fn offset(text: &[u8]) -> Option<i64> {
+    match text {
+        [] | [b'Z'] => Some(0),
+        &[sign @ (b'+' | b'-'), h1, h2, b':', m1, m2] => {
+            let (hours, minutes) = (number(&[h1, h2])?, number(&[m1, m2])?);
+            let seconds = i64::from(hours * 3600 + minutes * 60);
+            (hours <= 14 && minutes <= 59).then_some(if sign == b'-' { -seconds } else { seconds })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,67 @@
+"""The distribution of the decoders in Rust: its sdist builds with cargo alone, and its wheel decodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.crates import ALLOWED, LIST, NATIVE, cargo, crates, listing
+from tests.packaging.test_wheels import ROOT, uv
+
+pytestmark = pytest.mark.skipif(cargo() is None, reason="there is no cargo on this machine")
+DECODE = """
+import calving_native
+import pyarrow as pa
+rows, refused = calving_native.JsonDecoder([("id", "long", [])], True, 9).decode([b'{"id":7}', b"{"])
+print(calving_native.__version__, pa.array(rows).to_pylist(), refused)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from the sdist."""
+    folder = tmp_path_factory.mktemp("native")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{Path(cargo() or '').parent}{os.pathsep}{os.environ['PATH']}")
+        patch.setenv("CARGO_TARGET_DIR", str(ROOT / ".cache" / "cargo"))
+        uv("build", "--quiet", "--sdist", "--out-dir", folder, NATIVE)
+        uv("build", "--quiet", "--wheel", "--out-dir", folder, next(folder.glob("*.tar.gz")))
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_decodes_where_it_is_installed(wheel: Path, tmp_path: Path) -> None:
+    uv("pip", "install", "--quiet", "--no-deps", "--target", tmp_path, "--python", sys.executable, wheel)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", DECODE], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0.1.0 [{'id': 7}] [1]"
+
+
+def test_the_wheel_is_for_every_python_and_typed_and_holds_licences(wheel: Path) -> None:
+    assert "-cp311-abi3-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {"calving_native/py.typed", "calving_native/__init__.pyi"} <= set(names)
+    assert {Path(name).name for name in names if "licenses/" in name} == {"LICENSE", "THIRD-PARTY.md"}
+
+
+def test_the_list_of_crates_is_that_of_the_lock_file() -> None:
+    assert LIST.read_text() == listing()
+
+
+def test_every_crate_has_a_licence_that_lets_us_ship_it() -> None:
+    for name, _, licence in crates():
+        choices = re.split(r" OR |/", licence.replace("(", "").replace(")", ""))
+        assert any(set(choice.split(" AND ")) <= ALLOWED for choice in choices), (name, licence)
+
+
+def test_there_is_no_unsafe_code_but_what_the_bindings_generate() -> None:
+    sources = {path.name: path.read_text() for path in (NATIVE / "src").glob("*.rs")}
+    forbidding = {name for name, text in sources.items() if "#![forbid(unsafe_code)]" in text}
+    assert forbidding == set(sources) - {"lib.rs", "python.rs"}
+    assert not any(re.search(r"\bunsafe\b(?!_code)", text) for text in sources.values())
