@@ -19,7 +19,7 @@ LEVELS = (
     {"iceberg", "tasks"},
     {"engine", "services"},
     {"settings", "testing"},
-    {"serving"},
+    {"serving", "terminal"},
     {"runtime"},
     {"demo"},
     {"cli"},

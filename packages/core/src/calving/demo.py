@@ -6,17 +6,18 @@ import json
 import logging
 import threading
 import time
+from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
-import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.snapshot import java_date_time
 from calving.model.offsets import TopicPartition
 from calving.runtime.app import App, Progress
 from calving.services.kafka import kafka
@@ -24,6 +25,7 @@ from calving.services.process import interruptible
 from calving.settings.load import Sink, parse
 from calving.source.client import client_config
 from calving.source.kafka import Topics
+from calving.terminal.showing import showing
 
 TOPIC, TABLE, PARTITIONS = "events", "demo.events", 3
 _EPOCH_MS = 1_767_225_600_000
@@ -54,23 +56,23 @@ def run_demo(folder: Path, records: int, console: Console) -> bool:
         sink = _sink(servers, folder / "warehouse")
         _create_topic(servers)
         before = _topic_size(sink)
-        rows_before = len(_ids(sink))
+        rows_before = _rows(sink)
         console.print(f"The topic has {before:,} records, the table {rows_before:,} rows. Producing {records:,} more.")
         producer = _Stream(servers, before, records)
         app = App(sink)
-        with Live(console=console, refresh_per_second=4) as live:
 
-            def show(progress: Progress) -> None:
-                live.update(_table(progress, producer.sent, time.monotonic() - started))
-                if producer.done and progress.committed_records >= before + records - rows_before:
-                    app.stop()
-                if producer.error is not None:
-                    raise producer.error
+        def watch(progress: Progress) -> None:
+            if producer.done and progress.committed_records >= before + records - rows_before:
+                took.append(time.monotonic() - started)
+                app.stop()
+            if producer.error is not None:
+                raise producer.error
 
-            started = time.monotonic()
+        started, took = time.monotonic(), list[float]()
+        with showing(console, lambda: app.status, lambda: app.url) if console.is_terminal else nullcontext():
             producer.start()
-            app.run(on_progress=show)
-        return _prove(sink, before + records, console)
+            app.run(on_progress=watch)
+        return prove(sink, before + records, took[0] if took else 0.0, console, folder)
 
 
 class _Stream(threading.Thread):
@@ -118,10 +120,9 @@ def _sink(servers: str, warehouse: Path) -> Sink:
             "iceberg.control.commit.interval-ms": "2000",
             "iceberg.catalog.type": "embedded",
             "iceberg.catalog.warehouse": str(warehouse),
+            "iceberg.http.port": "0",
             "kafka.bootstrap.servers": servers,
             "spark.master": "local[2]",
-            "spark.log.level": "ERROR",
-            "spark.ui.showConsoleProgress": "false",
         }
     )
 
@@ -141,41 +142,74 @@ def _topic_size(sink: Sink) -> int:
     return sum(ends.values())
 
 
-def _ids(sink: Sink) -> pa.ChunkedArray:
-    """Read back with pyiceberg, which had no part in writing the files."""
+def _rows(sink: Sink) -> int:
+    """In the table, by its own account."""
     table = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table_id(TABLE))
-    if table is None:
-        return pa.chunked_array([pa.array([], pa.int64())])
-    return table.scan(selected_fields=("id",)).to_arrow()["id"]
+    head = table.current_snapshot() if table is not None else None
+    return int(head.summary["total-records"] or 0) if head is not None and head.summary is not None else 0
 
 
-def _prove(sink: Sink, expected: int, console: Console) -> bool:
-    ids = _ids(sink)
-    distinct = len(ids.unique())
-    missing = expected - distinct
-    twice = len(ids) - distinct
-    foreign = sum(1 for i in ids.unique().to_pylist() if not 0 <= i < expected)
-    console.print(f"Produced {expected:,}; rows {len(ids):,}; missing {missing + foreign:,}; twice {twice:,}.")
-    proven = len(ids) == expected == distinct and not foreign
+def prove(sink: Sink, expected: int, seconds: float, console: Console, folder: Path) -> bool:
+    """Read the table back by somebody who had no part in writing it, and compare."""
+    found = read_back(sink, expected)
+    missing, doubled, foreign = expected - found.known, found.rows - found.distinct, found.distinct - found.known
+    figures = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))
+    for name, value in (
+        ("records produced, ever", expected),
+        (f"rows read back by {found.reader}", found.rows),
+        ("missing", missing),
+        ("doubled", doubled),
+        ("never produced", foreign),
+    ):
+        figures.add_row(name, Text(f"{value:,}", justify="right"))
+    figures.add_row("seconds until all was committed", Text(f"{seconds:.1f}", justify="right"))
+    console.print(figures)
+    proven = not (missing or doubled or foreign)
     console.print("[green]Exactly once.[/green]" if proven else "[red]The table is wrong.[/red]")
+    console.print("\nTry next:")
+    for command, text in (
+        ("calving demo --records 1000000", "a million more, proven together with these"),
+        (f"grep ' commit ' {folder / 'demo.log'}", "every commit, and how long it took"),
+        (f"ls -R {folder / 'warehouse'}", "the table's files: read them with any engine for Iceberg"),
+    ):
+        console.print(f"  {command}   [dim]{text}[/dim]", highlight=False, soft_wrap=True)
     return proven
 
 
-def _table(progress: Progress, sent: int, seconds: float) -> Table:
-    table = Table(title=f"calving demo, {seconds:.0f} s")
-    for column in ("produced", "read", "lag", "files", "commits", "rows committed", "valid through"):
-        table.add_column(column, justify="right")
-    through = java_date_time(progress.valid_through_us) if progress.valid_through_us is not None else "-"
-    table.add_row(
-        f"{sent:,}",
-        f"{progress.read:,}",
-        f"{progress.behind:,}",
-        f"{progress.files:,}",
-        f"{progress.commits:,}",
-        f"{progress.committed_records:,}",
-        through,
-    )
-    return table
+class Found(NamedTuple):
+    """Rows, distinct ids, and how many of these were produced."""
+
+    reader: str
+    rows: int
+    distinct: int
+    known: int
+
+
+def read_back(sink: Sink, expected: int) -> Found:
+    """By DuckDB where it is installed with its extension for Iceberg, else by pyiceberg."""
+    table = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table_id(TABLE))
+    if table is None:
+        return Found("nobody", 0, 0, 0)
+    try:
+        return Found("DuckDB", *_counted_by_duckdb(table.metadata_location, expected))
+    except ImportError:
+        ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
+        distinct = ids.unique()
+        return Found("pyiceberg", len(ids), len(distinct), sum(0 <= i < expected for i in distinct.to_pylist()))
+
+
+def _counted_by_duckdb(metadata: str, expected: int) -> tuple[int, int, int]:
+    import duckdb
+
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for name in ("duckdb_extension_avro", "duckdb_extension_iceberg"):
+        (path,) = Path(str(import_module(name).__file__)).parent.rglob("*.duckdb_extension")
+        connection.load_extension(str(path))
+    counts = "count(*), count(DISTINCT id), count(DISTINCT id) FILTER (WHERE id >= 0 AND id < $expected)"
+    query = f"SELECT {counts} FROM iceberg_scan($metadata)"  # noqa: S608 - no part of it is given
+    (found,) = connection.execute(query, {"expected": expected, "metadata": metadata}).fetchall()
+    rows, distinct, known = found
+    return rows, distinct, known
 
 
 def _log_to(path: Path) -> None:

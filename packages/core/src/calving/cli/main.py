@@ -6,8 +6,9 @@ import logging
 import os
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,6 +16,9 @@ from rich.console import Console
 from calving.errors import CalvingError, ConfigError
 from calving.settings.load import load
 from calving.version import __version__
+
+if TYPE_CHECKING:
+    from calving.runtime.app import App
 
 app = typer.Typer(
     help="Kafka topics into Apache Iceberg tables, exactly once, on Spark.",
@@ -45,7 +49,17 @@ def run(
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    sink.run(until_caught_up=until_caught_up)
+    with _shown(sink, ends=until_caught_up):
+        sink.run(until_caught_up=until_caught_up)
+
+
+def _shown(sink: App, *, ends: bool) -> AbstractContextManager[None]:
+    """The live view, if somebody sits at a terminal."""
+    if not (out.is_terminal and sys.stderr.isatty()):
+        return nullcontext()
+    from calving.terminal.showing import showing
+
+    return showing(out, lambda: sink.status, lambda: sink.url, ends=ends)
 
 
 @app.command()
@@ -56,7 +70,8 @@ def replay(file: File) -> None:
     sink = App(load(file).replay(), alone=True)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     signal.signal(signal.SIGINT, lambda *_: sink.stop())
-    sink.run(until_caught_up=True)
+    with _shown(sink, ends=True):
+        sink.run(until_caught_up=True)
     out.print(f"{sink.progress.read} dead letters were read")
 
 

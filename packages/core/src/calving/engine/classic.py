@@ -25,6 +25,9 @@ from calving.version import __version__
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
+    # What goes wrong comes back as an error.
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
     # The heavy imports happen once, before workers are forked.
     "spark.python.daemon.module": "calving.engine.daemon",
 }
@@ -46,12 +49,13 @@ class ClassicEngine(SparkEngine):
         super().__init__(patience)
         self._name, self._jobs, self._group = f"calving-{name}", itertools.count(), ""
         self._archive: ClassArchive | None = None
-        conf = SparkConf().setAppName(self._name).setAll(list(self._settings(properties).items()))
+        settings = self._settings(properties)
+        conf = SparkConf().setAppName(self._name).setAll(list(settings.items()))
         try:
             self._context = SparkContext.getOrCreate(conf)
         except Exception as error:  # py4j and Spark each have their own
             raise ConfigError(f"spark.*: Spark does not start: {error}") from error
-        self._context.setLogLevel("ERROR")
+        self._context.setLogLevel(settings["spark.log.level"].upper())
 
     @property
     def slots(self) -> int:

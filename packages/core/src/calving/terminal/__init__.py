@@ -1,0 +1,1 @@
+"""A status for whoever sits at a terminal."""

@@ -1,0 +1,115 @@
+"""What ``calving run`` shows on a terminal: how far the sink is, how fast, how fresh its tables, and what is wrong."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from calving.model.text import counted
+from calving.status.health import reasons
+from calving.status.values import Status
+from calving.terminal.texts import ago, count, duration
+
+_TABLES, _REASONS = 10, 5
+_RATE_SECONDS = 10.0
+
+
+class Rate:
+    """Records a second, over the last ten seconds."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, read: int, now: float) -> float:
+        """With what was read until now."""
+        seen = self._seen
+        seen.append((now, read))
+        while now - seen[0][0] > _RATE_SECONDS and len(seen) > 2:
+            seen.popleft()
+        (first, before), (last, after) = seen[0], seen[-1]
+        return (after - before) / (last - first) if last > first else 0.0
+
+
+def view(status: Status, rate: float, now: float, url: str | None, *, ends: bool = False) -> RenderableType:
+    """``ends``: the run ends once it has caught up, so it has an estimate."""
+    parts: list[RenderableType] = [_head(status, now, url), _figures(status, rate, now)]
+    if ends:
+        parts.append(_estimate(status, rate))
+    if status.log.tables:
+        parts.append(_tables(status, now))
+    found = reasons(status, now)
+    parts += [Text(f"{r.cause.value}: {r.text}", "red") for r in found[:_REASONS]]
+    if len(found) > _REASONS:
+        parts.append(Text(f"and {len(found) - _REASONS} more reasons", "red"))
+    return Group(*parts)
+
+
+def _head(status: Status, now: float, url: str | None) -> Text:
+    worker = status.worker
+    state = "paused" if worker.paused else "running" if worker.joined else "starting"
+    text = Text.assemble((status.sink.name, "bold"), f"  {state}{', leads' if worker.leads else ''}  ")
+    degraded = bool(reasons(status, now))
+    text.append("DEGRADED" if degraded else "OK", "bold red" if degraded else "bold green")
+    text.append(f"  {counted(len(worker.partitions), 'partition')}, up {duration(now - status.sink.started_at)}", "dim")
+    if worker.error is not None and not worker.joined:
+        text.append(f"\nstarts over: {worker.error}", "yellow")
+    if url is not None:
+        text.append(f"  {url}", "cyan")
+    return text
+
+
+def _figures(status: Status, rate: float, now: float) -> Columns:
+    worker, coordinator = status.worker, status.coordinator
+    last = next((c for c in coordinator.recent if c.tables), None)
+    commit = "-" if last is None else f"{ago(last.ended_at, now)}, {last.commit_seconds:.2f} s"
+    through = status.log.valid_through_us
+    dead = sum(worker.batches.records.dead_lettered.values())
+    cells = {
+        "lag": count(worker.behind + worker.hidden),
+        "records/s": count(rate),
+        "read": count(worker.batches.read),
+        "committed": f"{count(coordinator.records)} in {counted(coordinator.files, 'file')}",
+        "last commit": commit if worker.leads else ago(status.log.cycle_at, now),
+        "valid through": "-" if through is None else ago(through / 1e6, now),
+        **({"dead letters": count(dead)} if dead else {}),
+    }
+    return Columns([Text.assemble((name, "dim"), " ", value) for name, value in cells.items()], padding=(0, 3))
+
+
+def _estimate(status: Status, rate: float) -> Table:
+    worker = status.worker
+    read, behind = worker.batches.read, worker.behind
+    table = Table.grid(padding=(0, 2, 0, 0))
+    known = bool(worker.partitions)
+    share = f"{read / (read + behind):.0%}" if read + behind and known else "0%"
+    left = "committing" if known and not behind else duration(behind / rate) + " left" if rate and known else ""
+    table.add_row(ProgressBar(total=max(1, read + behind), completed=read if known else 0, width=40), share, left)
+    return table
+
+
+def _tables(status: Status, now: float) -> Table:
+    wrong = {reason.subject for reason in reasons(status, now) if reason.subject}
+    tables = sorted(status.log.tables.items(), key=lambda item: (item[0] not in wrong, item[0]))
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    shown.add_column("table", overflow="ellipsis", no_wrap=True)
+    for name in ("last commit", "valid through", "files", "buffered", "failures"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for name, table in tables[:_TABLES]:
+        totals, failure = status.coordinator.totals.get(name), status.coordinator.failing.get(name)
+        through = table.valid_through_us
+        shown.add_row(
+            Text(name, "red" if name in wrong else ""),
+            ago(table.committed_at, now),
+            "-" if through is None else ago(through / 1e6, now),
+            "-" if totals is None or totals.total_files is None else count(totals.total_files),
+            count(table.buffered_files),
+            count(failure.times if failure is not None else 0),
+        )
+    if len(tables) > _TABLES:
+        shown.add_row(Text(f"and {len(tables) - _TABLES} more", "dim"))
+    return shown

@@ -1,0 +1,80 @@
+"""The live view of a sink at a terminal."""
+
+from __future__ import annotations
+
+import io
+import logging
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from calving.status.values import CoordinatorStatus, LogStatus, Status, WorkerStatus
+from calving.terminal.live import Rate, view
+from calving.terminal.showing import showing
+from calving.terminal.texts import duration
+from tests.serving.sinks import NOW, status
+
+
+def shown(found: Status, rate: float = 0.0, *, width: int = 100, ends: bool = False) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(view(found, rate, NOW, "http://127.0.0.1:8083/", ends=ends))
+    return console.export_text()
+
+
+def test_a_sink_that_is_well_shows_lag_speed_commits_and_freshness() -> None:
+    text = shown(status(), 1_234.0)
+    assert "orders  running, leads  OK" in text and "http://127.0.0.1:8083/" in text
+    assert all(part in text for part in ("45,000", "1,234", "3.0 s ago, 0.40 s", "5.0 s ago", "db.t002"))
+
+
+def test_the_table_in_trouble_comes_first_and_the_reason_is_said() -> None:
+    text = shown(status(tables=30, broken=1))
+    assert "DEGRADED" in text and "the catalog answers 500" in text
+    assert text.index("db.t000") < text.index("db.t001")
+    assert "and 20 more" in text
+
+
+def test_a_run_that_ends_has_an_estimate() -> None:
+    assert "96%" in shown(status(), 4_500.0, ends=True)
+    assert "10 s left" in shown(status(), 4_500.0, ends=True)
+    assert "left" not in shown(status(), 0.0, ends=True)
+
+
+def test_a_worker_that_starts_over_says_why() -> None:
+    worker = WorkerStatus(restarts=1, error="Unavailable: the broker is away")
+    text = shown(Status(status().sink, worker, LogStatus(), CoordinatorStatus()))
+    assert "starting" in text and "starts over: Unavailable: the broker is away" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert max(map(len, shown(status(broken=1), width=width).splitlines())) <= width
+
+
+def test_the_rate_is_that_of_the_last_ten_seconds() -> None:
+    rate = Rate()
+    assert rate.add(0, 0.0) == 0.0
+    assert rate.add(1_000, 1.0) == 1_000.0
+    assert rate.add(1_000, 30.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0.44, "0.4 s"), (59.0, "59 s"), (600.0, "10 min"), (10_000.0, "3 h"), (200_000.0, "2 d")],
+)
+def test_durations_have_one_unit(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_warnings_stand_above_the_view_and_the_handlers_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CALVING_LOG_LEVEL", raising=False)
+    console = Console(width=100, file=io.StringIO(), force_terminal=True)
+    before, log = list(logging.getLogger().handlers), logging.getLogger("calving.test")
+    found = replace(status(), worker=WorkerStatus())
+    with showing(console, lambda: found, lambda: None):
+        log.warning("[bold]a table[/bold] is late")
+        log.info("commit")
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "WARNING [bold]a table[/bold] is late" in text and "commit\n" not in text
+    assert logging.getLogger().handlers == before
