@@ -50,3 +50,10 @@ def test_a_partition_by_a_required_field_of_a_struct_that_is_null_is_committed(s
     found = sink.take(Run(Routing((RouteRule("db.t"),))), [Target("db.t", schema, spec)], [b'{"id":1}'])
     sink.commit(found)
     assert sink.table("db.t").scan().to_arrow().to_pylist() == [{"id": 1, "s": None}]
+
+
+def test_an_empty_list_reaches_the_column_that_a_record_of_another_task_asks_for(sink: Sink) -> None:
+    records = [b'{"id":1,"new":[]}', b'{"id":2,"new":["x"]}']
+    run = Run(Routing((RouteRule("db.t"),)), Evolution(evolve=True), slots=2)
+    found = sink.take(run, [table("db.t", id=LongType())], records)
+    assert sorted(found.rows["db.t"]) == [("id: 1", "new: []"), ("id: 2", "new: ['x']")]

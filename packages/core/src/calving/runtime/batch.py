@@ -132,7 +132,11 @@ class BatchRunner:
         return outcome
 
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
-        """Runs tasks until all records fit their tables. A round only runs what a schema change has held up."""
+        """Runs tasks until all records fit their tables. A round only runs what schema changes concern.
+
+        A new column also concerns tasks that have written to its table: an empty list or object asks for no column, and
+        belongs into it once another record has asked.
+        """
         done: list[TaskResult] = []
         held_up: list[TaskResult] = []
         careful = False
@@ -147,13 +151,17 @@ class BatchRunner:
                 return done
             is_unclear = _is_unclear(held_up)
             careful = careful or is_unclear
+            changes = _changes(held_up)
             if is_unclear or any(r.number == RECEIVED for r in results):
                 # A shuffle mixes rows of all tasks in its files.
-                self._discard(done)
-                done, waiting = [], everything
+                void, waiting = done, everything
             else:
-                waiting = {r.number: everything[r.number] for r in held_up}
-            self._tables.apply(_changes(held_up))
+                grown = {change.table for change in changes if change.kind == "add"}
+                void = [r for r in done if grown & r.files.keys()]
+                waiting = {r.number: everything[r.number] for r in (*held_up, *void)}
+            self._discard(void)
+            done = [r for r in done if r not in void]
+            self._tables.apply(changes)
         raise ConfigError(
             f"after {_ROUNDS} rounds the tables still do not fit the records: {_described(_changes(held_up))}"
         )
