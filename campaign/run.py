@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,7 @@ def _harm(field: Field, plan: Plan) -> list[tuple[str, float]]:
     while time.monotonic() < end:
         if kinds:
             (kind,) = field.rng.choices(kinds, weights)
+            print(f"{datetime.now(UTC):%H:%M:%S} {kind}", file=sys.stderr, flush=True)
             FAULTS[kind][0](field)
             happened.append((kind, time.time()))
         field.revive(armed=plan.kinds is None)

@@ -168,7 +168,7 @@ class Run:
 
     def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
         start = [sys.executable, "-c", "from calving.cli.main import main; main()", name, str(self.config), *options]
-        return subprocess.run(start, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(start, capture_output=True, text=True, timeout=240, check=False)
 
     # Records
 

@@ -145,8 +145,8 @@ class BatchRunner:
         for _ in range(_ROUNDS):
             results = self._engine.run([self._task(n, found, careful=careful) for n, found in waiting.items()])
             _raise_errors(results)
-            held_up = [r for r in results if r.changes or r.unclear is not None]
-            done += [r for r in results if not r.changes and r.unclear is None]
+            held_up = [r for r in results if r.is_held_up]
+            done += [r for r in results if not r.is_held_up]
             if not held_up:
                 return done
             is_unclear = _is_unclear(held_up)
@@ -156,8 +156,7 @@ class BatchRunner:
                 # A shuffle mixes rows of all tasks in its files.
                 void, waiting = done, everything
             else:
-                grown = {change.table for change in changes if change.kind == "add"}
-                void = [r for r in done if grown & r.files.keys()]
+                void = _void(done, changes)
                 waiting = {r.number: everything[r.number] for r in (*held_up, *void)}
             self._discard(void)
             done = [r for r in done if r not in void]
@@ -202,6 +201,12 @@ class BatchRunner:
 
 def _changes(results: Sequence[TaskResult]) -> list[SchemaChange]:
     return [change for result in results for change in result.changes]
+
+
+def _void(done: Sequence[TaskResult], changes: Sequence[SchemaChange]) -> list[TaskResult]:
+    """Results with files of tables that get new columns."""
+    grown = {change.table for change in changes if change.kind == "add"}
+    return [result for result in done if grown & result.files.keys()]
 
 
 def _is_unclear(results: Sequence[TaskResult]) -> bool:

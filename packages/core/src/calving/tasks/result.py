@@ -56,6 +56,11 @@ class TaskResult:
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by stage."""
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the task has to run again."""
+        return bool(self.changes) or self.unclear is not None
+
     def to_json(self) -> str:
         files = {table: [_file_out(f) for f in found] for table, found in self.files.items()}
         return json.dumps(
