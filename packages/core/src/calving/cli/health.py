@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -31,7 +30,8 @@ class TableHealth:
     name: str
     state: str
     records: str = ""
-    last_commit: str = ""
+    committed_at: float | None = None
+    """When the sink last committed to it."""
     cycles: int = 0
     """Commit cycles that have ended without the files that wait."""
     files: int = 0
@@ -76,12 +76,11 @@ def _files(entries: Iterable[Envelope]) -> int:
     return sum(len(e.event.data_files) + len(e.event.delete_files) for e in entries if isinstance(e.event, DataWritten))
 
 
-def _last_commit(table: Table, key: LedgerKey) -> str:
+def _last_commit(table: Table, key: LedgerKey) -> float | None:
     for snapshot in ancestors(table.metadata, key.branch):
         if snapshot.summary is not None and key.offsets in snapshot.summary.additional_properties:
-            moment = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
-            return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return "-"
+            return snapshot.timestamp_ms / 1000
+    return None
 
 
 def is_well(tables: Iterable[TableHealth], answered: Mapping[TopicPartition, bool | None]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from uuid import uuid4
 
 from rich.table import Table as RichTable
@@ -57,27 +58,59 @@ def validate(sink: Sink) -> Iterator[str]:
         yield f"table {name}: {'exists' if table is not None else 'will be created'}"
 
 
-def positions(sink: Sink) -> RichTable:
-    """Stored positions, ends and lag of every source partition."""
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A source partition, as broker, backend and control log have it. ``stored``: None before a first start;
+    ``committed``: up to here all is in the tables, None where the control log does not say.
+    """
+
+    partition: TopicPartition
+    stored: int | None
+    begin: int
+    end: int
+    committed: int | None = None
+    answered: bool | None = None
+    """Whether the last commit cycle had an answer for it."""
+
+    @property
+    def lag(self) -> int:
+        """Records whose files are not published yet."""
+        return self.end - (self.begin if self.stored is None else self.stored)
+
+    @property
+    def to_commit(self) -> int | None:
+        """Records that are not in their tables yet."""
+        return None if self.committed is None else max(self.lag, self.end - self.committed)
+
+
+def positions(sink: Sink) -> list[Position]:
+    """Of every source partition, as broker and backend have them."""
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
     try:
-        return positions_table(sink, session, {})
+        return positions_of(sink, session)
     finally:
         session.close()
 
 
-def positions_table(sink: Sink, session: Session, answered: Mapping[TopicPartition, bool | None]) -> RichTable:
-    """With ``answered``, also whether the last commit cycle had an answer for each."""
+def positions_of(sink: Sink, session: Session) -> list[Position]:
+    """The same, with a session that there is."""
     topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
     every = topics.partitions()
     bounds = topics.bounds(every)
     stored = session.committed(every)
-    more = ("last cycle",) if answered else ()
+    return [Position(tp, stored.get(tp), bounds.begins[tp], bounds.ends[tp]) for tp in sorted(every)]
+
+
+def positions_table(sink: Sink, found: Iterable[Position], *, heard: bool = False) -> RichTable:
+    """``heard``: with what the control log says."""
+    more = ("to commit", "last cycle") if heard else ()
     shown = RichTable("topic", "partition", "stored", "end", "lag", *more, title=f"Source positions of {sink.group}")
-    for tp in sorted(every):
-        at = stored.get(tp)
-        lag = bounds.ends[tp] - (at if at is not None else bounds.begins[tp])
-        said = {True: "answered", False: "NO ANSWER", None: "-"}[answered.get(tp)]
-        row = [tp.topic, str(tp.partition), "-" if at is None else str(at), str(bounds.ends[tp]), str(lag)]
-        shown.add_row(*row, *([said] if answered else []))
+    for p in found:
+        said = {True: "answered", False: "NO ANSWER", None: "-"}[p.answered]
+        row = [p.partition.topic, str(p.partition.partition), _number(p.stored), str(p.end), str(p.lag)]
+        shown.add_row(*row, *([_number(p.to_commit), said] if heard else []))
     return shown
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -85,13 +87,29 @@ def validate(file: File) -> None:
 
 
 @app.command()
-def status(file: File) -> None:
+def status(
+    file: File,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    watch: Annotated[
+        float | None, typer.Option(min=0.5, help="Show it again every so many seconds, until Ctrl-C.")
+    ] = None,
+) -> None:
     """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 where all is not well."""
-    from calving.cli.status import status as look
+    from calving.cli import status as looking
 
-    found = look(load(file))
-    for part in found.shown:
-        out.print(part)
+    sink = load(file)
+    while True:
+        found, now = looking.status(sink), time.time()
+        if watch is not None and not as_json:
+            out.clear()
+        if as_json:
+            print(json.dumps(looking.as_json(found, now)), flush=True)  # noqa: T201 - for programs
+        else:
+            for part in looking.as_text(found, now):
+                out.print(part)
+        if watch is None:
+            break
+        time.sleep(watch)
     if not found.well:
         raise typer.Exit(_NOT_WELL)
 
@@ -99,9 +117,10 @@ def status(file: File) -> None:
 @app.command()
 def offsets(file: File) -> None:
     """Show the stored source positions."""
-    from calving.cli.inspect import positions
+    from calving.cli.inspect import positions, positions_table
 
-    out.print(positions(load(file)))
+    sink = load(file)
+    out.print(positions_table(sink, positions(sink)))
 
 
 @app.command()

@@ -2,55 +2,131 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 from uuid import uuid4
 
 from rich.table import Table as RichTable
 
 from calving.cli.health import TableHealth, health, is_well
-from calving.cli.inspect import positions_table
+from calving.cli.inspect import Position, positions_of, positions_table
 from calving.iceberg.catalog import open_catalog
 from calving.model.coverage import text_of
+from calving.model.text import counted, listed
 from calving.runtime.heard import hear
 from calving.settings.load import Sink
-from calving.source.kafka import Topics, members
+from calving.source.kafka import members
+from calving.terminal.texts import ago
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """``well``: no table is DEGRADED, and the last commit cycle had answers for all partitions."""
+    """A sink as it is seen from outside. ``well``: no table is DEGRADED, and the last commit cycle had answers for all
+    partitions.
+    """
 
-    well: bool
-    shown: tuple[RichTable | str, ...]
+    sink: Sink
+    positions: tuple[Position, ...]
+    tables: tuple[TableHealth, ...]
+    workers: int
+
+    @property
+    def well(self) -> bool:
+        return is_well(self.tables, {p.partition: p.answered for p in self.positions})
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it is DEGRADED; empty where it is well."""
+        silent = [p.partition for p in self.positions if p.answered is False]
+        last = [f"the last commit cycle had no answer for {listed(silent)}"] if silent else []
+        return [*(f"table {t.name}: {_trouble(t)}" for t in self.tables if t.state == "DEGRADED"), *last]
 
 
 def status(sink: Sink) -> Status:
-    """Of a sink, whether it runs or not: positions with lag, then tables."""
+    """Of a sink, whether it runs or not."""
     catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    every = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex).partitions()
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
     try:
         heard = hear(session)
-        tables = health(sink, catalog, heard, {tp.topic for tp in every})
-        answered = {tp: heard.answered(tp) for tp in every}
-        positions = positions_table(sink, session, answered)
+        found = positions_of(sink, session)
+        tables = health(sink, catalog, heard, {p.partition.topic for p in found})
     finally:
         session.close()
-    workers = f"{len(members(sink.kafka, sink.group))} workers run"
-    return Status(is_well(tables, answered), (positions, _tables(tables), workers))
+    positions = [
+        replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
+    ]
+    return Status(sink, tuple(positions), tuple(tables), len(members(sink.kafka, sink.group)))
 
 
-def _tables(tables: list[TableHealth]) -> RichTable:
+def as_text(status: Status, now: float) -> Iterator[RichTable | str]:
+    """For people."""
+    yield positions_table(status.sink, status.positions, heard=True)
+    yield _tables(status.tables, now)
+    yield from (f"DEGRADED: {reason}" for reason in status.reasons)
+    yield f"{status.workers} workers run"
+
+
+def as_json(status: Status, now: float) -> dict[str, Any]:
+    """For scripts. Times are seconds since the epoch."""
+    return {
+        "sink": status.sink.keys.name,
+        "group": status.sink.group,
+        "health": "OK" if status.well else "DEGRADED",
+        "reasons": status.reasons,
+        "workers": status.workers,
+        "partitions": [_position_json(p) for p in status.positions],
+        "tables": [_table_json(t, now) for t in status.tables],
+    }
+
+
+def _position_json(p: Position) -> dict[str, Any]:
+    return {
+        "topic": p.partition.topic,
+        "partition": p.partition.partition,
+        "stored": p.stored,
+        "end": p.end,
+        "committed": p.committed,
+        "source_lag": p.lag,
+        "commit_lag": p.to_commit,
+        "answered": p.answered,
+    }
+
+
+def _table_json(t: TableHealth, now: float) -> dict[str, Any]:
+    through = None if t.valid_through in ("", "-") else datetime.fromisoformat(t.valid_through).timestamp()
+    return {
+        "table": t.name,
+        "state": t.state,
+        "records": int(t.records or 0),
+        "committed_at": t.committed_at,
+        "seconds_since_commit": None if t.committed_at is None else round(now - t.committed_at, 3),
+        "valid_through": through,
+        "buffered_files": t.files,
+        "cycles": t.cycles,
+        "parked": t.parked,
+        "missing": text_of(t.missing) if t.missing else None,
+    }
+
+
+def _tables(tables: Iterable[TableHealth], now: float) -> RichTable:
     names = ("table", "state", "records", "last commit", "valid through", "waits", "missing")
     shown = RichTable(*names, title="Tables")
     for t in tables:
         missing = text_of(t.missing) if t.missing else "-"
-        shown.add_row(t.name, t.state, t.records, t.last_commit, t.valid_through, _waits(t), missing)
+        shown.add_row(t.name, t.state, t.records, ago(t.committed_at, now), t.valid_through, _waits(t) or "-", missing)
     return shown
 
 
 def _waits(table: TableHealth) -> str:
     """What is published for a table and not in it yet."""
-    files = [f"{table.files} files for {table.cycles} cycles"] if table.files else []
+    files = [f"{counted(table.files, 'file')} for {counted(table.cycles, 'cycle')}"] if table.files else []
     parked = [f"{table.parked} parked entries"] if table.parked else []
-    return ", ".join([*files, *parked]) or "-"
+    return ", ".join([*files, *parked])
+
+
+def _trouble(table: TableHealth) -> str:
+    missing = f"it lacks {text_of(table.missing)}" if table.missing else ""
+    waits = f"{_waits(table)} wait" if _waits(table) else ""
+    return "; ".join(part for part in (waits, missing) if part)

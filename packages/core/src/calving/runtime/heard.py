@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import dropwhile, islice
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
+from calving.status.listening import Listening
 
 _FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
 
@@ -52,8 +53,10 @@ class Heard:
         """After how many cycles each entry came."""
         self._answered: dict[UUID, set[TopicPartition]] = {}
         self._closed: UUID | None = None
+        self._listening = Listening()
 
     def hear(self, envelope: Envelope) -> None:
+        self._listening.hear(envelope, 0.0)
         match envelope.event:
             case StartCommit(commit_id):
                 self._answered.setdefault(commit_id, set())
@@ -66,6 +69,11 @@ class Heard:
                 self._cycles += 1
         if envelope.offset >= self._start.get(envelope.partition, 0):
             self._buffer.hear(envelope)
+
+    @property
+    def committed(self) -> Mapping[TopicPartition, int]:
+        """Up to where every record is in its tables."""
+        return self._listening.committed
 
     @property
     def tables(self) -> list[str]:
