@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import getitem
 from typing import Any
 from uuid import uuid4
 
@@ -29,7 +31,7 @@ from calving.model.tables import TableSpec
 from calving.mutations.cache import KeyCache
 from calving.protocol.admission import Admitted, Step
 from calving.protocol.ledger import NO_LEDGER, LedgerKey
-from calving.records.fields import arrow_schema, table_schema
+from calving.records.fields import table_schema
 from calving.records.values import Values
 from calving.writing.table import TableWriter
 from tests.iceberg.structure import check
@@ -69,7 +71,7 @@ class MutationTable:
         """Files as a task writes them: ``rows`` replace those of their keys, ``deleted`` go, ``inserts`` come."""
         spec = self.spec()
         files = self.write(spec, [*rows, *inserts])
-        keys = [{name: row[name] for name in self.key_columns} for row in (*rows, *deleted)]
+        keys = [{name.split(".")[0]: row[name.split(".")[0]] for name in self.key_columns} for row in (*rows, *deleted)]
         for row in (*rows, *deleted):
             held = self.expected.get(self.key(row))
             if held is None or self.order is None or held[self.order] <= row[self.order]:
@@ -85,7 +87,7 @@ class MutationTable:
         return self.ids if self.order is None else (*self.ids, self.order)
 
     def key(self, row: Row) -> tuple[Any, ...]:
-        return tuple(row[name] for name in self.ids)
+        return tuple(reduce(getitem, name.split("."), row) for name in self.ids)
 
     def spec(self) -> TableSpec:
         tables = Tables(self.catalog, "iceberg", TableRules())
@@ -103,13 +105,14 @@ class MutationTable:
 
     def key_file(self, spec: TableSpec, keys: Sequence[Row]) -> DataFile:
         schema = self.table.schema()
-        fields = [schema.find_field(name) for name in self.key_columns]
-        rows = pa.Table.from_pylist(list(keys), arrow_schema(Schema(*fields)))
+        converter = TableConverter(self.name, schema.select(*self.key_columns), Evolution(evolve=False), {})
+        converted = converter.convert(Values(list(keys), typed=False))
+        assert converted.rows is not None and not converted.bad, converted.bad
         path = f"{spec.location}/data/{uuid4()}-keys.parquet"
         with self.table.io.new_output(path).create() as out:
-            pq.write_table(rows, out)
+            pq.write_table(pa.Table.from_batches([converted.rows]), out)
             size = out.tell()
-        ids = tuple(each.field_id for each in fields[: len(self.ids)])
+        ids = tuple(schema.find_field(name).field_id for name in self.ids)
         return DataFile(path, "PARQUET", len(keys), size, FileContent.EQUALITY_DELETES, equality_ids=ids)
 
     def commit(self, *steps: Step, meanwhile: Sequence[Step] = ()) -> IcebergTarget:
@@ -136,12 +139,22 @@ class MutationTable:
         return sorted((tuple(row.values()) for row in self.expected.values()), key=repr)
 
 
-def create(catalog: Catalog, layout: str, version: int, order: str | None = None) -> MutationTable:
+def create(
+    catalog: Catalog,
+    layout: str | Sequence[str],
+    version: int,
+    order: str | None = None,
+    schema: Schema = SCHEMA,
+    ids: tuple[str, ...] = ("id",),
+    file_format: str = "parquet",
+) -> MutationTable:
+    """A table that is partitioned by a layout, or by these terms."""
     catalog.create_namespace_if_not_exists("mutations")
     name = f"mutations.t{uuid4().hex}"
-    spec = partition_spec(LAYOUTS[layout], SCHEMA, name)
-    catalog.create_table(name, SCHEMA, partition_spec=spec, properties={"format-version": str(version)})
-    return MutationTable(catalog, name, order=order)
+    spec = partition_spec(LAYOUTS[layout] if isinstance(layout, str) else layout, schema, name)
+    properties = {"format-version": str(version), "write.format.default": file_format}
+    catalog.create_table(name, schema, partition_spec=spec, properties=properties)
+    return MutationTable(catalog, name, ids, order)
 
 
 def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:

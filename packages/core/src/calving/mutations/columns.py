@@ -158,14 +158,23 @@ def _place(fields: Sequence[pa.Field], field_id: int, key: bytes, mapped: Sequen
     for field in fields:
         known = next((each for each in mapped if field.name in each.names), None)
         said = (field.metadata or {}).get(key)
-        if (int(said) if said is not None else known and known.field_id) == field_id:
+        if (int(said) if said is not None else _id_of(known)) == field_id:
             return (field.name,)
         if pa.types.is_struct(field.type):
             inner = [field.type.field(i) for i in range(field.type.num_fields)]
-            found = _place(inner, field_id, key, known.fields if known else ())
+            found = _place(inner, field_id, key, _fields_of(known))
             if found:
                 return (field.name, *found)
     return ()
+
+
+def _id_of(known: MappedField | None) -> int | None:
+    # It is false without fields of its own.
+    return known.field_id if known is not None else None
+
+
+def _fields_of(known: MappedField | None) -> Sequence[MappedField]:
+    return known.fields if known is not None else ()
 
 
 def _inner(batch: pa.RecordBatch, place: tuple[str, ...]) -> pa.Array:
@@ -179,9 +188,9 @@ def _avro_place(schema: Any, field_id: int, mapped: Sequence[MappedField]) -> tu
     record = next((s for s in (schema if isinstance(schema, list) else [schema]) if _is_record(s)), None)
     for field in record["fields"] if record else ():
         known = next((each for each in mapped if field["name"] in each.names), None)
-        if field.get("field-id", known and known.field_id) == field_id:
+        if field.get("field-id", _id_of(known)) == field_id:
             return (field["name"],)
-        found = _avro_place(field["type"], field_id, known.fields if known else ())
+        found = _avro_place(field["type"], field_id, _fields_of(known))
         if found:
             return (field["name"], *found)
     return ()
