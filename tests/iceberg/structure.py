@@ -34,13 +34,16 @@ def check(table: Table, equality: bool = False) -> None:
     data = {e.data_file.file_path: e for e in entries if e.data_file.content is DataFileContent.DATA}
     deletes = [e for e in entries if e.data_file.content is not DataFileContent.DATA]
     assert len(data) + len(deletes) == len(entries), "a data file is named twice"
-    scoped = [e for e in deletes if e.data_file.content is DataFileContent.POSITION_DELETES]
-    assert equality or len(scoped) == len(deletes), "there are equality deletes"
-    about = Counter(referenced(e.data_file) for e in scoped)
+    positions = [e for e in deletes if e.data_file.content is DataFileContent.POSITION_DELETES]
+    assert equality or len(positions) == len(deletes), "there are equality deletes"
+    scoped = [(e, path) for e in positions if (path := referenced(e.data_file)) is not None]
+    about = Counter(path for _, path in scoped)
     assert all(path in data for path in about), "a delete file is about no live data file"
     assert all(count == 1 for count in about.values()), "a data file has several delete files"
-    for entry in scoped:
-        _check_scoped(table, entry, data[referenced(entry.data_file) or ""])
+    for entry, path in scoped:
+        _check_scoped(table, entry, data[path])
+        is_ours = entry.snapshot_id == head.snapshot_id
+        assert not is_ours or is_vector(entry.data_file) == (table.metadata.format_version >= 3)
     for manifest in manifests:
         live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
         assert live or manifest.added_snapshot_id == head.snapshot_id, "a manifest without live entries was carried on"
@@ -66,7 +69,6 @@ def _check_scoped(table: Table, entry: ManifestEntry, data: ManifestEntry) -> No
     assert len(positions) == file.record_count
     assert positions and max(positions) < about.record_count
     assert len(positions) < about.record_count, "a data file without rows is still there"
-    assert is_vector(file) == (table.metadata.format_version >= 3)
     if is_vector(file):
         _check_footer(table.io, file, about.file_path)
 

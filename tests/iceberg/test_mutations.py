@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.entries import Manifests
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
 
 
@@ -111,3 +113,19 @@ def test_snapshots_that_took_files_away_are_left_to_whoever_maintains_the_table(
     assert len([each for each in kept if each.operation.value == "append"]) < 10
     assert len([each for each in kept if "removed-delete-files" in each.additional_properties]) == 11
     assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_a_vector_absorbs_the_positions_of_a_table_that_was_upgraded(rest_uri: str) -> None:
+    catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
+    table = create(catalog, "flat", 2)
+    table.commit(table.step([row(key, "a") for key in range(8)]), table.step([row(key, "a") for key in range(8, 16)]))
+    table.commit(table.step([row(1, "b"), row(9, "b")]))
+    catalog.commit_table(table.table, (), (UpgradeFormatVersionUpdate(format_version=3),))
+    table.commit(table.step([row(2, "c")]))
+    head = table.table.current_snapshot()
+    assert head is not None
+    live = Manifests([1]).live(table.table.io, head.manifest_list)
+    kinds = sorted((d.file.file_format.value, d.file.record_count) for of in live.scoped.values() for d in of)
+    assert kinds == [("PARQUET", 1), ("PUFFIN", 2)]
+    table.commit(table.step([row(10, "d")], [row(3, "")]))
+    assert pyiceberg_rows(table.table) == table.rows() == duckdb_rows(table.table)

@@ -1,0 +1,83 @@
+"""Mutation tables, read, changed and compacted by Spark with Iceberg's own runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.iceberg.catalog import open_catalog
+from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
+from tests.readback.test_readback import spark_on
+
+MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.merge.mode'='merge-on-read'"
+
+
+@pytest.fixture(params=[2, 3])
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def where(version: int, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return str(tmp_path) if version == 2 else str(request.getfixturevalue("rest_uri"))
+
+
+@pytest.fixture
+def catalog(where: str) -> Catalog:
+    if where.startswith("http"):
+        return open_catalog("iceberg", {"type": "rest", "uri": where})
+    return open_catalog("iceberg", {"type": "embedded", "warehouse": where})
+
+
+def rows_of(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in found), key=repr)
+
+
+def test_spark_reads_every_history(catalog: Catalog, version: int, where: str) -> None:
+    tables = []
+    for seed, layout in enumerate(LAYOUTS):
+        tables.append(create(catalog, layout, version))
+        play(tables[-1], layout, 100 + seed, 14)
+    found = spark_on(where, *(f"select * from iceberg.{table.name}" for table in tables))
+    for table, rows in zip(tables, found, strict=True):
+        assert rows_of(rows) == table.rows(), table.name
+
+
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_spark_deletes_merges_and_compacts_between_commits(
+    catalog: Catalog, version: int, where: str, granularity: str
+) -> None:
+    table = create(catalog, "moving", version)
+    play(table, "moving", 7, 8)
+    name = f"iceberg.{table.name}"
+    spark_on(
+        where,
+        f"alter table {name} set tblproperties ({MERGE_ON_READ}, 'write.delete.granularity'='{granularity}')",
+        f"delete from {name} where id % 5 = 0",
+        f"merge into {name} t using (select explode(array(1, 2, 3, 2000)) id) s on t.id = s.id"
+        " when matched then update set name = 'merged' when not matched then insert values (s.id, 'merged', 0)",
+    )
+    _changed(table)
+    play(table, "moving", 8, 6)
+    assert pyiceberg_rows(table.table) == table.rows() == duckdb_rows(table.table)
+    _, after = spark_on(
+        where,
+        f"call iceberg.system.rewrite_data_files(table => '{table.name}', options => map('rewrite-all', 'true'))",
+        f"select * from {name}",
+    )
+    assert rows_of(after) == table.rows()
+    play(table, "moving", 9, 6)
+    (last,) = spark_on(where, f"select * from {name}")
+    assert rows_of(last) == pyiceberg_rows(table.table) == table.rows()
+
+
+def _changed(table: MutationTable) -> None:
+    """What Spark's statements do."""
+    expected = {key: row for key, row in table.expected.items() if row["id"] % 5}
+    for key in (1, 2, 3, 2000):
+        held = expected.get((key,))
+        expected[key,] = {"id": key, "name": "merged", "g": held["g"] if held else 0}
+    table.expected = expected
