@@ -18,6 +18,7 @@ from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, read_positions, write_deleted
 from calving.iceberg.entries import FileKey, Live, Manifests, key_of
 from calving.model import files
+from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning
 from calving.mutations.columns import Column, Reading, columns_of
@@ -46,10 +47,8 @@ class Counts:
 
     def __str__(self) -> str:
         times = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in self.seconds.items())
-        return (
-            f"{self.keys} keys, {self.superseded} rows superseded, {self.files} files looked into,"
-            f" {self.cached} of them in the cache; {times}"
-        )
+        looked = f"{counted(self.files, 'file')} looked into, {self.cached} of them in the cache"
+        return f"{counted(self.keys, 'key')}, {counted(self.superseded, 'row')} superseded, {looked}; {times}"
 
     def summary(self) -> dict[str, str]:
         """As a snapshot says it."""

@@ -1,0 +1,93 @@
+"""Mutation tables through the committer: its order, its books, and what it leaves behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from calving.iceberg.attempts import Attempts
+from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.model.coverage import merged
+from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.mutations import RowMutations
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.admission import Step
+from calving.protocol.coordinator import Committed
+from calving.protocol.effects import CommitTables
+from calving.protocol.ledger import Reach
+from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
+
+TP = TopicPartition("s", 0)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    return open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> MutationTable:
+    return create(catalog, "flat", 2)
+
+
+def committer(catalog: Catalog) -> IcebergCommitter:
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda table: RowMutations(upsert=True))
+    return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
+
+
+def entry(table: MutationTable, offset: int, step: Step) -> Envelope:
+    namespace, name = table.name.split(".")
+    event = DataWritten(uuid4(), TableReference("iceberg", (namespace,), name), step.data_files, step.delete_files)
+    return Envelope(0, offset, event, {TP: (Span(offset * 10, offset * 10 + 10),)})
+
+
+def commit(made: IcebergCommitter, table: MutationTable, *entries: Envelope) -> None:
+    covered = {TP: merged(span for e in entries for spans in e.spans.values() for span in (Span(0, spans[-1].end),))}
+    read = {0: max(e.offset for e in entries) + 1}
+    request = CommitTables(uuid4(), {table_id(table.name): entries}, read, Reach(covered, {}), None)
+    (outcome,) = dict(made.commit(request)).values()
+    assert isinstance(outcome, Committed), outcome
+
+
+def key_files(table: MutationTable) -> int:
+    data = Path(table.table.location().removeprefix("file://")) / "data"
+    return len(list(data.glob("*-keys.parquet")))
+
+
+def row(key: int, name: str) -> dict[str, object]:
+    return {"id": key, "name": name, "g": 0}
+
+
+def test_key_files_are_deleted_once_the_next_commit_is_there(catalog: Catalog, table: MutationTable) -> None:
+    made = committer(catalog)
+    commit(made, table, entry(table, 0, table.step([row(1, "a")])), entry(table, 1, table.step([row(1, "b")])))
+    assert key_files(table) == 2
+    commit(made, table, entry(table, 2, table.step([row(1, "c")])))
+    assert key_files(table) == 1
+    assert pyiceberg_rows(table.table) == [(1, "c", 0)]
+
+
+def test_a_replay_deletes_nothing_twice(catalog: Catalog, table: MutationTable) -> None:
+    made = committer(catalog)
+    first = entry(table, 0, table.step([row(1, "a"), row(2, "a")]))
+    second = entry(table, 1, table.step([row(1, "b")]))
+    commit(made, table, first)
+    commit(made, table, first, second)
+    snapshots = len(table.table.metadata.snapshots)
+    commit(committer(catalog), table, first, second)
+    assert len(table.table.metadata.snapshots) == snapshots
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_the_log_says_what_a_commit_did(
+    catalog: Catalog, table: MutationTable, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = committer(catalog)
+    with caplog.at_level("INFO"):
+        commit(made, table, entry(table, 0, table.step([row(1, "a"), row(2, "a")])))
+        commit(made, table, entry(table, 1, table.step([row(1, "b")], [row(5, "")])))
+    assert f"table {table.name}: 2 keys, 1 row superseded, 1 file looked into, 0 of them in the cache" in caplog.text
