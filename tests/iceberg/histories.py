@@ -57,6 +57,8 @@ class MutationTable:
     ids: tuple[str, ...] = ("id",)
     order: str | None = None
     """The column by which the greatest wins."""
+    equality: bool = False
+    """Whether keys stay keys."""
     expected: dict[tuple[Any, ...], Row] = field(default_factory=dict)
     resolver: Resolver = field(init=False)
 
@@ -120,15 +122,23 @@ class MutationTable:
         data = tuple(f for step in steps for f in step.data_files)
         deletes = tuple(f for step in steps for f in step.delete_files)
         admitted = Admitted(data, deletes, NO_LEDGER, steps=steps)
-        target = IcebergTarget(self.catalog, table_id(self.name), "main", KEY, SUMMARY, resolver=self.resolver)
+        target = IcebergTarget(
+            self.catalog,
+            table_id(self.name),
+            "main",
+            KEY,
+            SUMMARY,
+            resolver=None if self.equality else self.resolver,
+            equality=self.equality,
+        )
         for _ in range(5):
             state = target.load()
             if meanwhile:
-                MutationTable(self.catalog, self.name, self.ids).commit(*meanwhile)
+                MutationTable(self.catalog, self.name, self.ids, equality=self.equality).commit(*meanwhile)
                 meanwhile = ()
             try:
                 target.attempt(state, admitted)
-                check(self.table)
+                check(self.table, self.equality)
                 return target
             except CommitRefused:
                 target.discard()

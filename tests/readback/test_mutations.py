@@ -58,7 +58,7 @@ def test_spark_deletes_merges_and_compacts_between_commits(
         f"alter table {name} set tblproperties ({MERGE_ON_READ}, 'write.delete.granularity'='{granularity}')",
         f"delete from {name} where id % 5 = 0",
         f"merge into {name} t using (select explode(array(1, 2, 3, 2000)) id) s on t.id = s.id"
-        " when matched then update set name = 'merged' when not matched then insert values (s.id, 'merged', 0)",
+        " when matched then update set name = 'merged' when not matched then insert (id, name, g) values (s.id, 'merged', 0)",
     )
     _changed(table)
     play(table, "moving", 8, 6)

@@ -167,7 +167,7 @@ class IcebergCommitter:
         in_order: bool = True,
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
-        key = style.key(table)
+        key, mutations = style.key(table), style.mutations(table)
         summary = {
             COMMIT_ID: str(request.commit_id),
             TASK_ID: style.task_id,
@@ -188,8 +188,9 @@ class IcebergCommitter:
             mark,
             watch=report.watch,
             resolver=self._resolvers.of(table),
+            equality=mutations is not None and mutations.row_deletes == "equality",
         )
-        in_order = in_order and style.mutations(table) is not None
+        in_order = in_order and mutations is not None
         done = CommitLoop(target, key, MAX_TRIES, in_order=in_order).settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head)
         if done.snapshot_id is not None and target.counts is not None and target.io is not None:

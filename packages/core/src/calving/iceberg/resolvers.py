@@ -27,9 +27,9 @@ class Resolvers:
         """The key files of a table's last commit."""
 
     def of(self, table: TableId) -> Resolver | None:
-        """A table's own; None where rows are only appended."""
+        """A table's own; None where rows are only appended, or keys stay keys."""
         mutations = self._mutations(table)
-        if mutations is None:
+        if mutations is None or mutations.row_deletes == "equality":
             return None
         with self._lock:
             if table not in self._made:

@@ -20,6 +20,7 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 from calving.errors import CommitRefused, CommitUncertain, TableTroubleError, WentBackError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
+from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.resolution import Counts, Resolver
 from calving.iceberg.snapshot import SinkSnapshot
@@ -67,11 +68,14 @@ class IcebergTarget:
         sleep: Callable[[float], None] = time.sleep,
         watch: Stopwatch | None = None,
         resolver: Resolver | None = None,
+        *,
+        equality: bool = False,
     ) -> None:
+        """Steps of a mutation table become positions with ``resolver``, or with ``equality`` stay keys."""
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
-        self._resolver = resolver
-        self._snapshot: SinkSnapshot | None = None
+        self._resolver, self._equality = resolver, equality
+        self._snapshots: tuple[SinkSnapshot, ...] = ()
         self.counts: Counts | None = None
         """Of a mutation table, what the last attempt did."""
         self.io: FileIO | None = None
@@ -113,6 +117,9 @@ class IcebergTarget:
             )
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)
+        if self._equality and unpartitioned(table.metadata) is None:
+            add_unpartitioned(self._catalog, table)
+            table = self._load()
         return LoadedTable(table, self._branch)
 
     def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
@@ -126,16 +133,15 @@ class IcebergTarget:
                 text_of(newly),
                 ".".join(self._table),
             )
-        snapshot = self._snapshot = self._filled(table, admitted)
-        self._tried.append(snapshot.snapshot_id)
+        prepared = self._prepared(table, admitted)
+        self._snapshots = prepared.snapshots
+        self._tried.append(prepared.snapshots[-1].snapshot_id)
         self._required = _guarded(state)
-        with self._watch.step("write"):
-            updates, requirements = snapshot.prepare()
         gone = expired(table.metadata, self._branch)
-        changes = (*updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
+        changes = (*prepared.updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
         if self._key.outdated(state.properties, admitted.reach):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
-        guards = (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
+        guards = (*prepared.requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
             with self._watch.step("commit"):
                 table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
@@ -146,16 +152,26 @@ class IcebergTarget:
         self._see(table)
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
         remove_files(table.io, gone)
-        return snapshot.snapshot_id
+        return self._tried[-1]
 
-    def _filled(self, table: Table, admitted: Admitted) -> SinkSnapshot:
-        """A snapshot with the files that were admitted, or with what they come to on the head of the branch."""
+    def _prepared(self, table: Table, admitted: Admitted) -> Prepared:
+        """The files that were admitted, or what they come to on the head of the branch."""
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
-        if self._resolver is None:
+        if self._equality and admitted.steps:
+            with self._watch.step("write"):
+                return layered(table, summary, self._branch, admitted.steps)
+        if self._resolver is not None and admitted.steps:
+            snapshot = self._resolved(self._resolver, table, summary, admitted)
+        else:
             snapshot = new_snapshot(table, summary, self._branch)
             snapshot.add((*admitted.data_files, *admitted.delete_files))
-            return snapshot
-        found = self._resolver.resolve(table, self._branch, admitted.steps)
+        with self._watch.step("write"):
+            return Prepared((snapshot,), *snapshot.prepare())
+
+    def _resolved(
+        self, resolver: Resolver, table: Table, summary: Mapping[str, str], admitted: Admitted
+    ) -> SinkSnapshot:
+        found = resolver.resolve(table, self._branch, admitted.steps)
         self.counts = found.counts
         snapshot = new_snapshot(table, {**summary, **found.counts.summary()}, self._branch)
         snapshot.add(found.data_files)
@@ -185,8 +201,8 @@ class IcebergTarget:
         return _guarded(state) != self._required
 
     def discard(self) -> None:
-        if self._snapshot is not None:
-            self._snapshot.discard()
+        for snapshot in self._snapshots:
+            snapshot.discard()
 
     def pause(self, tries: int) -> None:
         self._sleep(min(2.0, 0.02 * 2 ** min(tries, 7)) * (0.5 + random.random()))  # noqa: S311 - jitter
