@@ -37,11 +37,48 @@ pub enum Values {
 }
 
 pub struct Column {
-    pub name: Box<[u8]>,
+    /// As it stands in an object, with the quote behind it.
+    pub key: Key,
     pub values: Values,
     /// The object that this column has had a value of last, by number.
     pub seen_in: u64,
+    len: usize,
+    /// Empty as long as there is no null.
     valid: Vec<bool>,
+}
+
+/// A name and the quote behind it, whose first eight bytes are compared at once.
+pub struct Key {
+    quoted: Box<[u8]>,
+    word: u64,
+    mask: u64,
+}
+
+impl Key {
+    fn new(name: &str) -> Key {
+        let quoted = [name.as_bytes(), b"\""].concat();
+        let (mut word, mut mask) = ([0; 8], [0; 8]);
+        for (place, &byte) in quoted.iter().take(8).enumerate() {
+            (word[place], mask[place]) = (byte, u8::MAX);
+        }
+        Key { quoted: quoted.into(), word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
+    }
+
+    pub fn name(&self) -> &[u8] {
+        &self.quoted[..self.quoted.len() - 1]
+    }
+
+    /// The length of the key, if the text begins with it.
+    #[inline]
+    pub fn begins(&self, text: &[u8]) -> Option<usize> {
+        let len = self.quoted.len();
+        let equal = match text.first_chunk() {
+            Some(&first) if u64::from_le_bytes(first) & self.mask != self.word => false,
+            Some(_) if len <= 8 => true,
+            _ => text.starts_with(&self.quoted),
+        };
+        equal.then_some(len)
+    }
 }
 
 impl Column {
@@ -56,21 +93,41 @@ impl Column {
             Kind::Struct(fields) => Values::Struct(fields.iter().map(|(n, k)| Column::new(n, k)).collect()),
             Kind::List(kind) => Values::List { ends: vec![0], items: Box::new(Column::new("item", kind)) },
         };
-        Column { name: name.as_bytes().into(), values, seen_in: 0, valid: vec![] }
+        Column { key: Key::new(name), values, seen_in: 0, len: 0, valid: vec![] }
     }
 
     pub fn len(&self) -> usize {
-        self.valid.len()
+        self.len
+    }
+
+    /// Room for as many values.
+    pub fn reserve(&mut self, rows: usize) {
+        match &mut self.values {
+            Values::Boolean(flags) => flags.reserve(rows),
+            Values::Long(numbers) => numbers.reserve(rows),
+            Values::Double(numbers) => numbers.reserve(rows),
+            Values::Instant { micros, .. } => micros.reserve(rows),
+            Values::Date(days) => days.reserve(rows),
+            Values::Text { ends, .. } | Values::List { ends, .. } => ends.reserve(rows),
+            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.reserve(rows)),
+        }
     }
 
     /// The value that was just pushed counts.
     #[inline]
     pub fn present(&mut self) {
-        self.valid.push(true);
+        self.len += 1;
+        if !self.valid.is_empty() {
+            self.valid.push(true);
+        }
     }
 
     pub fn null(&mut self) {
+        if self.valid.is_empty() {
+            self.valid.resize(self.len, true);
+        }
         self.valid.push(false);
+        self.len += 1;
         match &mut self.values {
             Values::Boolean(flags) => flags.push(false),
             Values::Long(numbers) => numbers.push(0),
@@ -84,6 +141,7 @@ impl Column {
 
     /// Keep the first `len` values. Without `present` or `null` after it, a push is forgotten as well.
     pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
         self.valid.truncate(len);
         match &mut self.values {
             Values::Boolean(flags) => flags.truncate(len),
@@ -109,7 +167,7 @@ impl Column {
         let nulls = if self.valid.contains(&false) { Some(NullBuffer::from(self.valid)) } else { None };
         let mut builder = ArrayData::builder(kind.clone()).len(len).buffers(buffers).child_data(children);
         builder = builder.nulls(nulls);
-        let name = String::from_utf8_lossy(&self.name).into_owned();
+        let name = String::from_utf8_lossy(self.key.name()).into_owned();
         Ok((Field::new(name, kind, true), builder.build()?))
     }
 }

@@ -32,8 +32,8 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    pub fn skip(&mut self) {
-        self.at += 1;
+    pub fn skip(&mut self, bytes: usize) {
+        self.at += bytes;
     }
 
     #[inline]
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn rest(&self) -> &'a [u8] {
+    pub fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or(&[])
     }
 
@@ -97,8 +97,11 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn plain(&mut self) -> &'a [u8] {
         let start = self.at;
-        while let Some(word) = self.text.get(self.at..self.at + 8) {
-            let mask = special(u64::from_le_bytes(word.try_into().unwrap_or([0; 8])));
+        while self.rest().first_chunk().is_some_and(is_plain) {
+            self.at += LANE;
+        }
+        while let Some(&word) = self.rest().first_chunk() {
+            let mask = special(u64::from_le_bytes(word));
             if mask != 0 {
                 self.at += mask.trailing_zeros() as usize / 8;
                 return self.since(start);
@@ -133,7 +136,7 @@ impl<'a> Cursor<'a> {
 
     fn escape(&mut self) -> Read<char> {
         let letter = self.peek();
-        self.skip();
+        self.skip(1);
         Ok(match letter {
             b'"' | b'\\' | b'/' => letter as char,
             b'b' => '\u{8}',
@@ -163,10 +166,18 @@ impl<'a> Cursor<'a> {
     fn hex(&mut self) -> Read<u32> {
         (0..4).try_fold(0, |code, _| {
             let digit = char::from(self.peek()).to_digit(16).ok_or(Refused)?;
-            self.skip();
+            self.skip(1);
             Ok(code * 16 + digit)
         })
     }
+}
+
+const LANE: usize = 16;
+
+/// Whether none of the bytes is a quote, a backslash or a control character. Compilers make a few instructions of it.
+#[inline]
+fn is_plain(bytes: &[u8; LANE]) -> bool {
+    !bytes.iter().fold(false, |found, &byte| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\'))
 }
 
 /// The high bits of bytes that are a quote, a backslash or a control character; exact for the first of them.
@@ -193,8 +204,9 @@ pub struct Decoded {
 }
 
 impl Decoder {
-    pub fn decode<'a>(&self, records: impl Iterator<Item = &'a [u8]>) -> Result<Decoded, ArrowError> {
+    pub fn decode<'a>(&self, records: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<Decoded, ArrowError> {
         let mut columns: Vec<Column> = self.fields.iter().map(|(name, kind)| Column::new(name, kind)).collect();
+        columns.iter_mut().for_each(|column| column.reserve(records.len()));
         let mut reader = Reader { closed: self.closed, deepest: self.nesting.min(DEEPEST), objects: 0 };
         let (mut rows, mut refused) = (0, vec![]);
         for (place, record) in records.enumerate() {
@@ -240,13 +252,20 @@ impl Reader {
         let mut more = !cursor.take(b'}');
         while more {
             cursor.expect(b'"')?;
-            let name = cursor.simple()?;
+            // Most records have their fields in the order of the columns.
+            let place = match columns.get(next).and_then(|column| column.key.begins(cursor.rest())) {
+                Some(len) => {
+                    cursor.skip(len);
+                    Some(next)
+                }
+                None => {
+                    let name = cursor.simple()?;
+                    columns.iter().position(|column| column.key.name() == name)
+                }
+            };
             cursor.blanks();
             cursor.expect(b':')?;
             cursor.blanks();
-            // Most records have their fields in the order of the columns.
-            let guess = columns.get(next).is_some_and(|column| *column.name == *name);
-            let place = if guess { Some(next) } else { columns.iter().position(|column| *column.name == *name) };
             if let Some(place) = place {
                 let column = &mut columns[place];
                 if column.seen_in == number {
@@ -317,11 +336,11 @@ impl Reader {
     fn unwanted(&self, cursor: &mut Cursor, depth: usize) -> Read<()> {
         match cursor.peek() {
             b'"' => {
-                cursor.skip();
+                cursor.skip(1);
                 cursor.quoted(|_| ())
             }
             open @ (b'{' | b'[') => {
-                cursor.skip();
+                cursor.skip(1);
                 self.unwanted_inside(cursor, open == b'{', depth + 1)
             }
             b't' => cursor.word(b"true"),

@@ -13,14 +13,32 @@ const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e1
 #[inline]
 fn digits(cursor: &mut Cursor, mut number: u64) -> (usize, u64) {
     let start = cursor.at();
+    while let Some(eight) = cursor.rest().first_chunk().and_then(|&bytes| eight_digits(u64::from_le_bytes(bytes))) {
+        number = number.wrapping_mul(100_000_000).wrapping_add(eight);
+        cursor.skip(8);
+    }
     loop {
         let digit = cursor.peek().wrapping_sub(b'0');
         if digit > 9 {
             return (cursor.at() - start, number);
         }
         number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
-        cursor.skip();
+        cursor.skip(1);
     }
+}
+
+/// The number that eight bytes of text are, if all are digits; the first is in the lowest byte.
+#[inline]
+fn eight_digits(text: u64) -> Option<u64> {
+    const HIGH: u64 = 0xf0f0_f0f0_f0f0_f0f0;
+    const ZEROS: u64 = 0x3030_3030_3030_3030;
+    if text & HIGH != ZEROS || text.wrapping_add(0x0606_0606_0606_0606) & HIGH != ZEROS {
+        return None;
+    }
+    // Neighbours are put together: digits, then pairs, then fours.
+    let pairs = ((text & !HIGH).wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000 << 32 | 1) >> 32)
 }
 
 /// The digits before a fraction: a zero stands alone.
