@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 
 
@@ -20,12 +22,38 @@ class _Refusing(MetaPathFinder):
             raise ImportError("this process makes no frames")
 
 
+class _Telling(MetaPathFinder):
+    """Has pyarrow look again once somebody has imported pandas after all, as a user's transform may."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "pandas" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Told(spec.loader)
+        return spec
+
+
+class _Told(Loader):
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        import pyarrow.lib
+
+        _ = pyarrow.lib._pandas_api.pd  # asking for it is what makes pyarrow look
+
+
 def without_pandas() -> None:
-    """Have pyarrow find out, which it does once, that there is no pandas.
+    """Have pyarrow find out, which it does once, that there is no pandas, until somebody else imports it.
 
     It looks as soon as it makes its first scalar, on import of its datasets, which pyiceberg does; where pandas happens
-    to be installed that takes longer than everything else at start. Only for processes that are ours alone: what others
-    hand to pyarrow afterwards is no frame to it.
+    to be installed that takes longer than everything else at start. Only for processes that are ours alone.
     """
     if "pandas" in sys.modules:
         return
@@ -35,3 +63,4 @@ def without_pandas() -> None:
         import pyarrow.dataset  # noqa: F401 - to have it look
     finally:
         sys.meta_path.remove(refusing)
+    sys.meta_path.insert(0, _Telling())

@@ -3,6 +3,8 @@
 import gc
 import sys
 
+from calving.lean import without_pandas
+
 
 def drop_archives() -> None:
     """Spark puts its Python sources on the path as archives, which hold no compiled code and are read again by every
@@ -15,12 +17,18 @@ def drop_archives() -> None:
             sys.path_importer_cache.pop(entry, None)
 
 
+def preload() -> None:
+    """Import what every worker needs, and no pandas."""
+    import pyspark.worker  # noqa: F401 - Spark 4.3 would leave it to every worker
+
+    without_pandas()
+    import calving.tasks.task  # noqa: F401
+
+
 if __name__ == "__main__":
     drop_archives()
-    import pyspark.worker  # noqa: F401 - Spark 4.3 would leave it to every worker
+    preload()
     from pyspark.daemon import manager
-
-    import calving.tasks.task  # noqa: F401
 
     # What is here stays: workers share it for as long as nobody writes to it, as a collector does.
     gc.freeze()

@@ -1,0 +1,45 @@
+"""Processes of our own start without pandas, and have it as soon as somebody's code imports it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pandas")
+SERIES = "pd.Series([1.5, None, float('nan')], index=[3, 4, 5])"
+
+
+def printed(code: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_worker_of_spark_starts_without_pandas() -> None:
+    code = "import sys; from calving.engine.daemon import preload; preload(); print('pandas' in sys.modules)"
+    assert printed(code) == ["False"]
+
+
+@pytest.mark.parametrize("first", ["", "import pyarrow as pa; pa.array([pa.scalar(1).as_py()]);"])
+def test_pandas_that_a_transform_imports_later_is_pandas_to_pyarrow(first: str) -> None:
+    code = f"""
+from calving.lean import without_pandas
+without_pandas()
+{first}
+import pandas as pd, pyarrow as pa
+print(pa.array({SERIES}).null_count, pa.table({{"a": {SERIES}}})["a"].null_count)
+print(len(pa.table({{"a": [1, 2]}}).to_pandas()), pa.Table.from_pandas(pd.DataFrame({{"a": {SERIES}}}))["a"].null_count)
+"""
+    assert printed(code) == ["2", "2", "2", "2"]
+
+
+def test_where_pandas_is_there_already_it_stays() -> None:
+    code = f"""
+import pandas as pd
+from calving.lean import without_pandas
+without_pandas()
+import pyarrow as pa
+print(pa.array({SERIES}).null_count)
+"""
+    assert printed(code) == ["2"]
