@@ -39,6 +39,14 @@ def test_until_caught_up_commits_everything_and_ends(cli: Cli) -> None:
     assert cli.rows() == 101
 
 
+def test_a_missing_table_is_said_before_anything_is_read(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    empty = Cli(tmp_path, topic(), unique)
+    empty.keys["iceberg.tables.auto-create-enabled"] = False
+    assert "table db.t does not exist: create it, or set" in empty.run("run", "--until-caught-up", code=2)
+
+
 def test_a_run_tells_at_its_end_what_each_stage_has_taken(cli: Cli) -> None:
     assert re.search(
         r"stopped after 100 records; stages, CPU seconds: .*decode [0-9]", cli.run("run", "--until-caught-up")

@@ -11,7 +11,7 @@ import pytest
 CORE = Path(__file__).parents[2] / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"errors", "version"},
-    {"deadline", "host", "importing", "lean", "plugins", "secrets", "model"},
+    {"deadline", "host", "importing", "lean", "optional", "plugins", "secrets", "model"},
     {"protocol", "wire", "records"},
     {"backend", "casting", "converters", "status"},
     {"source", "transforms", "writing"},

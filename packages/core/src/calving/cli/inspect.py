@@ -10,9 +10,9 @@ from rich.table import Table as RichTable
 
 from calving.backend.interface import Session
 from calving.errors import ConfigError
-from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.partition_terms import parse_term
+from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import TopicPartition
+from calving.runtime.preflight import refuse_missing_tables
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
@@ -46,16 +46,9 @@ def validate(sink: Sink) -> Iterator[str]:
     except Exception as error:  # every catalog has exceptions of its own
         raise ConfigError(f"iceberg.catalog.*: the catalog cannot be read: {type(error).__name__}: {error}") from error
     yield f"catalog: {keys.catalog_name}"
-    for name in keys.tables:
-        table = find_table(catalog, table_id(name))
-        if table is None and not keys.auto_create:
-            raise ConfigError(
-                f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
-            )
-        terms = sink.tables[name].partition_by if name in sink.tables else None
-        for term in terms if terms is not None else keys.default_partition_by:
-            parse_term(term, name)
-        yield f"table {name}: {'exists' if table is not None else 'will be created'}"
+    for name, exists in refuse_missing_tables(catalog, sink):
+        there = "exists" if exists else "will be created" if keys.auto_create else "does not exist yet"
+        yield f"table {name}: {there}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from calving.errors import CalvingError, ConfigError
+from calving.optional import reason
 from calving.settings.load import load
 from calving.version import __version__
 
@@ -195,6 +196,8 @@ def main() -> None:
         sys.exit(1)
     except CalvingError as error:
         _fail(error, 2 if isinstance(error, ConfigError) else 1)
+    except ModuleNotFoundError as error:
+        _fail(error, 2, reason(error))
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line library
             _fail(error, 2, error.format_message())

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from zlib import crc32
 
 from pyspark import RDD, SparkConf, SparkContext, StorageLevel
@@ -25,8 +26,6 @@ from calving.version import __version__
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
-    # What goes wrong comes back as an error.
-    "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     # The heavy imports happen once, before workers are forked.
     "spark.python.daemon.module": "calving.engine.daemon",
@@ -55,7 +54,8 @@ class ClassicEngine(SparkEngine):
             self._context = SparkContext.getOrCreate(conf)
         except Exception as error:  # py4j and Spark each have their own
             raise ConfigError(f"spark.*: Spark does not start: {error}") from error
-        self._context.setLogLevel(settings["spark.log.level"].upper())
+        if "spark.log.level" not in settings:
+            self._context.setLogLevel("ERROR")
 
     @property
     def slots(self) -> int:
@@ -114,13 +114,19 @@ class ClassicEngine(SparkEngine):
             settings = {**_LOCAL_DEFAULTS, **settings}
             if _JAVA not in settings:
                 self._archive = ClassArchive(_LOCAL_JAVA)
-                settings[_JAVA] = self._archive.options
+                settings[_JAVA] = f"{self._archive.options}{_quiet()}"
             # Workers would use whatever `python3` is on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Only spark-submit looks at the setting, which goes before the variable.
         if (python := settings.get("spark.pyspark.python")) is not None:
             os.environ["PYSPARK_PYTHON"] = python
         return settings
+
+
+def _quiet() -> str:
+    """Java's option for a log of errors alone, until Spark takes the level that it is told."""
+    path = Path(__file__).with_name("log4j2.properties")
+    return "" if " " in str(path) else f" -Dlog4j2.configurationFile={path}"
 
 
 def _submitted() -> bool:

@@ -15,8 +15,9 @@ from requests import HTTPError, PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 from calving.deadline import LateError, within
-from calving.errors import ConfigError, Unavailable, first_line
+from calving.errors import ConfigError, Unavailable
 from calving.model.events import TableId
+from calving.optional import reason
 from calving.secrets import masked
 
 REQUEST_SECONDS = 20.0
@@ -54,7 +55,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         except Exception as error:  # every catalog has exceptions of its own
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
-                text = f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {first_line(error)}"
+                text = f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {reason(error)}"
                 raise ConfigError(text) from error
     session = getattr(catalog, "_session", None)
     if session is not None:

@@ -37,6 +37,7 @@ from calving.version import __version__
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
     from calving.serving.server import Server
+    from calving.serving.webhook import Webhook
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class App:
         self._reporter = Reporter(self._board)
         self._paused = self._restart = False
         self._server: Server | None = None
+        self._webhook: Webhook | None = None
 
     @property
     def status(self) -> Status:
@@ -146,14 +148,19 @@ class App:
                 self._parts.runner.close()
                 self._tell_what_was_done(self._parts.runner)
             self._engine.close()
-            if self._server is not None:
-                self._server.close()
+            for part in (self._server, self._webhook):
+                if part is not None:
+                    part.close()
 
     def _serve(self) -> None:
         if self._sink.keys.http_port is not None:
             from calving.serving.server import Server  # whoever does without does not import it
 
             self._server = Server(self._sink, self)
+        if self._sink.keys.webhook_url is not None:
+            from calving.serving.webhook import Webhook
+
+            self._webhook = Webhook(self._sink.keys.webhook_url, lambda: self.status)
 
     def _tell_what_was_done(self, runner: BatchRunner) -> None:
         done = runner.totals

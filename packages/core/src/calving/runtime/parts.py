@@ -15,7 +15,14 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import Tables
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.heard import hear, nothing_waits
-from calving.runtime.preflight import commit_style, own_tables, refuse_a_loss, refuse_reused_offsets, routed_tables
+from calving.runtime.preflight import (
+    commit_style,
+    own_tables,
+    refuse_a_loss,
+    refuse_missing_tables,
+    refuse_reused_offsets,
+    routed_tables,
+)
 from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.kafka import Topics
@@ -37,7 +44,13 @@ class Parts:
         self.runner = BatchRunner(engine, self._tables, record_path(sink), limits)
 
     def check(self, session: Session, log: ControlLog) -> None:
-        """:raises DataLossError: to go on would lose or double records."""
+        """:raises DataLossError: to go on would lose or double records.
+        :raises ConfigError: a sink that begins has a table that is missing.
+        """
+        if not session.committed(self._topics.partitions()):
+            # Later one that is missing holds up itself alone.
+            for _ in refuse_missing_tables(self._catalog, self._sink):
+                pass
         refuse_a_loss(self._catalog, self._sink, self._topics, session, log, self._held_tables())
 
     def committer(self, cursor: Cursor) -> IcebergCommitter:

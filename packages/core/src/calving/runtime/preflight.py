@@ -11,9 +11,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import DataLossError
+from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
+from calving.iceberg.partition_terms import parse_term
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
@@ -93,6 +94,24 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
     """The tables that the settings name."""
     letters = sink.keys.dead_letter_table
     return (*sink.keys.tables, *([letters] if letters is not None else []))
+
+
+def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, bool]]:
+    """Each table that the settings name, and whether it exists.
+
+    :raises ConfigError: one does not exist and will not be created, or its partition terms are wrong.
+    """
+    keys = sink.keys
+    for name in keys.tables:
+        exists = find_table(catalog, table_id(name)) is not None
+        if not exists and not keys.auto_create and keys.on_missing_table == "fail":
+            raise ConfigError(
+                f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
+            )
+        terms = sink.tables[name].partition_by if name in sink.tables else None
+        for term in terms if terms is not None else keys.default_partition_by:
+            parse_term(term, name)
+        yield name, exists
 
 
 def routes_freely(sink: Sink) -> bool:

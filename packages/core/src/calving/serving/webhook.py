@@ -1,0 +1,107 @@
+"""Tells a webhook when the sink becomes DEGRADED, and when it has recovered."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+from calving.status.health import Cause, Reason, reasons
+from calving.status.values import Status
+
+log = logging.getLogger(__name__)
+
+_LOOK_SECONDS, _POST_SECONDS = 5.0, 10.0
+_PAUSES = (1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further try; then it is given up."""
+_OWN = frozenset((Cause.CONTROL_LOG_BEHIND, Cause.PUBLICATION_REFUSED, Cause.DEAD_LETTER_SHARE))
+"""Causes that a worker tells of itself; the others are the leader's to tell, once for all workers."""
+
+
+class Changes:
+    """What is to be told: a state that two looks in a row have found, if it is another than the one last told."""
+
+    def __init__(self) -> None:
+        self._told = self._before = False
+
+    def look(self, found: Sequence[Reason]) -> bool | None:
+        """True: it has become DEGRADED; False: it has recovered; None: there is nothing to tell."""
+        now = bool(found)
+        settled = now == self._before
+        self._before = now
+        if not settled or now == self._told:
+            return None
+        self._told = now
+        return now
+
+
+def told_by(status: Status, now: float) -> list[Reason]:
+    """The reasons that are this worker's to tell."""
+    return [r for r in reasons(status, now) if status.worker.leads or r.cause in _OWN]
+
+
+def message(status: Status, found: Sequence[Reason], now: float) -> dict[str, Any]:
+    """``text`` is for chats, which show it as it is."""
+    sink = status.sink
+    state = "DEGRADED" if found else "OK"
+    sentences = "; ".join(r.text for r in found[:5])
+    return {
+        "sink": sink.name,
+        "state": state,
+        "worker": sink.member,
+        "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+        "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in found],
+        "text": f"sink {sink.name} is DEGRADED: {sentences}" if found else f"sink {sink.name} has recovered",
+    }
+
+
+class Webhook:
+    """On a thread of its own: nobody waits for it, and what it cannot tell it gives up."""
+
+    def __init__(
+        self,
+        url: str,
+        status: Callable[[], Status],
+        look_seconds: float = _LOOK_SECONDS,
+        pauses: Sequence[float] = _PAUSES,
+    ) -> None:
+        self._url, self._status = url, status
+        self._look_seconds, self._pauses = look_seconds, pauses
+        self._ended = threading.Event()
+        threading.Thread(target=self._run, name="calving-webhook", daemon=True).start()
+
+    def close(self) -> None:
+        """What is being told is told to its end, or the end of the process."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        changes = Changes()
+        while not self._ended.wait(self._look_seconds):
+            status, now = self._status(), time.time()
+            found = told_by(status, now)
+            if changes.look(found) is not None:
+                self._tell(message(status, found, now))
+
+    def _tell(self, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        for pause in (*self._pauses, None):
+            request = Request(self._url, data, {"content-type": "application/json"}, method="POST")  # noqa: S310
+            try:
+                with urlopen(request, timeout=_POST_SECONDS):  # noqa: S310 - http or https, as the key demands
+                    return
+            except Exception as error:  # whatever a stranger answers
+                reason = type(error).__name__ + (f" {error.code}" if hasattr(error, "code") else "")
+                log.warning("the webhook at %s was not told that the sink is %s: %s", self._host, body["state"], reason)
+            if pause is None or self._ended.wait(pause):
+                return
+
+    @property
+    def _host(self) -> str:
+        """All of the URL that is no secret."""
+        return urlsplit(self._url).hostname or ""
