@@ -1,0 +1,160 @@
+"""What is in deploy/ fits the metrics, the keys and the endpoints that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from calving.serving.metrics import METRICS
+from calving.settings.load import flat, parse
+from calving.status.health import Cause
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+DASHBOARD = json.loads((DEPLOY / "grafana.json").read_text())
+RULES = yaml.safe_load((DEPLOY / "alerts.yaml").read_text())
+DECLARED = {metric.name: metric for metric in METRICS}
+_SUFFIX = re.compile(r"_(bucket|sum|count)$")
+_ADDED = {"job", "instance", "le"}
+"""Labels that Prometheus adds, and that of a histogram's buckets."""
+
+
+def expressions() -> Iterator[tuple[str, str, str]]:
+    """Where, the query, and the text that shows its labels."""
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            yield f"dashboard, {panel['title']}", target["expr"], target["legendFormat"]
+    for rule in RULES["groups"][0]["rules"]:
+        yield f"alert {rule['alert']}", rule["expr"], json.dumps(rule["annotations"])
+
+
+EXPRESSIONS = list(expressions())
+
+
+def metrics_of(query: str) -> set[str]:
+    names = set(re.findall(r"\bcalving_\w+", query))
+    return {n if n in DECLARED else _SUFFIX.sub("", n) for n in names}
+
+
+@pytest.mark.parametrize(("where", "query", "text"), EXPRESSIONS, ids=[where for where, _, _ in EXPRESSIONS])
+def test_every_metric_and_label_that_is_asked_for_is_declared(where: str, query: str, text: str) -> None:
+    names = metrics_of(query)
+    assert names and names <= DECLARED.keys()
+    labels = {label for name in names for label in DECLARED[name].labels} | _ADDED
+    asked = {each.strip() for found in re.findall(r"\b(?:by|on) \(([^)]*)\)", query) for each in found.split(",")}
+    asked |= set(re.findall(r"[{,]\s*(\w+)(?:=|!=)[~\"]", query))
+    shown = set(re.findall(r"\{\{\s*(?:\$labels\.)?(\w+)\s*\}\}", text))
+    assert asked - {""} <= labels
+    assert shown <= {label for found in re.findall(r"by \(([^)]*)\)", query) for label in re.split(r",\s*", found)}
+
+
+@pytest.mark.parametrize(("where", "query", "text"), EXPRESSIONS, ids=[where for where, _, _ in EXPRESSIONS])
+def test_a_histogram_is_asked_for_by_its_series_and_nothing_else_is(where: str, query: str, text: str) -> None:
+    for name in re.findall(r"\bcalving_\w+", query):
+        metric = DECLARED.get(name) or DECLARED[_SUFFIX.sub("", name)]
+        assert (metric.kind == "histogram") == (name != metric.name)
+
+
+def test_there_is_an_alert_for_each_way_in_which_a_sink_can_stop_silently() -> None:
+    asked = {name for where, query, _ in EXPRESSIONS if "alert" in where for name in metrics_of(query)}
+    assert asked >= {
+        "calving_table_last_commit_timestamp_seconds",
+        "calving_degraded",
+        "calving_table_valid_through_timestamp_seconds",
+        "calving_leader",
+        "calving_records_dead_lettered_total",
+        "calving_publications_total",
+    }
+
+
+def promtool(*arguments: object) -> str:
+    path = shutil.which("promtool")
+    if path is None:
+        pytest.skip("needs promtool")
+    done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=False, cwd=DEPLOY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_prometheus_takes_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    queries = [re.sub(r"\$__rate_interval", "5m", query) for where, query, _ in EXPRESSIONS if "dashboard" in where]
+    rules = [{"record": f"panel:{n}", "expr": query} for n, query in enumerate(queries)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    assert f"{len(queries)} rules found" in promtool("check", "rules", tmp_path / "rules.yaml")
+
+
+def test_alerts_fire_when_they_should_and_not_else() -> None:
+    assert "SUCCESS" in promtool("test", "rules", "alerts_test.yaml")
+
+
+def manifests() -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    (found,) = (m for m in manifests() if m["kind"] == kind)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"])
+def test_kubernetes_takes_the_manifests(kind: str) -> None:
+    kubernetes_validate.validate(manifest(kind), "1.30", strict=True)
+
+
+def test_the_sink_of_the_manifests_is_valid_and_serves_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVING_TOKEN", "0123456789abcdef")
+    monkeypatch.setenv("CATALOG_TOKEN", "x")
+    sink = parse(flat(tomllib.loads(manifest("ConfigMap")["data"]["sink.toml"])))
+    pod = manifest("Deployment")["spec"]["template"]
+    (worker,) = pod["spec"]["containers"]
+    (port,) = worker["ports"]
+    assert sink.keys.http_port == port["containerPort"]
+    probes = [worker[f"{which}Probe"]["httpGet"] for which in ("liveness", "readiness")]
+    assert probes == [{"path": "/healthz", "port": port["name"]}, {"path": "/readyz", "port": port["name"]}]
+    (scraped,) = manifest("PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert (scraped["port"], scraped["path"]) == (port["name"], "/metrics")
+    assert pod["spec"]["terminationGracePeriodSeconds"] > 2 * sink.keys.stop_timeout_ms / 1000
+
+
+def test_all_manifests_are_about_the_same_pods() -> None:
+    labels = manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
+    selectors = [manifest(k)["spec"]["selector"] for k in ("Deployment", "PodDisruptionBudget", "PodMonitor")]
+    assert all(each == {"matchLabels": labels} for each in selectors)
+    assert manifest("NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": labels}
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("needs systemd-analyze")
+    unit = tmp_path / "calving@orders.service"
+    unit.write_text(
+        (DEPLOY / "calving@.service").read_text().replace("/opt/calving/bin/calving", shutil.which("true") or "")
+    )
+    done = subprocess.run([analyze, "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_image_is_made_of_what_is_there_and_runs_a_command_that_there_is() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    for source in re.findall(r"^COPY (?!--from)(\S+)", text, re.MULTILINE):
+        assert (DEPLOY.parent / source).exists()
+    for package in re.findall(r"/packages/(\S+)", text):
+        assert (DEPLOY.parent / "packages" / package / "pyproject.toml").exists()
+    words = [re.split(r"\s", line)[0] for line in re.sub(r"\\\n", " ", text).splitlines() if line and line[0] != "#"]
+    assert set(words) <= {"FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}
+    assert json.loads(text.partition("\nCMD ")[2])[0] == "run"
+
+
+def test_the_page_about_degraded_names_every_cause() -> None:
+    page = (DEPLOY.parent / "docs" / "reference" / "http.md").read_text()
+    assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == [cause.value for cause in Cause]
