@@ -10,9 +10,10 @@ class Rows:
 class JsonDecoder:
     """Reads objects of schemaless JSON into columns.
 
-    ``fields``: name, kind (boolean, long, double, string, date, timestamp, timestamptz, struct, list), and the fields
-    of a struct or the element of a list. ``closed``: other fields mean nothing; else they may only be null.
-    ``nesting``: levels of objects and arrays.
+    ``fields``: name, kind (boolean, long, double, string, date, timestamp, timestamptz, decimal(P,S), struct, list, or
+    other: only nulls are taken, and there is no column), and the fields of a struct or the element of a list.
+    ``closed``: fields besides these mean nothing; else they may only be null. ``nesting``: levels of objects and
+    arrays.
     """
 
     def __init__(self, fields: Sequence[object], closed: bool, nesting: int) -> None: ...

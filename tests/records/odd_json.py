@@ -7,14 +7,17 @@ from random import Random
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import (
+    BinaryType,
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
     IntegerType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -34,6 +37,10 @@ _KINDS: dict[str, IcebergType] = {
     "tz": TimestamptzType(),
     "a long name of a column": LongType(),
     "größe": StringType(),
+    "n": DecimalType(10, 2),
+    "n38": DecimalType(38, 10),
+    "m": MapType(200, StringType(), 201, LongType(), value_required=False),
+    "raw": BinaryType(),
 }
 _X, _Y = NestedField(51, "x", LongType(), required=False), NestedField(52, "y", TimestamptzType(), required=False)
 SCHEMA = Schema(
@@ -60,7 +67,9 @@ _NUMBERS = (
     "-62135596800000", "-62135596800001", "253402300799999", "253402300800000", "2932896", "2932897", "-719162", "-719163", "NaN",
     "Infinity", "-Infinity", "1" * 40, "1" * 301, "0." + "1" * 60, "20000", "1_0", "0x10", "1e22", "1e23", "4.35", "5e-324",
     "2.4703282292062328e-324", "1.7976931348623157e308", "1.7976931348623159e308", "72057594037927945", "1e99999999999999999999",
-    "1e-99999999999999999999", "1.0e0001",
+    "1e-99999999999999999999", "1.0e0001", "12345.675", "12345.665", "99999999.99", "99999999.995", "100000000", "99999999.994",
+    "9999999999999999999999999999.9999999999", "99999999999999999999999999999", "0.000000000049999999999999999999999", "0.00000000005",
+    "00.5", "-.5", "1..2", "1.2.3",
 )
 _TIMES = (
     "2026-01-03T04:05:06.789Z", "2026-01-03T04:05:06Z", "2026-01-03 04:05:06", "2026-01-03T04:05:06.1234567Z",
@@ -92,6 +101,8 @@ _FITTING = {
     "größe": _TEXTS[:9], "day": ('"2026-01-03"', "20000"), "ts": ('"2026-01-03T04:05:06.789"', "1767225600000"),
     "tz": ('"2026-01-03T04:05:06.789Z"', "1767225600000"), "o": ('{"x":1}', '{"y":5,"x":null}'), "l1": ("[1]", "[1,2,3]"),
     "l2": ('["a","b"]', "[]"), "l3": ('[{"x":1}]',),
+    "n": ("1.23", "5", "1.005", "-1.005", "0.125", "-0.004", "99999999.99"), "n38": ("1.5", "12345678901234567890.12345678905"),
+    "m": ("null", '{"a":1}'), "raw": ("null", "null", '"AP8="'),
 }
 _WHOLE = (
     b"", b"null", b"[]", b"1", b'"a"', b"{}", b" {} ", b"{}{}", b"{} x", b"\xef\xbb\xbf{}", b"{", b"}", b'{"l":1}}', b'{"l":1},', b"{,}",

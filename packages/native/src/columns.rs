@@ -21,6 +21,12 @@ pub enum Kind {
     },
     /// Days since 1970.
     Date,
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
+    /// Of a type that is not read: nulls alone, which need no column.
+    Other,
     Struct(Vec<(String, Kind)>),
     List(Box<Kind>),
 }
@@ -32,6 +38,8 @@ pub enum Values {
     Text { ends: Vec<i32>, bytes: Vec<u8> },
     Instant { micros: Vec<i64>, utc: bool },
     Date(Vec<i32>),
+    Decimal { unscaled: Vec<i128>, precision: u8, scale: u8 },
+    Other,
     Struct(Vec<Column>),
     List { ends: Vec<i32>, items: Box<Column> },
 }
@@ -90,6 +98,10 @@ impl Column {
             Kind::Text => Values::Text { ends: vec![0], bytes: vec![] },
             Kind::Instant { utc } => Values::Instant { micros: vec![], utc: *utc },
             Kind::Date => Values::Date(vec![]),
+            Kind::Decimal { precision, scale } => {
+                Values::Decimal { unscaled: vec![], precision: *precision, scale: *scale }
+            }
+            Kind::Other => Values::Other,
             Kind::Struct(fields) => Values::Struct(fields.iter().map(|(n, k)| Column::new(n, k)).collect()),
             Kind::List(kind) => Values::List { ends: vec![0], items: Box::new(Column::new("item", kind)) },
         };
@@ -108,6 +120,8 @@ impl Column {
             Values::Double(numbers) => numbers.reserve(rows),
             Values::Instant { micros, .. } => micros.reserve(rows),
             Values::Date(days) => days.reserve(rows),
+            Values::Decimal { unscaled, .. } => unscaled.reserve(rows),
+            Values::Other => (),
             Values::Text { ends, .. } | Values::List { ends, .. } => ends.reserve(rows),
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.reserve(rows)),
         }
@@ -134,6 +148,8 @@ impl Column {
             Values::Double(numbers) => numbers.push(0.0),
             Values::Instant { micros, .. } => micros.push(0),
             Values::Date(days) => days.push(0),
+            Values::Decimal { unscaled, .. } => unscaled.push(0),
+            Values::Other => (),
             Values::Text { ends, .. } | Values::List { ends, .. } => ends.push(*ends.last().unwrap_or(&0)),
             Values::Struct(columns) => columns.iter_mut().for_each(Column::null),
         }
@@ -149,6 +165,8 @@ impl Column {
             Values::Double(numbers) => numbers.truncate(len),
             Values::Instant { micros, .. } => micros.truncate(len),
             Values::Date(days) => days.truncate(len),
+            Values::Decimal { unscaled, .. } => unscaled.truncate(len),
+            Values::Other => (),
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.truncate(len)),
             Values::Text { ends, bytes } => {
                 ends.truncate(len + 1);
@@ -180,6 +198,10 @@ fn parts(values: Values) -> Result<Parts, ArrowError> {
         Values::Long(numbers) => (DataType::Int64, vec![Buffer::from_vec(numbers)], vec![]),
         Values::Double(numbers) => (DataType::Float64, vec![Buffer::from_vec(numbers)], vec![]),
         Values::Date(days) => (DataType::Date32, vec![Buffer::from_vec(days)], vec![]),
+        Values::Decimal { unscaled, precision, scale } => {
+            (DataType::Decimal128(precision, scale as i8), vec![Buffer::from_vec(unscaled)], vec![])
+        }
+        Values::Other => (DataType::Null, vec![], vec![]),
         Values::Instant { micros, utc } => {
             let zone = if utc { Some("UTC".into()) } else { None };
             (DataType::Timestamp(TimeUnit::Microsecond, zone), vec![Buffer::from_vec(micros)], vec![])
@@ -197,7 +219,8 @@ fn parts(values: Values) -> Result<Parts, ArrowError> {
 }
 
 fn finished(columns: Vec<Column>) -> Result<(Fields, Vec<ArrayData>), ArrowError> {
-    let done = columns.into_iter().map(Column::finish).collect::<Result<Vec<_>, _>>()?;
+    let wanted = columns.into_iter().filter(|column| !matches!(column.values, Values::Other));
+    let done = wanted.map(Column::finish).collect::<Result<Vec<_>, _>>()?;
     let (fields, children): (Vec<Field>, Vec<ArrayData>) = done.into_iter().unzip();
     Ok((Fields::from(fields), children))
 }

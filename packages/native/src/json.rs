@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn since(&self, start: usize) -> &'a [u8] {
+    pub fn since(&self, start: usize) -> &'a [u8] {
         self.text.get(start..self.at).unwrap_or(&[])
     }
 
@@ -308,6 +308,10 @@ impl Reader {
             }
             Values::Instant { micros, utc } => micros.push(instant(cursor, *utc)?),
             Values::Date(days) => days.push(day(cursor)?),
+            Values::Decimal { unscaled, precision, scale } => {
+                unscaled.push(numbers::decimal(cursor, (*precision).into(), (*scale).into())?);
+            }
+            Values::Other => return Err(Refused),
             Values::Struct(columns) => self.object(cursor, columns, depth + 1)?,
             Values::List { ends, items } => {
                 self.list(cursor, items, depth + 1)?;

@@ -96,3 +96,39 @@ pub fn double(cursor: &mut Cursor) -> Read<f64> {
     let value: f64 = cursor.text_since(start)?.parse().map_err(|_| Refused)?;
     if value.is_finite() && (fraction || exponent || value != 0.0) { Ok(value) } else { Err(Refused) }
 }
+
+/// The most digits whose number is sure to fit 128 bits.
+const DECIMAL_DIGITS: u32 = 38;
+
+/// A number without exponent, times ten to the scale; digits beyond that are rounded, halves away from zero.
+pub fn decimal(cursor: &mut Cursor, precision: u32, scale: u32) -> Read<i128> {
+    let negative = cursor.take(b'-');
+    let (mut number, mut count) = (0_i128, 0);
+    let leading = cursor.at();
+    let mut point = None;
+    loop {
+        match cursor.peek() {
+            digit @ b'0'..=b'9' if count < DECIMAL_DIGITS => {
+                number = number * 10 + i128::from(digit - b'0');
+                count += 1;
+            }
+            b'.' if point.is_none() && count > 0 => point = Some(count),
+            b'0'..=b'9' | b'.' | b'e' | b'E' => return Err(Refused),
+            _ => break,
+        }
+        cursor.skip(1);
+    }
+    let integral = point.unwrap_or(count);
+    let text = cursor.since(leading);
+    if count == 0 || point == Some(count) || (integral > 1 && text.first() == Some(&b'0')) {
+        return Err(Refused);
+    }
+    let places = count - integral;
+    let unscaled = if places <= scale {
+        10_i128.checked_pow(scale - places).and_then(|by| number.checked_mul(by)).ok_or(Refused)?
+    } else {
+        let by = 10_i128.pow(places - scale);
+        number / by + i128::from(number % by >= by / 2)
+    };
+    if unscaled >= 10_i128.pow(precision) { Err(Refused) } else { Ok(if negative { -unscaled } else { unscaled }) }
+}

@@ -69,11 +69,24 @@ fn field(described: &Bound<'_, PyAny>) -> PyResult<(String, Kind)> {
         ("timestamp", 0) => Kind::Instant { utc: false },
         ("timestamptz", 0) => Kind::Instant { utc: true },
         ("date", 0) => Kind::Date,
+        ("other", 0) => Kind::Other,
         ("struct", _) => Kind::Struct(inner),
         ("list", 1) => Kind::List(Box::new(inner.remove(0).1)),
-        _ => return Err(PyValueError::new_err(format!("no column of kind {kind}"))),
+        (kind, 0) => decimal(kind).ok_or_else(|| unknown(kind))?,
+        (kind, _) => return Err(unknown(kind)),
     };
     Ok((name, kind))
+}
+
+/// `decimal(precision,scale)`
+fn decimal(kind: &str) -> Option<Kind> {
+    let (precision, scale) = kind.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;
+    let (precision, scale) = (precision.parse().ok()?, scale.parse().ok()?);
+    (precision <= 38 && scale <= precision).then_some(Kind::Decimal { precision, scale })
+}
+
+fn unknown(kind: &str) -> PyErr {
+    PyValueError::new_err(format!("no column of kind {kind}"))
 }
 
 #[pymodule]

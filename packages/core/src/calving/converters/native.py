@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyiceberg.types import (
     BooleanType,
     DateType,
+    DecimalType,
     DoubleType,
     FloatType,
     IcebergType,
@@ -26,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from calving.records.projection import Projection, Target
+from calving.records.projection import Projection
 from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"
@@ -95,25 +96,23 @@ def native_json(projection: Projection | None, nesting: int) -> NativeJson | Non
     if absence() is not None or projection is None or projection.route is not None or len(projection.targets) != 1:
         return None
     (target,) = projection.targets
-    fields = _fields(target, target.columns)
-    if fields is None:
+    if not target.lookup(target.columns).is_exact:
         return None
-    return NativeJson(_NATIVE.JsonDecoder(fields, projection.unknown == "ignore", nesting))
+    return NativeJson(_NATIVE.JsonDecoder(fields_of(target.columns), projection.unknown == "ignore", nesting))
 
 
-def _fields(target: Target, kind: StructType) -> list[Described] | None:
-    if not target.lookup(kind).is_exact:
-        return None
-    found = [_described(target, field.name, field.field_type) for field in kind.fields]
-    return None if None in found else [field for field in found if field is not None]
+def fields_of(struct: StructType) -> list[Described]:
+    """The columns as the decoder is told of them."""
+    return [_described(field.name, field.field_type) for field in struct.fields]
 
 
-def _described(target: Target, name: str, kind: IcebergType) -> Described | None:
-    if isinstance(kind, StructType):
-        inner = _fields(target, kind)
-        return None if inner is None else (name, "struct", inner)
-    if isinstance(kind, ListType):
-        element = _described(target, "element", kind.element_type)
-        return None if element is None else (name, "list", [element])
-    plain = _KINDS.get(type(kind))
-    return None if plain is None else (name, plain, [])
+def _described(name: str, kind: IcebergType) -> Described:
+    match kind:
+        case StructType():
+            return name, "struct", fields_of(kind)
+        case ListType():
+            element = _described("element", kind.element_type)
+            return (name, "list", [element]) if element[1] != "other" else (name, "other", [])
+        case DecimalType() if 0 <= kind.scale <= kind.precision:
+            return name, f"decimal({kind.precision},{kind.scale})", []
+    return name, _KINDS.get(type(kind), "other"), []
