@@ -211,7 +211,7 @@ def test_a_page_runs_no_script_but_its_own(client: Client) -> None:
 
 
 def test_a_client_of_kafka_connect_that_asks_for_the_root_gets_the_version(client: Client) -> None:
-    assert client.get("/", Accept="application/json").json["version"] == "0.2.0"
+    assert client.get("/").json["version"] == "0.2.0"
 
 
 def test_statuses_are_told_of_the_time_when_they_are_asked_for() -> None:

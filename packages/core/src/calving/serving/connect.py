@@ -65,10 +65,12 @@ def plugins(version: str) -> Sequence[Json]:
 
 
 def validated(config: Mapping[str, str]) -> Json:
-    """What is wrong with a configuration, by key. Nothing that it points at is asked; values are not repeated."""
+    """What is wrong with a configuration, by key. Nothing that it points at is asked, and no secret that it names is
+    looked up: an error would show it.
+    """
     error: str | None = None
     try:
-        parse(config)
+        parse(config, resolved=False)
     except ConfigError as found:
         error = str(found)
     wrong = None if error is None else _key_of(error, config)

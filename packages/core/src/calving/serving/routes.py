@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 import json
 import logging
@@ -52,6 +53,7 @@ class Endpoints:
             Route(f"{name}/status", self._of_sink(self._state)),
             Route(f"{name}/config", self._of_sink(lambda: dict(self._sink.given))),
             Route(f"{name}/tasks", self._of_sink(lambda: [{"id": {"connector": self._name, "task": 0}, "config": {}}])),
+            Route(f"{name}/tasks/0/status", self._of_sink(lambda: self._state()["tasks"][0])),
             Route(f"{name}/topics", self._of_sink(self._topics)),
             Route(f"{name}/offsets", self._of_sink(lambda: connect.offsets(self._status))),
             Route(f"{name}/pause", self._act(lambda: self._done(self._controls.pause, 202)), methods=["PUT"]),
@@ -86,9 +88,9 @@ class Endpoints:
         return connect.state(self._status, stopped, self._address, time.time())
 
     def _root(self, request: Request) -> Response:
-        if "text/html" not in request.headers.get("accept", "") and "json" in request.headers.get("accept", ""):
-            return JSONResponse({"version": self._status.sink.version, "commit": "", "kafka_cluster_id": ""})
-        return page()
+        if "text/html" in request.headers.get("accept", ""):
+            return page()
+        return JSONResponse({"version": self._status.sink.version, "commit": "", "kafka_cluster_id": ""})
 
     def _metrics(self, request: Request) -> Response:
         text, media_type = self._expose(request.headers.get("accept", ""))
@@ -127,8 +129,7 @@ class Endpoints:
         token = self._sink.keys.http_token
         if token is None:
             return _error(403, "changes are off: set iceberg.http.token")
-        kind, _, given = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
+        if hmac.compare_digest(_given(request.headers.get("authorization", "")).encode(), token.encode()):
             return None
         return _error(403, "this needs the token: Authorization: Bearer <iceberg.http.token>")
 
@@ -169,6 +170,17 @@ class Endpoints:
             return _error(400, f"a level is one of {', '.join(_LEVELS)}")
         logging.getLogger(name).setLevel(level)
         return JSONResponse([name])
+
+
+def _given(authorization: str) -> str:
+    """The token of a bearer, or the password of a client of Kafka Connect, which knows no other way."""
+    kind, _, given = authorization.partition(" ")
+    if kind.lower() != "basic":
+        return given.strip() if kind.lower() == "bearer" else ""
+    try:
+        return base64.b64decode(given, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _answer(reasons: list[str]) -> Response:

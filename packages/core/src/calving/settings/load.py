@@ -135,12 +135,15 @@ def load(path: Path) -> Sink:
     return parse(raw)
 
 
-def parse(raw: Mapping[str, str]) -> Sink:
-    """Flat keys, all values as text. :raises ConfigError: a key is wrong."""
+def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
+    """Flat keys, all values as text. ``resolved``: whether ``${env:...}`` and ``${file:...}`` are looked up.
+
+    :raises ConfigError: a key is wrong.
+    """
     for key in TAKEN_OVER.keys() & raw.keys():
         log.warning("key %s means nothing here and is left out: %s", key, TAKEN_OVER[key])
     given = {key: shown_text(key, value) for key, value in raw.items()}
-    raw = {key: _resolve(key, value) for key, value in raw.items() if key not in TAKEN_OVER}
+    raw = {key: _resolve(key, value) if resolved else value for key, value in raw.items() if key not in TAKEN_OVER}
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
     backend = hooks.find(plain.get("iceberg.control.backend", "kafka"))
