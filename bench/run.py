@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import backends, commits, java_sink, latency, memory, meter, partitions, records, recovery, start
+from bench import backends, commits, java_sink, latency, memory, meter, mutations, partitions, records, recovery, start
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--calving", type=Path, default=Path(sys.executable).parent / "calving")
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
     parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
-    cases = ("throughput", "latency", "start", "partitions", "commits", "records", "backends", "memory", "recovery")
+    cases = "throughput latency start partitions commits mutations records backends memory recovery".split()
     parser.add_argument("--only", choices=cases)
     parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
     parser.add_argument("--rounds", type=int, default=1, help="of --only recovery: how often each fault")
@@ -192,6 +192,8 @@ def main() -> None:
             report["partitions"] = partitions.measure(folder / "partitions", args.calving, console)
         if args.only in (None, "commits"):
             report["commits"] = commits.measure(folder / "commits", console)
+        if args.only in (None, "mutations"):
+            report["mutations"] = mutations.measure(folder / "mutations", console)
         if args.only in (None, "records"):
             report["records"] = records.measure(folder / "records", min(args.records, _RECORDS_OF_A_CASE), console)
         if args.only in (None, "memory"):
