@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--calving", type=Path, default=Path(sys.executable).parent / "calving")
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
     parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
-    cases = [
+    cases = (
         "throughput",
         "latency",
         "start",
@@ -177,7 +177,7 @@ def main() -> None:
         "backends",
         "memory",
         "recovery",
-    ]
+    )
     parser.add_argument("--only", choices=cases)
     parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
     parser.add_argument("--rounds", type=int, default=1, help="of --only recovery: how often each fault")

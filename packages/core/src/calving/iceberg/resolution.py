@@ -91,8 +91,10 @@ class Resolver:
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
         """Delete, on the head of the branch, the keys of each step from all that came before it.
 
-        :raises TableTroubleError: what the table has cannot be read.
+        :raises TableTroubleError: what the table has cannot be read, or it cannot have deletes.
         """
+        if table.metadata.format_version < 2:
+            raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> Live:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
@@ -18,6 +19,9 @@ from calving.mutations.columns import Column
 from calving.mutations.keys import Keys
 from calving.writing.keys import scaled
 from calving.writing.partitioning import Partitioner, to_record
+
+_FEW = 100_000
+"""Values that are compared with bounds one by one; of more, only the least and the greatest are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,20 @@ class _Bounds:
     def __init__(self, column: Column, values: pa.Array) -> None:
         self._id = column.field_id
         self._bound: Callable[[bytes], Any] = _bound_of(column)
-        self._values = sorted(values.unique().to_pylist())
+        few = values.unique()
+        self._values = sorted(few.to_pylist()) if len(few) <= _FEW else None
+        ends = pc.min_max(values)
+        self._ends = ends["min"].as_py(), ends["max"].as_py()
 
     def meet(self, file: Candidate) -> bool:
         """Whether a value is within the bounds; a bound that is not known excludes nothing."""
         low, high = file.lower.get(self._id), file.upper.get(self._id)
-        first = 0 if low is None else bisect_left(self._values, self._bound(low))
-        return first < len(self._values) and (high is None or self._values[first] <= self._bound(high))
+        if low is not None and self._ends[1] < self._bound(low):
+            return False
+        first = self._ends[0]
+        if low is not None and self._values is not None:
+            first = self._values[bisect_left(self._values, self._bound(low))]
+        return bool(high is None or first <= self._bound(high))
 
 
 def _bound_of(column: Column) -> Callable[[bytes], Any]:

@@ -106,7 +106,7 @@ class Reading:
                 yield pa.RecordBatch.from_arrays(found, names)
 
     def parquet(self, stream: Any) -> Iterator[list[pa.Array]]:
-        with pq.ParquetFile(stream) as file:
+        with pq.ParquetFile(stream, pre_buffer=True) as file:  # few requests for the parts of a column
             places, names = self._places(file.schema_arrow, "PARQUET")
             if not names:
                 yield from self._nothing(file.metadata.num_rows)
