@@ -185,7 +185,7 @@ def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:
             keys = chance.sample(range(40), chance.randrange(1, 12))
             cut = chance.randrange(len(keys) + 1)
             steps.append(table.step(rows(keys[:cut]), rows(keys[cut:])))
-        foreign = [table.step([], inserts=rows([1000 + number]))] if number % 5 == 3 else []
+        foreign = [table.step([], inserts=rows([1000 * (seed + 1) + number]))] if number % 5 == 3 else []
         table.commit(*steps, meanwhile=foreign)
 
 
