@@ -93,6 +93,15 @@ def test_key_columns_are_read_once(table: MutationTable) -> None:
     assert [(each.files, each.cached) for each in found if each] == [(1, 0), (1, 1), (1, 1)]
 
 
+@pytest.mark.parametrize("layout", ["flat", "by key"])
+def test_few_keys_are_found_in_files_that_were_looked_into_before(tmp_path: Path, layout: str) -> None:
+    table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), layout, 2)
+    table.commit(table.step([row(key, "a") for key in range(400)]))
+    for number in range(6):
+        table.commit(table.step([row(number * 60, f"b{number}")], [{"id": number * 60 + 1}]))
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
 def test_a_refused_attempt_leaves_no_delete_files(table: MutationTable) -> None:
     table.commit(table.step([row(1, "a"), row(2, "a")]))
     table.commit(table.step([row(1, "b")]), meanwhile=[table.step([], inserts=[row(3, "c")])])

@@ -24,12 +24,15 @@ from calving.mutations.candidates import Candidate, Pruning
 from calving.mutations.columns import Column, Reading, columns_of
 from calving.mutations.keys import Keys, Matches
 from calving.mutations.ordering import Found, losers
+from calving.mutations.sorting import in_order, is_searchable, pays
 from calving.protocol.admission import Step
 from calving.writing.partitioning import to_record
 
 _TOGETHER = 4
 """Files that are looked into at the same time."""
 _MOST_VECTORS = 4_000
+_ORDERED_AT_ONCE = 2_000_000
+"""Rows whose keys one commit brings into their order: it takes longer for that, and the later ones less."""
 
 
 @dataclass(slots=True)
@@ -84,6 +87,8 @@ class Resolver:
         self.order_field, self._cache, self._clock = order_field, cache, clock
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
+        self._to_order = 0
+        """Rows whose keys this resolution may still bring into their order."""
         self._steps: tuple[Step, ...] = ()
         self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
         """What of ``_steps`` is in a file: a refused attempt looks only into files that are new to it."""
@@ -95,6 +100,7 @@ class Resolver:
         """
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
+        self._to_order = _ORDERED_AT_ONCE
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> Live:
@@ -112,14 +118,33 @@ class Resolver:
 
         return (read(), False) if self._cache is None else self._cache.batches(file.path, reading.columns, read)
 
+    def ordered(self, reading: Reading, file: Candidate) -> pa.RecordBatch | None:
+        """The keys of a file in their order, if they are worth having: the file was looked into before."""
+        if self._cache is None:
+            return None
+        name = f"{file.path} in order"
+        if not self._cache.holds(name, reading.columns):
+            if self._to_order < file.records or not self._cache.has_room_beside(file.path, reading.columns):
+                return None
+            self._to_order -= file.records
+        held, _ = self.batches(reading, file)
+        batches, _ = self._cache.batches(name, reading.columns, lambda: in_order(held))
+        (found,) = batches
+        return found
+
     def matches(
-        self, steps: tuple[Step, ...], ids: tuple[int, ...], file: Candidate, look: Callable[[Candidate], Matches]
+        self,
+        steps: tuple[Step, ...],
+        ids: tuple[int, ...],
+        file: Candidate,
+        keys: Keys,
+        look: Callable[[Candidate, Keys], Matches],
     ) -> Matches:
         """The rows of a file that have keys of these steps."""
         if steps is not self._steps and steps != self._steps:
             self._steps, self._matches = steps, {}
         if (ids, file.path) not in self._matches:
-            self._matches[ids, file.path] = look(file)
+            self._matches[ids, file.path] = look(file, keys)
         return self._matches[ids, file.path]
 
     def positions(self, table: Table, delete: DataFile, of: str) -> BitMap64:
@@ -219,17 +244,22 @@ class _Resolution:
         """The rows of the keys in all files that may have them, of the table and of steps before ``end``."""
         pruning = Pruning(keys, columns, self._table.metadata.specs())
         earlier = (file for file in self._files.values() if file.step is None or file.step < end)
-        wanted = [file for file in earlier if pruning.may_have(file)]
+        wanted = [(file, few) for file in earlier if (few := pruning.keys_of(file)) is not None]
 
-        def look(file: Candidate) -> Matches:
+        def look(file: Candidate, few: Keys) -> Matches:
+            is_one = len(reading.columns) == 1 and is_searchable(columns[0].arrow)
+            ordered = self._resolver.ordered(reading, file) if is_one and pays(len(few), file.records) else None
+            if ordered is not None:
+                self._counts.cached += 1
+                return few.searched(ordered)
             batches, was_held = self._resolver.batches(reading, file)
             self._counts.cached += was_held
-            return keys.found_in(batches)
+            return few.found_in(batches)
 
         self._counts.files += len(wanted)
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
-            matches = pool.map(lambda file: self._resolver.matches(self._steps, ids, file, look), wanted)
-            return list(zip(wanted, matches, strict=True))
+            matches = pool.map(lambda each: self._resolver.matches(self._steps, ids, each[0], each[1], look), wanted)
+            return [(file, found) for (file, _), found in zip(wanted, matches, strict=True)]
 
     def _order(self) -> tuple[Column, ...]:
         """The order column, if there is one.
@@ -285,10 +315,11 @@ class _Resolution:
         deletes: tuple[DataFile, ...],
         written: tuple[str, ...],
     ) -> Resolved:
-        """P1 and P6: what is replaced leaves, and data files without rows."""
+        """P1 and P6: what is replaced leaves, data files without rows, and deletes of files that have left."""
         removed: set[FileKey] = set()
         manifests: set[str] = set()
-        for path in (*(each.file.path for each in deleted), *(file.path for file in gone)):
+        dangling = self._live.scoped.keys() - self._live.data.keys()
+        for path in (*(each.file.path for each in deleted), *(file.path for file in gone), *dangling):
             for delete in self._live.scoped.get(path, ()):
                 removed.add(key_of(delete.file))
                 manifests.add(delete.manifest)

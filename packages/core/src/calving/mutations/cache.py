@@ -37,8 +37,7 @@ class KeyCache:
 
     def batches(self, path: str, columns: Sequence[Column], read: Callable[[], Batches]) -> tuple[Batches, bool]:
         """The columns of a data file, which ``read`` gives where they are not held; and whether they were."""
-        told = repr((path, [(column.field_id, str(column.kind)) for column in columns]))
-        name = hashlib.sha256(told.encode()).hexdigest()
+        name = _name(path, columns)
         with self._lock:
             is_held = name in self._sizes
             if is_held:
@@ -47,6 +46,15 @@ class KeyCache:
             with suppress(OSError, pa.ArrowInvalid):  # somebody cleans up temporary files, say
                 return _mapped(self._folder / name), True
         return self._kept(name, read()), False
+
+    def holds(self, path: str, columns: Sequence[Column]) -> bool:
+        """Whether the columns of a data file are held."""
+        return _name(path, columns) in self._sizes
+
+    def has_room_beside(self, path: str, columns: Sequence[Column]) -> bool:
+        """Whether they are, and as much again with the number of each row would push nothing out."""
+        size = self._sizes.get(_name(path, columns))
+        return size is not None and self.bytes + 3 * size <= self._max_bytes
 
     def _kept(self, name: str, found: Batches) -> Batches:
         """Hands on what is read, and keeps it once all of it has been."""
@@ -77,6 +85,11 @@ class KeyCache:
                 oldest, freed = self._sizes.popitem(last=False)
                 self.bytes -= freed
                 (self._folder / oldest).unlink(missing_ok=True)  # who has it open goes on reading
+
+
+def _name(path: str, columns: Sequence[Column]) -> str:
+    told = repr((path, [(column.field_id, str(column.kind)) for column in columns]))
+    return hashlib.sha256(told.encode()).hexdigest()
 
 
 def _mapped(path: Path) -> Batches:

@@ -18,7 +18,7 @@ from pyiceberg.types import BinaryType, BooleanType, DecimalType, FixedType, Nes
 from calving.mutations.columns import Column
 from calving.mutations.keys import Keys
 from calving.writing.keys import scaled
-from calving.writing.partitioning import Partitioner, to_record
+from calving.writing.partitioning import Partitioner, divide, to_record
 
 _FEW = 100_000
 """Values that are compared with bounds one by one; of more, only the least and the greatest are."""
@@ -44,29 +44,33 @@ class Pruning:
 
     def __init__(self, keys: Keys, columns: Iterable[Column], specs: Mapping[int, PartitionSpec]) -> None:
         self._keys, self._columns, self._specs = keys, tuple(columns), specs
-        self._partitions: dict[int, frozenset[tuple[Any, ...]] | None] = {}
+        self._partitions: dict[int, Mapping[tuple[Any, ...], Keys] | None] = {}
 
-    def may_have(self, file: Candidate) -> bool:
-        """Whether the file may have a row of one of the keys."""
-        return self._in_partition(file) and all(bounds.meet(file) for bounds in self._bounds)
+    def keys_of(self, file: Candidate) -> Keys | None:
+        """The keys of which the file may have rows; None: of no key."""
+        keys = self._of_partition(file)
+        return keys if keys is not None and all(bounds.meet(file) for bounds in self._bounds) else None
 
-    def _in_partition(self, file: Candidate) -> bool:
+    def _of_partition(self, file: Candidate) -> Keys | None:
         """L1: where rows are partitioned by something else, a row of the key may be in any partition."""
         if file.spec_id not in self._partitions:
             self._partitions[file.spec_id] = self._partitions_of(self._specs[file.spec_id])
         found = self._partitions[file.spec_id]
-        return found is None or file.partition in found
+        return self._keys if found is None else found.get(file.partition)
 
-    def _partitions_of(self, spec: PartitionSpec) -> frozenset[tuple[Any, ...]] | None:
+    def _partitions_of(self, spec: PartitionSpec) -> Mapping[tuple[Any, ...], Keys] | None:
         ids = {column.field_id for column in self._columns}
         used = [each for each in spec.fields if not isinstance(each.transform, VoidTransform)]
         if not used or any(each.source_id not in ids for each in used) or len(used) < len(spec.fields):
             return None
         schema = Schema(*(NestedField(c.field_id, f"c{c.field_id}", c.kind, required=False) for c in self._columns))
         partitioner = Partitioner(schema, spec)
-        numbers = partitioner.numbers(self._keys.rows).unique().to_pylist()
-        records = (to_record(partitioner.partition(number).values, spec, schema) for number in numbers)
-        return frozenset(tuple(record[i] for i in range(len(spec.fields))) for record in records)
+        found = {}
+        all_of = pa.RecordBatch.from_arrays([pa.array(range(len(self._keys)), pa.int32())], ["key"])
+        for number, keys in divide(all_of, partitioner.numbers(self._keys.rows)):
+            record = to_record(partitioner.partition(number).values, spec, schema)
+            found[tuple(record[i] for i in range(len(spec.fields)))] = self._keys.part(keys.column(0))
+        return found
 
     @cached_property
     def _bounds(self) -> list[_Bounds]:

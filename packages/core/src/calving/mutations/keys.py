@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.mutations.columns import Column
+from calving.mutations.sorting import search
 
 _KEY, _STEP, _PLACE = "key", "step", "place"
 
@@ -41,8 +43,19 @@ class Keys:
         self.columns: list[pa.Array] = [_whole(last[name]) for name in self._names]
         self.last_steps: pa.Array = _whole(last[f"{_STEP}_max"])
 
+        self._numbers: pa.Array | None = None
+
+    def part(self, numbers: pa.Array) -> Keys:
+        """Some of the keys, with the numbers that they have here."""
+        found = copy.copy(self)
+        found.columns = [column.take(numbers) for column in self.columns]
+        found._numbers = numbers
+        for name in ("rows", "_values", "_numbered"):
+            found.__dict__.pop(name, None)
+        return found
+
     def __len__(self) -> int:
-        return len(self.last_steps)
+        return len(self.columns[0])
 
     @cached_property
     def rows(self) -> pa.RecordBatch:
@@ -64,7 +77,15 @@ class Keys:
                 orders += [column.take(places) for column in batch.columns[len(self._names) :]]
             start += batch.num_rows
         kind = orders[0].type if orders else pa.null()
-        return Matches(_joined(rows, pa.int64()), _joined(keys, pa.int32()), _joined(orders, kind))
+        return Matches(_joined(rows, pa.int64()), self._numbered_here(_joined(keys, pa.int32())), _joined(orders, kind))
+
+    def searched(self, found: pa.RecordBatch) -> Matches:
+        """The same of keys of one column in their order, without an order column."""
+        rows, keys = search(self.columns[0], found)
+        return Matches(rows, self._numbered_here(keys), pa.nulls(len(rows)))
+
+    def _numbered_here(self, keys: pa.Array) -> pa.Array:
+        return keys if self._numbers is None else self._numbers.take(keys)
 
     def orders_of(self, batches: Iterable[pa.RecordBatch]) -> dict[int, Any]:
         """The order value of each of these keys."""
