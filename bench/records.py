@@ -160,12 +160,12 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
         outcome = pipeline.run(Messages(start, values), values)
         if outcome.written + len(outcome.bad) + sum(outcome.filtered.values()) != len(values):
             raise RuntimeError(f"{case.name}: records were lost")
-    delivery.close()
+    delivery.writers.close()
     seconds = time.thread_time() - started
     gc.enable()
     if delivery.changes:
         raise RuntimeError(f"{case.name}: the table does not fit: {delivery.changes}")
-    delivery.discard()
+    delivery.writers.discard()
     return seconds, stages.seconds
 
 

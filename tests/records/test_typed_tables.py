@@ -58,7 +58,7 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
     delivery = Delivery(spec, stages)
     outcome = Pipeline(spec, delivery, stages).run(Messages(0, values), values)
     assert (outcome.written, outcome.bad) == (len(values), [])
-    delivery.close()
+    delivery.writers.close()
     (file,) = folder.rglob("*.parquet")
     return [row["v"] for row in pq.read_table(file).to_pylist()]
 

@@ -33,8 +33,9 @@ from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
-from calving.model.tables import SchemaChange, TableSpec
+from calving.model.tables import Distribution, SchemaChange, TableSpec
 from calving.records.inferred import InferredType, all_optional
+from calving.writing.identity import identity
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
@@ -202,11 +203,15 @@ class Tables:
     def _spec(self, name: str, table: Table) -> TableSpec:
         metadata = table.metadata
         properties = {**metadata.properties, **self._rules.write_properties}
-        distribution = WriteProperties.of(properties, name).distribution
+        distribution: Distribution = WriteProperties.of(properties, name).distribution
         if distribution == "range" and table.sort_order().is_unsorted:
             distribution = "hash"
         if distribution == "hash" and metadata.spec().is_unpartitioned():
             distribution = "none"
+        rules = self._rules.of(name)
+        if rules.mutations is not None:
+            _check_mutations(name, table, rules, rules.mutations)
+            distribution = "keys"
         return TableSpec(
             name,
             metadata.schema().model_dump_json(),
@@ -218,6 +223,8 @@ class Tables:
             table.sort_order().model_dump_json(),
             distribution,
             encode_coverage(self._rules.left_out(name, properties)),
+            rules.id_columns,
+            rules.mutations,
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
@@ -325,6 +332,16 @@ class Tables:
                 f" iceberg.limits.columns = {rules.columns}: raise it, or make them one map or text column"
             )
         return found
+
+
+def _check_mutations(name: str, table: Table, rules: TableSettings, mutations: RowMutations) -> None:
+    """:raises ConfigError: its rows cannot be changed as the settings say."""
+    version = table.metadata.format_version
+    if version < 2:
+        raise ConfigError(f"table {name} has format version {version}; row mutations need 2 or 3")
+    if version > 2 and mutations.row_deletes == "equality":
+        raise ConfigError(f"table {name} has format version {version}; row-deletes = equality is for version 2")
+    identity(name, table.schema(), rules.id_columns, mutations)
 
 
 def _in_vain(what: str, error: Exception) -> CalvingError:

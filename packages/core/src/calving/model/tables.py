@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from calving.model.mutations import RowMutations
+
+Distribution = Literal["none", "hash", "range", "keys"]
+
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
@@ -18,11 +22,15 @@ class TableSpec:
     properties: Mapping[str, str]
     io_properties: Mapping[str, str]
     sort_order_json: str | None = None
-    distribution: Literal["none", "hash", "range"] = "none"
-    """Which task writes a row: the one that has read it, one for each partition, or one for each range of the sort
-    order within a partition."""
+    distribution: Distribution = "none"
+    """Which task writes a row: the one that has read it, one for each partition, one for each range of the sort order
+    within a partition, or one for each key."""
     held_json: str = "{}"
     """Source offsets that the table holds already: a coverage, as JSON."""
+    id_columns: tuple[str, ...] = ()
+    """Of a mutation table, as the settings name them; none: its identifier fields."""
+    mutations: RowMutations | None = None
+    """None: rows are appended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from calving.engine.interface import Engine
 from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
 from calving.model.events import TableFiles
+from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans
 from calving.model.ranges import Range
 from calving.model.record_path import RecordPath
@@ -190,13 +191,19 @@ class BatchRunner:
         return found
 
     def _outcome(self, found: Tally) -> BatchOutcome:
-        files = {self._tables.reference(table): TableFiles(tuple(its)) for table, its in found.files.items()}
-        if found.filtered or found.rejected:
-            causes = "".join(f", {cause} {count}" for cause, count in sorted(found.filtered.items()))
-            log.info("read %d = written %d, dead letters %d%s", found.read, found.written, found.rejected, causes)
+        files = {self._tables.reference(table): _told_apart(its) for table, its in found.files.items()}
+        if causes := found.causes:
+            log.info("read %d = %s", found.read, causes)
         if found.rejected:
             log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
         return BatchOutcome(files, found.latest_us, found.read, found.size, tuple(found.letters))
+
+
+def _told_apart(files: Sequence[DataFile]) -> TableFiles:
+    return TableFiles(
+        tuple(file for file in files if file.content is FileContent.DATA),
+        tuple(file for file in files if file.content is not FileContent.DATA),
+    )
 
 
 def _changes(results: Sequence[TaskResult]) -> list[SchemaChange]:

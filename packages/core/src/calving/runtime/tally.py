@@ -46,13 +46,30 @@ class Tally:
     written: int = 0
     rejected: int = 0
     size: int = 0
+    superseded: int = 0
+    deleted: int = 0
     shuffled: int = 0
     first_rejected: str = ""
+
+    @property
+    def causes(self) -> str:
+        """What became of the records, where not all were written; empty: they were."""
+        replaced = self._replaced
+        if not (self.filtered or self.rejected or replaced):
+            return ""
+        found = {"written": self.written - replaced.total(), "dead letters": self.rejected}
+        return ", ".join(f"{cause} {count}" for cause, count in {**found, **replaced, **self.filtered}.items())
+
+    @property
+    def _replaced(self) -> Counter[str]:
+        """Changes of mutation tables that left no row."""
+        return Counter({"superseded": self.superseded, "deleted": self.deleted}) + Counter()
 
     def add(self, result: TaskResult) -> None:
         self.letters += result.rejected
         self.first_rejected = self.first_rejected or result.first_rejected or ""
         self.shuffled += result.shuffled
+        self.superseded, self.deleted = self.superseded + result.superseded, self.deleted + result.deleted
         self.refused.update(result.refused)
         self.stages = _sum(self.stages, result.stages)
         for r in result.ranges:
@@ -100,8 +117,8 @@ class Tally:
                 _sum(records.read, self.topics),
                 _sum(records.written, rows),
                 _sum(records.dead_lettered, self.refused),
-                _sum(records.filtered, self.filtered),
-                records.copied + sum(rows.values()) - self.written,
+                _sum(records.filtered, self.filtered + self._replaced),
+                records.copied + sum(rows.values()) + self._replaced.total() - self.written,
             ),
             before.seconds.observe([seconds]),
             before.sizes.observe([self.read]),

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -14,7 +15,6 @@ from calving.casting.table import NOT_AN_OBJECT, STAGE, Converted, TableConverte
 from calving.errors import ConfigError, first_line
 from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter
-from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
 from calving.model.tables import SchemaChange
@@ -27,11 +27,12 @@ from calving.records.projection import Target
 from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
 from calving.tasks.letters import LETTERS, rows_of
-from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
+from calving.tasks.mutations import Conversion, Origin, operations, truncates
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
+from calving.tasks.writers import Writers
+from calving.writing.changes import DELETE
 from calving.writing.layout import Placed
-from calving.writing.table import TableWriter
 
 _ROUTING, WRITING = "ROUTING", "WRITING"
 
@@ -51,15 +52,20 @@ class Delivery:
     def __init__(self, spec: TaskSpec, stages: Stages) -> None:
         self._spec, self._stages = spec, stages
         self._converters: dict[str, TableConverter] = {}
-        self._writers: dict[str, TableWriter] = {}
-        self._outboxes: dict[str, ShuffleWriter] = {}
+        self._conversions: dict[str, Conversion] = {}
+        """Of mutation tables."""
+        self.writers = Writers(spec)
         self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
         self._creation = Creation(spec, self._changes)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
         self._held: dict[str, set[int]] = {}
         """By table the places of the block that it holds already."""
-        self._rehearsing = False
+        self._rehearsing = self._deleting = False
+        self._source = 0
+        self._offsets: Callable[[], Sequence[int]] = tuple
+        self._places: pa.Array | None = None
+        """The offsets of the block, once they are asked for."""
 
     @property
     def changes(self) -> list[SchemaChange]:
@@ -93,19 +99,24 @@ class Delivery:
     def begin(self, source: Range, offsets: Callable[[], Sequence[int]]) -> None:
         """A block of this range comes next; ``offsets`` are those of its records, asked for only where they matter."""
         self._held = {}
+        self._source = crc32(source.topic.encode()) << 24 | source.partition
+        self._offsets, self._places = offsets, None
         for table, coverage in self._coverage.items():
             spans = coverage.get(TopicPartition(source.topic, source.partition), ())
             if any(span.start < source.end and source.start < span.end for span in spans):
                 self._held[table] = {i for i, o in enumerate(offsets()) if any(s.start <= o < s.end for s in spans)}
 
-    def deliver(self, tables: Sequence[str], values: Values) -> Delivered:
+    def deliver(self, tables: Sequence[str], values: Values, *, deletes: bool = False) -> Delivered:
         """Every value to every table, or to none: a value that one of them cannot take is bad for all.
 
-        Tables that are missing and may be are left out.
+        Tables that are missing and may be are left out. ``deletes``: the values are keys of rows that go.
         """
         spec = self._spec
+        self._deleting = deletes
         result = Delivered()
         values = self._objects_only(tables, values, result)
+        if not deletes:
+            values = self._without_truncates(tables, values, result)
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.path.evolution.create]
         if absent and spec.path.routing.missing_table != "skip":
@@ -139,6 +150,21 @@ class Delivery:
         result.bad += [RecordError(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
         return values.choose(good)
 
+    def _without_truncates(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
+        """Without events that empty their source, which are no rows."""
+        known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
+        for mutations in known:
+            found = truncates(values, mutations) if mutations is not None and len(values) else []
+            if not found or mutations is None:
+                continue
+            places = values.index
+            if mutations.on_truncate == "skip":
+                result.filtered["truncate event"] += len(found)
+            else:
+                result.bad += [RecordError(places[i], STAGE, "UnfitError", "truncate event") for i in found]
+            values = values.choose(without(len(values), dict.fromkeys(found)))
+        return values
+
     def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
         places = values.index
         held = {
@@ -164,8 +190,8 @@ class Delivery:
             prepared = self._prepare(converted, bad, held, len(values))
             if not self._rehearsing:
                 for table, ready in prepared:
-                    self._writer(table).accept(ready)
-                self._flush_largest()
+                    self.writers.accept(table, ready)
+                self.writers.flush_largest()
         return bad
 
     def _convert(
@@ -186,7 +212,7 @@ class Delivery:
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
         """As ``_convert``, but the tables are asked for nothing."""
         bad: dict[int, RecordError] = {}
-        converted = [(table, self._converter(table).convert(values)) for table in tables]
+        converted = [(table, found) for table in tables for found in self._converted(table, values)]
         for _, found in converted:
             for each in found.bad:
                 bad.setdefault(each.index, each)
@@ -198,9 +224,20 @@ class Delivery:
         some = values.choose(chosen)
         converted = []
         for table in tables:
-            found = self._converter(table).convert(some)
-            converted.append((table, replace(found, index=compose(chosen, found.index))))
+            found = self._converted(table, some)
+            converted += [(table, replace(each, index=compose(chosen, each.index))) for each in found]
         return converted
+
+    def _converted(self, table: str, values: Values) -> list[Converted]:
+        """As rows; of a mutation table as changes of rows."""
+        converter, mutations = self._converter(table), self._spec.tables[table].mutations
+        if mutations is None:
+            return [converter.convert(values)]
+        if self._places is None:
+            self._places = pa.array(self._offsets(), pa.int64())
+        origin = Origin(self._source, self._places.take(pa.array(values.index, pa.int32())))
+        gone = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values)) if self._deleting else operations(values, mutations)
+        return self._conversions[table].convert(values, gone, origin)
 
     def _prepare(
         self,
@@ -228,7 +265,7 @@ class Delivery:
     def _prepare_table(
         self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError]
     ) -> list[tuple[str, Placed]]:
-        writer = self._writer(table)
+        writer = self.writers.of(table)
         pending = [(0, rows.num_rows)]
         ready: list[tuple[str, Placed]] = []
         while pending:
@@ -269,37 +306,7 @@ class Delivery:
         for change in converted.changes:
             self._changes.add(change)
         if converted.rows is not None and not self._changes:
-            self._writer(table).write(converted.rows)
-
-    def shuffled(self) -> Iterator[ShuffleBlock | Sample]:
-        """Rows that other tasks write, as far as they are packed."""
-        for outbox in self._outboxes.values():
-            yield from outbox.take()
-
-    @property
-    def sent(self) -> int:
-        """Rows that other tasks write."""
-        return sum(outbox.rows for outbox in self._outboxes.values())
-
-    def close(self) -> dict[str, list[DataFile]]:
-        """Finish all files, and pack what is left to be sent."""
-        for outbox in self._outboxes.values():
-            outbox.finish()
-        files = {table: writer.close() for table, writer in self._writers.items()}
-        for table, writer in self._writers.items():
-            written = sum(file.record_count for file in files[table])
-            if written != writer.rows:
-                raise RuntimeError(f"table {table}: {writer.rows} rows were handed over, its files hold {written}")
-        return files
-
-    def discard(self) -> None:
-        """Give up: what was written is deleted as far as possible."""
-        for writer in self._writers.values():
-            writer.discard()
-        for outbox in self._outboxes.values():
-            outbox.discard()
-        self._writers.clear()
-        self._outboxes.clear()
+            self.writers.of(table).write(converted.rows)
 
     def _converter(self, table: str) -> TableConverter:
         found = self._converters.get(table)
@@ -307,25 +314,14 @@ class Delivery:
             spec = self._spec.tables[table]
             schema = table_schema(spec.schema_json)
             names = name_mapping(spec.properties)
-            found = TableConverter(table, schema, self._spec.path.evolution, names, self._spec.path.limits)
+            evolution, limits = self._spec.path.evolution, self._spec.path.limits
+            if spec.mutations is None:
+                found = TableConverter(table, schema, evolution, names, limits)
+            else:
+                conversion = self._conversions[table] = Conversion(spec, evolution, names, limits)
+                found = conversion.rows
             self._converters[table] = found
         return found
-
-    def _writer(self, table: str) -> TableWriter | ShuffleWriter:
-        found = self._writers.get(table) or self._outboxes.get(table)
-        if found is None:
-            spec, target = self._spec, self._spec.tables[table]
-            if spec.shuffle and target.distribution != "none":
-                found = self._outboxes[table] = ShuffleWriter(target, ranges=target.distribution == "range")
-            else:
-                found = self._writers[table] = TableWriter(target, spec.number, spec.path.limits)
-        return found
-
-    def _flush_largest(self) -> None:
-        while sum(w.weight for w in self._writers.values()) > self._spec.path.limits.buffered_bytes:
-            max(self._writers.values(), key=lambda w: w.weight).flush_largest()
-        while sum(b.waiting for b in self._outboxes.values()) > self._spec.path.limits.buffered_bytes:
-            max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
 
 
 def _without_table(table: str, values: Values, *, fatal: bool) -> list[RecordError]:

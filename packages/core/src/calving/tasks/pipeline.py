@@ -13,12 +13,14 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.casting.table import STAGE
 from calving.records.indices import Indices, compose, pick
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Records, Values, texts
 from calving.tasks.columns import Columns, origins
 from calving.tasks.decoding import Decoders
 from calving.tasks.delivery import Delivery
+from calving.tasks.mutations import as_objects
 from calving.tasks.reader import Block
 from calving.tasks.routing import Router, is_table_name
 from calving.tasks.spec import TaskSpec
@@ -81,8 +83,7 @@ class Pipeline:
             for part in [*tombstones, *self._decode(topic, "", present, self._whole, index, outcome)]:
                 self._transform(block, topic, partition, part, outcome)
             return
-        if nulls:
-            outcome.filtered["tombstone"] += len(nulls)
+        self._bury(block, topic, nulls, outcome)
         if present and self._router.field is None:
             self._decode_for(self._router.by_topic(topic), topic, present, index, outcome)
         elif present:
@@ -113,6 +114,28 @@ class Pipeline:
         for part in self._decode(topic, ",".join(tables), present, self._projection(tables), index, outcome):
             self._deliver(tables, part, outcome)
 
+    def _bury(self, block: Block, topic: str, places: Indices, outcome: Outcome) -> None:
+        """Tombstones: they delete the rows of their keys where a table says so."""
+        known = self._spec.tables
+        tables = () if self._router.field is not None else self._router.by_topic(topic)
+        changed = [(table, known[table].mutations) for table in tables if table in known]
+        buried = [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
+        if not buried or not places:
+            outcome.filtered["tombstone"] += len(places)
+            return
+        keys = {i: block.keys[i] for i in places}
+        reason = "a record with neither a value nor a key identifies no row"
+        outcome.bad += [RecordError(i, STAGE, "UnfitError", reason) for i, key in keys.items() if key is None]
+        present = {i: key for i, key in keys.items() if key is not None}
+        with self._stages("decode"):
+            decoded = self._decoders.keys(topic, [*present.values()]).within([*present])
+        outcome.bad += decoded.bad
+        for part in decoded.values:
+            found = self._delivery.deliver(buried, as_objects(part, known[buried[0]].id_columns), deletes=True)
+            outcome.written += found.written
+            outcome.bad += found.bad
+            outcome.filtered.update(found.filtered)
+
     def _transform(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> None:
         with self._stages("transform"):
             parts = self._columns.records(block, topic, partition, values, outcome.bad)
@@ -121,16 +144,18 @@ class Pipeline:
             outcome.filtered.update(transformed.dropped)
             outcome.bad += transformed.bad
             for records in transformed.records:
-                self._route_records(records, outcome)
+                self._route_records(block, records, outcome)
 
-    def _route_records(self, records: Records, outcome: Outcome) -> None:
+    def _route_records(self, block: Block, records: Records, outcome: Outcome) -> None:
         if self._router.field is not None:
             self._route(_values_of(records), outcome)
             return
         topics = records.topic.unique().to_pylist()
         for topic in topics:
             part = records if len(topics) == 1 else records.take(pc.equal(records.topic, topic))
-            values = _without_nulls(_values_of(part), outcome)
+            gone = part.value.is_null()
+            self._bury(block, topic, part.index.filter(gone).to_pylist(), outcome)
+            values = _values_of(part.take(pc.invert(gone)) if part.value.null_count else part)
             tables = self._router.by_topic(topic)
             if tables:
                 self._deliver(tables, values, outcome)
@@ -200,8 +225,17 @@ class Pipeline:
             folds = evolution.case_insensitive or any(self._delivery.maps_names(table) for table in tables)
             targets = tuple(self._delivery.target(table) for table in tables)
             found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
+            if operations := self._operations(tables):
+                # The field that says what a record does may be no column.
+                plain = found.unknown == "ignore" and len(operations) == 1
+                found = replace(found, route=operations.pop()) if plain else self._whole
             self._projections[tables] = found
         return found
+
+    def _operations(self, tables: Tables) -> set[str]:
+        """The fields that say what a record does in these tables."""
+        known = [self._spec.tables[table].mutations for table in tables]
+        return {mutations.cdc_field for mutations in known if mutations is not None and mutations.cdc_field is not None}
 
     @cached_property
     def _together(self) -> Projection | None:
@@ -210,7 +244,9 @@ class Pipeline:
         if routing.dynamic or len(routing.rules) > _TOGETHER:
             return None
         found = self._projection(tuple(rule.table for rule in routing.rules))
-        return replace(found, route=routing.field) if found is not None and found.unknown == "ignore" else None
+        if found is None or found.unknown != "ignore" or not found.targets or found.route is not None:
+            return None
+        return replace(found, route=routing.field)
 
     def _hides_order(self, kind: pa.DataType) -> bool:
         left = self._chain.leaves(kind)

@@ -51,6 +51,10 @@ class TaskResult:
     data_loss: bool = False
     unclear: str | None = None
     """Some record, it is not known which, breaks writing: every task has to run again, with care."""
+    superseded: int = 0
+    """Changes of rows after which another one of their key came in the batch."""
+    deleted: int = 0
+    """Changes that left no row."""
     shuffled: int = 0
     """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
     stages: dict[str, float] = field(default_factory=dict)
@@ -75,6 +79,8 @@ class TaskResult:
                 "error": self.error,
                 "data_loss": self.data_loss,
                 "unclear": self.unclear,
+                "superseded": self.superseded,
+                "deleted": self.deleted,
                 "shuffled": self.shuffled,
                 "stages": self.stages,
             }
@@ -94,6 +100,8 @@ class TaskResult:
             raw["error"],
             raw["data_loss"],
             raw["unclear"],
+            raw["superseded"],
+            raw["deleted"],
             raw["shuffled"],
             raw["stages"],
         )

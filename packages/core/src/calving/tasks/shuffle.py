@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from calving.model.tables import TableSpec
 from calving.writing.layout import Layout, Taker
+from calving.writing.mutations import ChangeLayout
 
 _SAMPLED = 32
 """Keys in a sample."""
@@ -18,7 +19,9 @@ _PARCEL_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
-    """Rows of one partition of one table, as an Arrow stream. ``partition`` is its path."""
+    """Rows of one partition of one table, as an Arrow stream. ``partition`` is its path; of a mutation table, a bucket
+    of its keys.
+    """
 
     table: str
     partition: str
@@ -43,7 +46,7 @@ class ShuffleWriter(Taker):
     """
 
     def __init__(self, table: TableSpec, ranges: bool = False) -> None:
-        super().__init__(Layout(table), _PARCEL_BYTES)
+        super().__init__(Layout(table) if table.mutations is None else ChangeLayout(table, buckets=True), _PARCEL_BYTES)
         self._table = table.name
         self._ranges = self._layout.order if ranges else None
         self._ready: list[ShuffleBlock | Sample] = []
@@ -74,7 +77,7 @@ class ShuffleWriter(Taker):
         self._ready.clear()
 
     def _append(self, number: int, rows: pa.RecordBatch) -> None:
-        place = self._layout.partitioner.partition(number).path
+        place = self._layout.path(number)
         self._ready.append(ShuffleBlock(self._table, place, pack(rows)))
         if self._ranges is not None:
             keys = self._ranges.keys(rows)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from calving.model.mutations import RowMutations
 from calving.model.ranges import Range
 from calving.model.record_path import (
     ConverterSpec,
@@ -57,12 +58,23 @@ class TaskSpec:
             | {
                 "ranges": tuple(Range(*r) for r in raw["ranges"]),
                 "path": _path_in(raw["path"]),
-                "tables": {name: TableSpec(**t) for name, t in raw["tables"].items()},
+                "tables": {name: _table_in(t) for name, t in raw["tables"].items()},
                 "missing": frozenset(raw["missing"]),
                 "barren": frozenset(raw["barren"]),
                 "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
             }
         )
+
+
+def _table_in(raw: dict[str, Any]) -> TableSpec:
+    mutations = raw["mutations"]
+    return TableSpec(
+        **raw
+        | {
+            "id_columns": tuple(raw["id_columns"]),
+            "mutations": None if mutations is None else RowMutations(**mutations),
+        }
+    )
 
 
 def _path_in(raw: dict[str, Any]) -> RecordPath:

@@ -22,7 +22,7 @@ from calving.tasks.result import RECEIVED, RangeResult, TaskResult
 from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
-from calving.writing.table import TableWriter
+from calving.tasks.writers import Writer, replaced, writer_of
 
 log = logging.getLogger(__name__)
 
@@ -124,14 +124,15 @@ class _Task:
         books = {source: _Book() for source in spec.ranges}
         with contextlib.closing(self._reader.read(spec.ranges)) as blocks:
             yield from self._run_blocks(blocks, books)
-        changes = self._delivery.changes
+        changes, writers = self._delivery.changes, self._delivery.writers
         if changes:
             self.discard()
             yield TaskResult(spec.number, changes=changes, stages=self._stages.seconds)
             return
         with self._stages("write"):
-            files = self._delivery.close()
-        yield from self._delivery.shuffled()
+            files = writers.close()
+        yield from writers.shuffled()
+        superseded, deleted = writers.replaced
         yield TaskResult(
             spec.number,
             files,
@@ -139,12 +140,14 @@ class _Task:
             rejected=self._letters,
             first_rejected=self._first_rejected,
             refused=dict(self._refused),
-            shuffled=self._delivery.sent,
+            shuffled=writers.sent,
+            superseded=superseded,
+            deleted=deleted,
             stages=self._stages.seconds,
         )
 
     def discard(self) -> None:
-        self._delivery.discard()
+        self._delivery.writers.discard()
 
     def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[ShuffleBlock | Sample]:
         while True:
@@ -161,7 +164,7 @@ class _Task:
             outcome.bad += found
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
-            yield from self._delivery.shuffled()
+            yield from self._delivery.writers.shuffled()
 
     def _rehearse(self, block: Block, values: Sequence[bytes | None]) -> list[RecordError]:
         """The records that break something, found by running the block, and its halves, without keeping anything."""
@@ -232,21 +235,15 @@ def _located(block: Block, bad: RecordError) -> str:
 def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
     """The other end of a shuffle: writes what tasks have sent, whose blocks come ordered by table and partition."""
     stages = Stages()
-    writers: dict[str, TableWriter] = {}
+    writers: dict[str, Writer] = {}
     taken = 0
     try:
         with stages("write"):
-            for place, found in groupby(blocks, lambda block: (block.table, block.partition)):
-                table = place[0]
+            for (table, _), found in groupby(blocks, lambda block: (block.table, block.partition)):
                 if table not in writers:
-                    writers[table] = TableWriter(spec.tables[table], spec.number, spec.path.limits)
-                for block in found:
-                    for rows in unpack(block.rows):
-                        taken += rows.num_rows
-                        writers[table].write(rows)
-                        while writers[table].weight > spec.path.limits.buffered_bytes:
-                            writers[table].flush_largest()
-                writers[table].close()
+                    writers[table] = writer_of(spec, table)
+                taken += _taken(writers[table], found, spec.path.limits.buffered_bytes)
+            files = {table: writer.close() for table, writer in writers.items()}
     except BaseException as error:
         for writer in writers.values():
             writer.discard()
@@ -254,8 +251,20 @@ def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
         if failed is None:
             raise
         return failed
-    files = {table: writer.done for table, writer in writers.items()}
-    return TaskResult(RECEIVED, files, shuffled=-taken, stages=stages.seconds)
+    superseded, deleted = replaced(writers.values())
+    return TaskResult(RECEIVED, files, shuffled=-taken, superseded=superseded, deleted=deleted, stages=stages.seconds)
+
+
+def _taken(writer: Writer, blocks: Iterable[ShuffleBlock], most: int) -> int:
+    """Write all of one place; how many rows these were."""
+    taken = 0
+    for rows in (rows for block in blocks for rows in unpack(block.rows)):
+        taken += rows.num_rows
+        writer.write(rows)
+        while writer.weight > most:
+            writer.flush_largest()
+    writer.end()
+    return taken
 
 
 def run_json(text: str) -> str:

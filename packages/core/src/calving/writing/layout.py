@@ -53,6 +53,10 @@ class Layout:
             self.order.keys(rows)
         return rows, self.partitioner.numbers(rows)
 
+    def path(self, number: int) -> str:
+        """What the partition of this number is called."""
+        return self.partitioner.partition(number).path
+
     def metrics(self) -> Metrics:
         """Statistics of a new file."""
         return Metrics(self._measured)

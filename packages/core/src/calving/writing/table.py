@@ -77,6 +77,10 @@ class TableWriter(Taker):
             if not few and not is_open and number in self._open_files:
                 self._finish(number)
 
+    def end(self) -> None:
+        """No more rows of the partitions come that were written so far."""
+        self.close()
+
     def close(self) -> list[DataFile]:
         """Finish all files; more rows may follow. All files so far."""
         for number, part in self._waiting.all():

@@ -1,0 +1,94 @@
+"""The files of one task, and what it sends to others, by table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from calving.model.files import DataFile
+from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
+from calving.tasks.spec import TaskSpec
+from calving.writing.layout import Placed
+from calving.writing.mutations import ChangeWriter
+from calving.writing.table import TableWriter
+
+Writer = TableWriter | ChangeWriter
+
+
+def writer_of(spec: TaskSpec, table: str) -> Writer:
+    """What writes a table's rows."""
+    target = spec.tables[table]
+    kind = TableWriter if target.mutations is None else ChangeWriter
+    return kind(target, spec.number, spec.path.limits)
+
+
+def replaced(writers: Iterable[Writer]) -> tuple[int, int]:
+    """Changes after which another one of their key came, and those that left no row."""
+    found = [writer for writer in writers if isinstance(writer, ChangeWriter)]
+    return sum(writer.superseded for writer in found), sum(writer.deleted for writer in found)
+
+
+class Writers:
+    """Bounded together."""
+
+    def __init__(self, spec: TaskSpec) -> None:
+        self._spec = spec
+        self._writers: dict[str, Writer] = {}
+        self._outboxes: dict[str, ShuffleWriter] = {}
+
+    def of(self, table: str) -> Writer | ShuffleWriter:
+        """What takes a table's rows."""
+        found = self._writers.get(table) or self._outboxes.get(table)
+        if found is None:
+            spec, target = self._spec, self._spec.tables[table]
+            if spec.shuffle and target.distribution != "none":
+                found = self._outboxes[table] = ShuffleWriter(target, ranges=target.distribution == "range")
+            else:
+                found = self._writers[table] = writer_of(spec, table)
+        return found
+
+    def accept(self, table: str, rows: Placed) -> None:
+        """Take rows that were prepared."""
+        self.of(table).accept(rows)
+
+    def flush_largest(self) -> None:
+        """Until what is held is within the limits."""
+        most = self._spec.path.limits.buffered_bytes
+        while sum(w.weight for w in self._writers.values()) > most:
+            max(self._writers.values(), key=lambda w: w.weight).flush_largest()
+        while sum(b.waiting for b in self._outboxes.values()) > most:
+            max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
+
+    def shuffled(self) -> Iterator[ShuffleBlock | Sample]:
+        """Rows that other tasks write, as far as they are packed."""
+        for outbox in self._outboxes.values():
+            yield from outbox.take()
+
+    @property
+    def sent(self) -> int:
+        """Rows that other tasks write."""
+        return sum(outbox.rows for outbox in self._outboxes.values())
+
+    @property
+    def replaced(self) -> tuple[int, int]:
+        """As the function of this name."""
+        return replaced(self._writers.values())
+
+    def close(self) -> dict[str, list[DataFile]]:
+        """Finish all files, and pack what is left to be sent."""
+        for outbox in self._outboxes.values():
+            outbox.finish()
+        files = {table: writer.close() for table, writer in self._writers.items()}
+        for table, writer in self._writers.items():
+            written = sum(file.record_count for file in files[table])
+            if isinstance(writer, TableWriter) and written != writer.rows:
+                raise RuntimeError(f"table {table}: {writer.rows} rows were handed over, its files hold {written}")
+        return files
+
+    def discard(self) -> None:
+        """Give up: what was written is deleted as far as possible."""
+        for writer in self._writers.values():
+            writer.discard()
+        for outbox in self._outboxes.values():
+            outbox.discard()
+        self._writers.clear()
+        self._outboxes.clear()

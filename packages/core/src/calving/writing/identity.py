@@ -1,0 +1,119 @@
+"""What identifies a row of a mutation table, and what orders its changes: columns of the table (rules M6, M8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema, prune_columns
+from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType, StructType
+
+from calving.errors import ConfigError
+from calving.model.mutations import RowMutations
+from calving.model.tables import TableSpec
+from calving.records.fields import table_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column, maybe inside of structs: its dotted name, its id, and its place in each of them."""
+
+    name: str
+    field_id: int
+    places: tuple[int, ...]
+
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        """The column of rows in the table's schema; null where a struct around it is."""
+        first, *inner = self.places
+        column = rows.column(first)
+        for place in inner:
+            column = pc.struct_field(column, place)
+        return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The id columns of a table, and its order column, if it has one."""
+
+    columns: tuple[Place, ...]
+    order: Place | None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Those of the id columns."""
+        return tuple(column.field_id for column in self.columns)
+
+    def within(self, schema: Schema) -> tuple[Place, ...]:
+        """The id columns in a schema that has maybe fewer others."""
+        return tuple(Place(c.name, c.field_id, _find(schema.fields, c.field_id) or ()) for c in self.columns)
+
+    def schema(self, whole: Schema) -> Schema:
+        """The columns that key files have, none of them required."""
+        wanted = {*self.ids, *([self.order.field_id] if self.order is not None else [])}
+        return optional(prune_columns(whole, wanted), wanted)
+
+
+def identity_of(table: TableSpec) -> Identity:
+    """:raises ConfigError: the table cannot be changed by its id columns."""
+    if table.mutations is None:
+        raise TypeError(f"table {table.name} is appended to")
+    return identity(table.name, table_schema(table.schema_json), table.id_columns, table.mutations)
+
+
+def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: RowMutations) -> Identity:
+    """``id_columns`` as the settings name them; without any the identifier fields of the table.
+
+    :raises ConfigError: the table cannot be changed by them.
+    """
+    names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
+    if not names:
+        raise ConfigError(f"table {table} has no id columns: set iceberg.table.{table}.id-columns")
+    columns = tuple(_place(table, schema, name, "id column") for name in names)
+    for column in columns:
+        kind = schema.find_type(column.field_id)
+        if isinstance(kind, FloatType | DoubleType):
+            raise ConfigError(f"table {table}: id column {column.name} is {kind}: fractions do not identify a row")
+    order = None if mutations.order_field is None else _place(table, schema, mutations.order_field, "order-field")
+    return Identity(columns, order)
+
+
+def optional(schema: Schema, wanted: set[int]) -> Schema:
+    """The schema, in which the ``wanted`` columns, and the structs that they are in, need no value."""
+
+    def relaxed(fields: Sequence[NestedField]) -> list[NestedField]:
+        found = []
+        for field in fields:
+            kind = field.field_type
+            if isinstance(kind, StructType) and any(_find(kind.fields, each) for each in wanted):
+                kind = StructType(*relaxed(kind.fields))
+            changed = kind is not field.field_type or field.field_id in wanted
+            found.append(NestedField(field.field_id, field.name, kind, not changed and field.required, field.doc))
+        return found
+
+    return Schema(*relaxed(schema.fields), schema_id=schema.schema_id)
+
+
+def _place(table: str, schema: Schema, name: str, what: str) -> Place:
+    try:
+        field = schema.find_field(name)
+    except ValueError:
+        raise ConfigError(f"table {table} has no column {name}, which is its {what}") from None
+    if not isinstance(field.field_type, PrimitiveType):
+        raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
+    places = _find(schema.fields, field.field_id)
+    if places is None:
+        raise ConfigError(f"table {table}: {what} {name} is inside of a list or map, where a row has many values")
+    return Place(name, field.field_id, places)
+
+
+def _find(fields: Sequence[NestedField], field_id: int) -> tuple[int, ...] | None:
+    for place, field in enumerate(fields):
+        if field.field_id == field_id:
+            return (place,)
+        if isinstance(field.field_type, StructType):
+            inner = _find(field.field_type.fields, field_id)
+            if inner is not None:
+                return (place, *inner)
+    return None

@@ -1,0 +1,243 @@
+"""Changes of rows to the files of a mutation table: data files, and the keys of rows that go (rules M3 to M5)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.transforms import BucketTransform
+
+from calving.errors import AccountingError
+from calving.model.files import DataFile, FileContent
+from calving.model.mutations import RowMutations
+from calving.model.record_path import Limits
+from calving.model.tables import TableSpec
+from calving.records.fields import arrow_schema, table_schema
+from calving.writing.changes import DELETE, OPERATION, Last, pruned, rows_of
+from calving.writing.identity import Identity, identity_of
+from calving.writing.keys import key
+from calving.writing.layout import Layout, Placed, Taker
+from calving.writing.partitioning import divide
+from calving.writing.table import TableWriter
+
+BUCKETS = 64
+"""Parts that keys are divided into, where rows go to other tasks, or do not fit into memory."""
+_ROWS_AT_ONCE = 64 * 1024
+_BLOOM = "write.parquet.bloom-filter-"
+
+
+class ChangeLayout(Layout):
+    """Changes of rows, by buckets of their keys where they are sent to other tasks.
+
+    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    """
+
+    def __init__(self, table: TableSpec, *, buckets: bool) -> None:
+        super().__init__(table)
+        assert table.mutations is not None  # noqa: S101 - else rows are appended
+        self.identity = identity_of(table)
+        self._keeps_deleted = table.mutations.delete_mode == "soft"
+        schema = table_schema(table.schema_json)
+        self._key_of = [
+            key(schema, column.field_id, BucketTransform(BUCKETS))
+            for column in self.identity.columns
+            if BucketTransform(BUCKETS).can_transform(schema.find_type(column.field_id))
+        ]
+        self._divides = buckets
+
+    def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of those that add one."""
+        rows = rows_of(changes)
+        return rows if self._keeps_deleted else rows.filter(pc.not_equal(changes.column(OPERATION), DELETE))
+
+    def place(self, rows: pa.RecordBatch) -> Placed:
+        """The changes, which could all be written."""
+        staying = self.staying(rows)
+        if staying.num_rows:
+            super().place(staying)
+        return rows, self.buckets(rows) if self._divides else pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+
+    def trial(self, rows: pa.RecordBatch) -> None:
+        super().trial(self.staying(rows))
+
+    def path(self, number: int) -> str:
+        return f"{number:04d}"
+
+    def buckets(self, rows: pa.RecordBatch) -> pa.Array:
+        """The bucket of each row's key."""
+        found: Any = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+        for bucket in self._key_of:
+            found = pc.add(pc.multiply(found, 31), bucket(rows))
+        return pc.bit_wise_and(found, BUCKETS - 1)
+
+
+class ChangeWriter(Taker):
+    """Writes a mutation table's changes for one task. What does not fit into memory waits on local disk.
+
+    ``superseded`` counts changes after which another one of their key came, ``deleted`` those that left no row.
+    """
+
+    def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
+        layout = ChangeLayout(table, buckets=False)
+        super().__init__(layout, 1 << 62)
+        assert table.mutations is not None  # noqa: S101 - else rows are appended
+        self._changes, self._limits = layout, limits
+        self._last = Last(layout.identity, table.mutations)
+        self._name = table.name
+        self._data = TableWriter(table, task, limits)
+        self._keys = KeyWriter(table, layout.identity, table.mutations, task, limits)
+        self._spilt: _Spilt | None = None
+        self.superseded = self.deleted = 0
+
+    @property
+    def weight(self) -> int:
+        """Bytes held in memory, about."""
+        return self._waiting.bytes + self._data.weight + self._keys.weight
+
+    def flush_largest(self) -> None:
+        """Flush some of what is held."""
+        if self._waiting.bytes < self._data.weight:
+            self._data.flush_largest()
+            return
+        self._spilt = self._spilt or _Spilt()
+        for _, rows in self._waiting.all():
+            for bucket, part in divide(rows, self._changes.buckets(rows)):
+                self._spilt.add(bucket, part)
+
+    def end(self) -> None:
+        """No other change comes of a key that was taken so far."""
+        if self._spilt is None:
+            for _, rows in self._waiting.all():
+                self._settle(rows)
+            return
+        self.flush_largest() if self._waiting.bytes else None
+        spilt, self._spilt = self._spilt, None
+        for rows in spilt.take():
+            self._settle(rows)
+
+    def close(self) -> list[DataFile]:
+        """Finish all files.
+
+        :raises AccountingError: a change is not accounted for.
+        """
+        self.end()
+        data = self._data.close()
+        written = sum(file.record_count for file in data)
+        if self.rows != written + self.superseded + self.deleted:
+            raise AccountingError(
+                f"table {self._name}: {self.rows} changes were handed over, {written} rows written, {self.superseded}"
+                f" superseded, {self.deleted} deleted"
+            )
+        return [*data, *self._keys.close()]
+
+    def discard(self) -> None:
+        """Give up: what was written is deleted as far as possible."""
+        if self._spilt is not None:
+            self._spilt.close()
+        self._waiting.clear()
+        self._data.discard()
+        self._keys.discard()
+
+    def _settle(self, changes: pa.RecordBatch) -> None:
+        """Write what is left of these changes: no others are of their keys."""
+        last, replaces = self._last.of(changes)
+        staying = self._changes.staying(last)
+        self.superseded += changes.num_rows - last.num_rows
+        self.deleted += last.num_rows - staying.num_rows
+        for start in range(0, staying.num_rows, _ROWS_AT_ONCE):
+            self._data.write(staying.slice(start, _ROWS_AT_ONCE))
+            while self._data.weight > self._limits.buffered_bytes:
+                self._data.flush_largest()
+        self._keys.write(last.filter(replaces))
+
+    def _append(self, number: int, rows: pa.RecordBatch) -> None:
+        raise AssertionError("changes wait until all of their keys have come")
+
+
+class KeyWriter:
+    """Writes the keys of rows that go, with their order values, into Parquet files of their own."""
+
+    def __init__(
+        self, table: TableSpec, identity: Identity, mutations: RowMutations, task: int, limits: Limits
+    ) -> None:
+        schema = identity.schema(table_schema(table.schema_json))
+        spec = PartitionSpec.model_validate_json(table.spec_json)
+        in_partitions = mutations.row_deletes == "equality" and spec.fields and _sources(spec) <= {*identity.ids}
+        self._ids = identity.ids
+        self._schema = arrow_schema(schema)
+        self._writer = TableWriter(
+            replace(
+                table,
+                schema_json=schema.model_dump_json(),
+                spec_json=table.spec_json if in_partitions else PartitionSpec(spec_id=spec.spec_id).model_dump_json(),
+                properties={**_without_bloom_filters(table.properties), "write.format.default": "parquet"},
+                sort_order_json=None,
+            ),
+            task,
+            limits,
+        )
+
+    @property
+    def weight(self) -> int:
+        """Bytes held in memory, about."""
+        return self._writer.weight
+
+    def write(self, changes: pa.RecordBatch) -> None:
+        """The keys of these changes."""
+        if changes.num_rows:
+            columns = [pruned(changes.column(field.name), field.type) for field in self._schema]
+            self._writer.write(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def close(self) -> list[DataFile]:
+        """Finish the files."""
+        return [
+            replace(file, content=FileContent.EQUALITY_DELETES, equality_ids=self._ids, sort_order_id=None)
+            for file in self._writer.close()
+        ]
+
+    def discard(self) -> None:
+        """Give up."""
+        self._writer.discard()
+
+
+def _sources(spec: PartitionSpec) -> set[int]:
+    return {field.source_id for field in spec.fields}
+
+
+def _without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if not name.startswith(_BLOOM)}
+
+
+class _Spilt:
+    """Changes on local disk, by bucket."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="calving-changes-")))
+        self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+
+    def add(self, bucket: int, rows: pa.RecordBatch) -> None:
+        if bucket not in self._writers:
+            sink = self._stack.enter_context(pa.OSFile(str(self._folder / str(bucket)), "wb"))
+            self._writers[bucket] = pa.ipc.new_stream(sink, rows.schema)
+        self._writers[bucket].write_batch(rows)
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """All of each bucket; they are gone then."""
+        for writer in self._writers.values():
+            writer.close()
+        with self._stack:
+            for bucket in self._writers:
+                with pa.OSFile(str(self._folder / str(bucket))) as source, pa.ipc.open_stream(source) as stream:
+                    yield pa.concat_batches(list(stream))
+
+    def close(self) -> None:
+        """Drop everything."""
+        self._stack.close()

@@ -1,0 +1,173 @@
+"""A mutation table and what is written into it, without a broker: records of several partitions, batch by batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+from uuid import UUID
+
+from pyiceberg.table import Table
+
+from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.resolution import Resolver
+from calving.iceberg.tables import TableRules, Tables, TableSettings
+from calving.iceberg.target import IcebergTarget
+from calving.model.events import DataWritten, Envelope
+from calving.model.mutations import RowMutations
+from calving.model.offsets import Span, TopicPartition
+from calving.model.ranges import Range
+from calving.model.record_path import (
+    ConverterSpec,
+    Evolution,
+    Limits,
+    RecordPath,
+    RouteRule,
+    Routing,
+    Tolerance,
+    TopicConverters,
+    TransformSpec,
+)
+from calving.protocol.commit import CommitLoop
+from calving.protocol.ledger import LedgerKey, Reach
+from calving.protocol.worker import BatchOutcome
+from calving.runtime.batch import BatchRunner, ErrorLimits
+from calving.tasks.reader import Block
+from tests.fuzz.sink import _Engine as ShufflingEngine
+
+TOPIC, NAME = "changes", "db.t"
+KEY = LedgerKey("control", "connect-x", "log-1")
+Message = tuple[Any, Any]
+"""Key and value; None, or an object that is written as JSON."""
+JSON_KEYS = TopicConverters(ConverterSpec("json"), ConverterSpec("json"))
+
+
+class _Messages(Block):
+    def __init__(self, source: Range, start: int, messages: Sequence[Message]) -> None:
+        self.source, self._start, self._messages = source, start, messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    keys = property(lambda self: [_bytes(key) for key, _ in self._messages])
+    values = property(lambda self: [_bytes(value) for _, value in self._messages])
+    offsets = property(lambda self: list(range(self._start, self._start + len(self._messages))))
+    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._messages))
+    headers = property(lambda self: [[] for _ in self._messages])
+    size = property(lambda self: 100 * len(self._messages))
+    latest_ms = property(lambda self: 1_767_225_600_000)
+
+
+def _bytes(what: Any) -> bytes | None:
+    return None if what is None else json.dumps(what).encode()
+
+
+@dataclass
+class Changing:
+    """Takes batches, and commits them as a coordinator does."""
+
+    folder: Path
+    mutations: RowMutations = field(default_factory=lambda: RowMutations("op"))
+    id_columns: tuple[str, ...] = ("id",)
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    evolution: Evolution = field(default_factory=lambda: Evolution(create=True))
+    converters: TopicConverters = JSON_KEYS
+    transforms: tuple[TransformSpec, ...] = ()
+    tolerance: Tolerance = field(default_factory=lambda: Tolerance("topic", at_most=10**9))
+    limits: Limits = field(default_factory=lambda: Limits(block_records=3))
+    slots: int = 1
+
+    def __post_init__(self) -> None:
+        self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(self.folder)})
+        self._log: dict[int, list[Message]] = {}
+        self._done: dict[int, int] = {}
+        self._commits = 0
+        self._resolver = Resolver()
+        self.outcome: BatchOutcome | None = None
+        self.counts: dict[str, int] = {}
+
+    def take(self, *messages: Message, partition: int = 0) -> BatchOutcome:
+        """A batch of one partition, committed."""
+        return self.take_all({partition: messages})
+
+    def take_all(self, messages: Mapping[int, Sequence[Message]]) -> BatchOutcome:
+        outcome = self.read(messages)
+        self.commit(outcome)
+        return outcome
+
+    def read(self, messages: Mapping[int, Sequence[Message]]) -> BatchOutcome:
+        """A batch; nothing is committed."""
+        for partition, found in messages.items():
+            self._log.setdefault(partition, []).extend(found)
+        settings = TableSettings(self.partition_by, self.id_columns, mutations=self.mutations)
+        rules = TableRules(create_properties=self.properties, defaults=settings)
+        path = RecordPath(
+            {},
+            Routing((RouteRule(NAME),)),
+            self.evolution,
+            {"": self.converters},
+            self.transforms,
+            self.tolerance,
+            self.limits,
+        )
+        runner = BatchRunner(
+            ShufflingEngine(self.slots), Tables(self.catalog, "iceberg", rules), path, ErrorLimits(per_batch=10**9)
+        )
+        spans = {
+            TopicPartition(TOPIC, p): Span(self._done.get(p, 0), len(self._log[p])) for p, found in messages.items()
+        }
+        with (
+            mock.patch("calving.tasks.task.RangeReader", self._reader()),
+            mock.patch("calving.runtime.batch._WORTH_A_TASK", 2),
+        ):
+            outcome = runner.run({tp: span for tp, span in spans.items() if span.start < span.end})
+        runner.close()
+        self.counts = dict(runner.totals.records.filtered)
+        self._done |= {p: len(self._log[p]) for p in messages}
+        return outcome
+
+    def _reader(self) -> type:
+        log = self._log
+
+        class Reader:
+            def __init__(self, kafka: Mapping[str, str], limits: Limits) -> None:
+                self._limits = limits
+
+            def read(self, sources: Sequence[Range]) -> Iterator[Block]:
+                for source in sources:
+                    for start in range(source.start, source.end, self._limits.block_records):
+                        end = min(start + self._limits.block_records, source.end)
+                        yield _Messages(source, start, log[source.partition][start:end])
+
+        return Reader
+
+    def commit(self, outcome: BatchOutcome) -> None:
+        for table, files in outcome.written.items():
+            self._commits += 1
+            target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {}, resolver=self._resolver)
+            event = DataWritten(UUID(int=self._commits), table, files.data_files, files.delete_files)
+            loop = CommitLoop(target, KEY, 5, in_order=True)
+            loop.settle([Envelope(0, self._commits, event)], {0: self._commits + 1}, Reach({}, {}))
+
+    @property
+    def table(self) -> Table:
+        return self.catalog.load_table(table_id(NAME))
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        """The live rows, sorted."""
+        found = self.table.scan().to_arrow().to_pylist()
+        return sorted((tuple(row[c] for c in columns) for row in found), key=repr)
+
+    def reasons(self, outcome: BatchOutcome) -> list[tuple[int, str]]:
+        """Offset and reason of each dead letter."""
+        return sorted((letter.offset, letter.reason) for letter in outcome.dead_letters)
+
+    def with_(self, **changed: Any) -> Changing:
+        """The same table with other settings."""
+        other = replace(self, **changed)
+        other._log, other._done, other._commits = self._log, self._done, self._commits
+        return other
