@@ -46,18 +46,18 @@ JSON_KEYS = TopicConverters(ConverterSpec("json"), ConverterSpec("json"))
 
 
 class _Messages(Block):
-    def __init__(self, source: Range, start: int, messages: Sequence[Message]) -> None:
-        self.source, self._start, self._messages = source, start, messages
+    def __init__(self, source: Range, start: int, pairs: Sequence[Message]) -> None:
+        self.source, self._start, self._pairs = source, start, pairs
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._pairs)
 
-    keys = property(lambda self: [_bytes(key) for key, _ in self._messages])
-    values = property(lambda self: [_bytes(value) for _, value in self._messages])
-    offsets = property(lambda self: list(range(self._start, self._start + len(self._messages))))
-    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._messages))
-    headers = property(lambda self: [[] for _ in self._messages])
-    size = property(lambda self: 100 * len(self._messages))
+    keys = property(lambda self: [_bytes(key) for key, _ in self._pairs])
+    values = property(lambda self: [_bytes(value) for _, value in self._pairs])
+    offsets = property(lambda self: list(range(self._start, self._start + len(self._pairs))))
+    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._pairs))
+    headers = property(lambda self: [[] for _ in self._pairs])
+    size = property(lambda self: 100 * len(self._pairs))
     latest_ms = property(lambda self: 1_767_225_600_000)
 
 

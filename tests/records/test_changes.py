@@ -170,7 +170,7 @@ def test_by_an_order_field_the_greatest_value_of_a_batch_counts(tmp_path: Path) 
 @pytest.mark.parametrize("slots", [1, 4])
 @pytest.mark.parametrize("buffered", [96 * 1024 * 1024, 1], ids=["in memory", "on disk"])
 def test_random_histories_come_to_what_a_dict_says(tmp_path: Path, slots: int, buffered: int) -> None:
-    for seed in range(3):
+    for seed in range(2):
         rng = random.Random(seed)
         sink = Changing(tmp_path / str(seed), slots=slots, limits=Limits(block_records=3, buffered_bytes=buffered))
         rows: dict[int, str] = {}
@@ -191,9 +191,8 @@ def test_random_histories_come_to_what_a_dict_says(tmp_path: Path, slots: int, b
             assert sink.rows("id", "v") == sorted(rows.items()), seed
 
 
-def test_keys_of_several_nested_columns(tmp_path: Path) -> None:
-    rules = {"properties": {}}
-    sink = Changing(tmp_path, RowMutations("op"), ("tenant", "id"), **rules)  # type: ignore[arg-type]
+def test_keys_of_several_columns(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, RowMutations("op"), ("tenant", "id"))
 
     def row(op: str, tenant: str, key: int, value: str) -> Message:
         return None, {"tenant": tenant, "id": key, "v": value, "op": op}

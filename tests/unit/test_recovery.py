@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calving.cli.recover import mind_order
+from calving.errors import ConfigError
 from calving.model.coverage import beyond, decode_coverage, encode_coverage, lowest_uncovered, merged, without
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
@@ -61,3 +64,11 @@ def test_positions_behind_a_table_would_double_unless_it_leaves_that_out() -> No
     assert doubled(ledger, {TP: 30, OTHER: 7}, {}) == {}
     assert doubled(ledger, {TP: 25, OTHER: 7}, {}) == {TP: (Span(25, 30),)}
     assert doubled(ledger, {TP: 25, OTHER: 7}, {TP: (Span(20, 30),)}) == {}
+
+
+def test_older_changes_are_not_put_beneath_newer_ones_of_a_mutation_table() -> None:
+    rolled_back = Ledger({}, {TP: 30}, {}, {TP: (Span(10, 20),)})
+    whole = Ledger({}, {TP: 10}, {})
+    with pytest.raises(ConfigError, match="has changes of s-0 from offset 20 on that came after it was rolled back"):
+        mind_order(["db.t"], {"db.t": rolled_back})
+    mind_order(["db.t"], {"db.t": whole})

@@ -69,6 +69,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         said, found = look()
         if unknown := sorted(set(rolled_back) - found.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
+        mind_order([name for name in rolled_back if sink.mutations(name) is not None], found)
         plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         others = former_names(said, every, identities)
         again = {owner for _, owner, tp, end in others if plan.positions.get(tp, begins[tp]) < end}
@@ -109,6 +110,21 @@ def _mind_members(sink: Sink, groups: Iterable[str]) -> None:
             if time.monotonic() > deadline:
                 raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
             time.sleep(0.5)
+
+
+def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
+    """What was taken away from a mutation table cannot come back below what it got since (I7).
+
+    :raises ConfigError: it has got something since.
+    """
+    for name in names:
+        for tp in ledgers[name].source:
+            if len(held := ledgers[name].held(tp)) > 1:
+                raise ConfigError(
+                    f"table {name} has changes of {tp} from offset {held[1].start} on that came after it was rolled"
+                    f" back: older ones cannot be put beneath them; roll it back to the snapshot that it had then, and"
+                    " run `calving recover FILE --table` again"
+                )
 
 
 def _groups(former: str | None) -> list[str]:

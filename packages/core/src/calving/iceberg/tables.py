@@ -210,7 +210,7 @@ class Tables:
             distribution = "none"
         rules = self._rules.of(name)
         if rules.mutations is not None:
-            _check_mutations(name, table, rules, rules.mutations)
+            check_mutations(name, table, rules.id_columns, rules.mutations)
             distribution = "keys"
         return TableSpec(
             name,
@@ -334,14 +334,14 @@ class Tables:
         return found
 
 
-def _check_mutations(name: str, table: Table, rules: TableSettings, mutations: RowMutations) -> None:
+def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutations: RowMutations) -> None:
     """:raises ConfigError: its rows cannot be changed as the settings say."""
     version = table.metadata.format_version
     if version < 2:
         raise ConfigError(f"table {name} has format version {version}; row mutations need 2 or 3")
     if version > 2 and mutations.row_deletes == "equality":
         raise ConfigError(f"table {name} has format version {version}; row-deletes = equality is for version 2")
-    identity(name, table.schema(), rules.id_columns, mutations)
+    identity(name, table.schema(), id_columns, mutations)
 
 
 def _in_vain(what: str, error: Exception) -> CalvingError:

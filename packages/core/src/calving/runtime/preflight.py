@@ -15,6 +15,7 @@ from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.partition_terms import parse_term
+from calving.iceberg.tables import check_mutations
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
@@ -99,11 +100,13 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
 def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, bool]]:
     """Each table that the settings name, and whether it exists.
 
-    :raises ConfigError: one does not exist and will not be created, or its partition terms are wrong.
+    :raises ConfigError: one does not exist and will not be created, its partition terms are wrong, or its id columns
+        cannot tell which rows records change.
     """
     keys = sink.keys
     for name in keys.tables:
-        exists = find_table(catalog, table_id(name)) is not None
+        table = find_table(catalog, table_id(name))
+        exists = table is not None
         if not exists and not keys.auto_create and keys.on_missing_table == "fail":
             raise ConfigError(
                 f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
@@ -111,7 +114,18 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, b
         terms = sink.tables[name].partition_by if name in sink.tables else None
         for term in terms if terms is not None else keys.default_partition_by:
             parse_term(term, name)
+        _check_id_columns(sink, name, table)
         yield name, exists
+
+
+def _check_id_columns(sink: Sink, name: str, table: Table | None) -> None:
+    mutations, id_columns = sink.mutations(name), sink.id_columns(name)
+    if mutations is None:
+        return
+    if table is not None:
+        check_mutations(name, table, id_columns, mutations)
+    elif not id_columns:
+        raise ConfigError(f"table {name} has no id columns: set iceberg.table.{name}.id-columns")
 
 
 def routes_freely(sink: Sink) -> bool:

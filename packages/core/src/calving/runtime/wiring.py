@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 from calving.converters.registry import converter
-from calving.errors import ConfigError
 from calving.iceberg.tables import TableRules, TableSettings
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import named
@@ -23,8 +22,6 @@ def check_record_path(sink: Sink) -> None:
 
     :raises ConfigError: one of them cannot be made.
     """
-    if sink.mutates:
-        raise ConfigError("a cdc-field and upsert-mode-enabled are not supported yet: records are appended")
     Chain(sink.transforms)
     for found in sink.converters.values():
         converter(found.value.name, found.value.options, is_key=False)

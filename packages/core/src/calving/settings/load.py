@@ -89,10 +89,10 @@ class Sink:
             return None
         return row_mutations(self.keys, table, self.tables.get(table))
 
-    @property
-    def mutates(self) -> bool:
-        """Whether any table is more than appended to."""
-        return any(self.mutations(table) is not None for table in ("", *self.tables))
+    def id_columns(self, table: str) -> tuple[str, ...]:
+        """The columns that identify a table's rows, as the settings name them."""
+        own = self.tables.get(table)
+        return self.keys.default_id_columns if own is None or own.id_columns is None else own.id_columns
 
     @property
     def group(self) -> str:

@@ -74,8 +74,8 @@ class Last:
         columns = {"source": changes.column(SOURCE), "offset": offsets}
         if order is not None:
             # A change without a value comes before all that have one.
-            ranks = pc.rank(order.of(changes), sort_keys="ascending", null_placement="at_start", tiebreaker="dense")
-            columns = {"rank": ranks, **columns}
+            values = order.of(changes)
+            columns = {"is known": values.is_valid(), "value": values, **columns}
         keys = [(name, "ascending") for name in columns]
         return changes.take(pc.sort_indices(pa.table(columns), sort_keys=keys))
 

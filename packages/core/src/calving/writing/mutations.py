@@ -103,8 +103,9 @@ class ChangeWriter(Taker):
 
     def flush_largest(self) -> None:
         """Flush some of what is held."""
-        if self._waiting.bytes < self._data.weight:
-            self._data.flush_largest()
+        if self._waiting.bytes < max(self._data.weight, self._keys.weight):
+            larger = self._data if self._data.weight >= self._keys.weight else self._keys
+            larger.flush_largest()
             return
         self._spilt = self._spilt or _Spilt()
         for _, rows in self._waiting.all():
@@ -188,6 +189,10 @@ class KeyWriter:
     def weight(self) -> int:
         """Bytes held in memory, about."""
         return self._writer.weight
+
+    def flush_largest(self) -> None:
+        """Flush some of what is held."""
+        self._writer.flush_largest()
 
     def write(self, changes: pa.RecordBatch) -> None:
         """The keys of these changes."""

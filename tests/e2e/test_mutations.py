@@ -1,0 +1,151 @@
+"""Change events from a broker into tables whose rows they change: as Debezium writes them, and plain ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from calving.iceberg.catalog import open_catalog
+from calving.source.client import client_config
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.e2e.harness import Run
+
+JSON_KEYS = {"key.converter": "json", "key.converter.schemas.enable": "false"}
+
+
+@pytest.fixture
+def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = Cli(tmp_path, topic(), unique)
+    made.keys |= JSON_KEYS | {"iceberg.table.db.t.id-columns": "id"}
+    return made
+
+
+def send(sink: Cli, *messages: tuple[Any, Any], partition: int = 0) -> None:
+    """Keys and values, None or written as JSON."""
+    producer = Producer(client_config({"bootstrap.servers": sink.topic.servers}))
+    for key, value in messages:
+        found = [None if what is None else json.dumps(what).encode() for what in (key, value)]
+        producer.produce(sink.topic.name, found[1], found[0], partition=partition)
+    assert producer.flush(30) == 0
+
+
+def rows(sink: Cli, *columns: str) -> list[tuple[Any, ...]]:
+    found = open_catalog("iceberg", sink.catalog_keys).load_table("db.t").scan().to_arrow().to_pylist()
+    return sorted(tuple(row[c] for c in columns) for row in found)
+
+
+def envelope(op: str, before: Any, after: Any, lsn: int) -> tuple[Any, Any]:
+    """As Debezium's documentation shows it for PostgreSQL, without schemas."""
+    source = {"connector": "postgresql", "db": "shop", "schema": "public", "table": "orders", "lsn": lsn}
+    key = {"id": (after or before)["id"]}
+    return key, {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1_700_000_000_000 + lsn}
+
+
+def test_debezium_events_and_their_tombstones_mirror_a_table(sink: Cli) -> None:
+    sink.keys |= {
+        "transforms": "unwrap",
+        "transforms.unwrap.type": "io.tabular.iceberg.connect.transforms.DebeziumTransform",
+        "iceberg.tables.cdc-field": "_cdc.op",
+        "iceberg.tables.tombstones": "delete",
+    }
+    send(sink, *(envelope("r", None, {"id": i, "v": "snapshot"}, i) for i in range(5)))
+    sink.run_here()
+    send(
+        sink,
+        envelope("u", {"id": 1, "v": "snapshot"}, {"id": 1, "v": "changed"}, 10),
+        envelope("d", {"id": 2, "v": None}, None, 11),
+        ({"id": 2}, None),
+        envelope("c", None, {"id": 9, "v": "new"}, 12),
+        envelope("d", {"id": 3, "v": None}, None, 13),
+        envelope("c", None, {"id": 3, "v": "again"}, 14),
+        ({"id": 4}, None),
+    )
+    sink.run_here()
+    assert rows(sink, "id", "v") == [(0, "snapshot"), (1, "changed"), (3, "again"), (9, "new")]
+
+
+def test_plain_records_replace_each_other_by_key(sink: Cli) -> None:
+    sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true"}
+    send(sink, *((None, {"id": i % 4, "v": i}) for i in range(20)))
+    sink.run_here()
+    send(sink, *((None, {"id": i, "v": 100 + i}) for i in (1, 7)))
+    sink.run_here()
+    assert rows(sink, "id", "v") == [(0, 16), (1, 101), (2, 18), (3, 19), (7, 107)]
+
+
+def test_validate_names_what_is_wrong_with_the_id_columns(sink: Cli) -> None:
+    send(sink, (None, {"id": 1, "v": 1.5}))
+    sink.run_here()
+    sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.id-columns": "v"}
+    assert "table db.t: id column v is double" in sink.run("validate", code=2)
+
+
+def test_history_of_two_workers_comes_to_what_a_dict_says(servers: str, tmp_path: Path, unique: str) -> None:
+    """Keys of three partitions, changed again and again, while workers come, go and are killed."""
+    run = Run(
+        tmp_path,
+        servers,
+        unique,
+        settings={
+            "iceberg.tables.dynamic-enabled": None,
+            "iceberg.tables.route-field": None,
+            "iceberg.tables": "db.t",
+            "iceberg.table.db.t.id-columns": "id",
+            "iceberg.tables.cdc-field": "op",
+            "iceberg.batch.max-records": "50",
+        },
+        tables=("db.t",),
+    )
+    rng, expected = random.Random(1), dict[int, int]()
+    producer = Producer(client_config({"bootstrap.servers": servers}))
+    run.start()
+
+    def change(count: int) -> None:
+        for _ in range(count):
+            key, op = rng.randrange(40), rng.choice("cuud")
+            run.sent += 1
+            value = {"id": key, "n": run.sent, "op": op}
+            producer.produce(run.topic, json.dumps(value).encode(), str(key).encode(), partition=key % 3)
+            expected.pop(key, None)
+            if op != "d":
+                expected[key] = run.sent
+        assert producer.flush(30) == 0
+
+    try:
+        change(300)
+        run.start("publish:after:2")
+        change(300)
+        run.start()
+        change(300)
+        run.workers[0].kill()
+        change(100)
+        run.start()
+        found = _settled(run, expected)
+    finally:
+        run.close()
+    assert found == expected
+
+
+def _settled(run: Run, expected: dict[int, int], seconds: float = 90) -> dict[int, int]:
+    """The rows by key, once they are as expected or do not get there."""
+    deadline = time.monotonic() + seconds
+    found: dict[int, int] = {}
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        run.revive()
+        tables = run.catalog.list_tables("db") if run.catalog.namespace_exists("db") else []
+        if tables:
+            table = run.catalog.load_table("db.t").scan().to_arrow().to_pylist()
+            assert len({row["id"] for row in table}) == len(table)
+            found = {row["id"]: row["n"] for row in table}
+            if found == expected:
+                break
+    return found
