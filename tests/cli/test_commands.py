@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -37,6 +39,44 @@ def test_until_caught_up_commits_everything_and_ends(cli: Cli) -> None:
     cli.topic.send(*encode({"id": 100}), partition=1)
     cli.run("run", "--until-caught-up")
     assert cli.rows() == 101
+
+
+def test_a_terminal_shows_the_run_live_and_nothing_else_does(cli: Cli) -> None:
+    text = on_a_terminal(cli.command("run", "--until-caught-up"))
+    assert f"{cli.name}  running, leads  OK" in text
+    assert "committed 100 in" in text and "100%" in text
+    assert "INFO" not in text and "coordinating" not in text
+    log = cli.run("run", "--until-caught-up")
+    assert "coordinating" in log and "running, leads" not in log
+
+
+def on_a_terminal(command: list[str]) -> str:
+    """What it shows there, without the codes that move the cursor."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "COLUMNS": "110", "LINES": "40", "TERM": "xterm"}
+    env.pop("CALVING_LOG_LEVEL", None)
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    said = b""
+    with contextlib.suppress(OSError):  # which is how its end is told
+        while part := os.read(ours, 65_536):
+            said += part
+    os.close(ours)
+    assert process.wait(timeout=90) == 0, said
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+
+
+def test_status_is_shown_again_and_again_until_it_is_interrupted(cli: Cli) -> None:
+    cli.run("run", "--until-caught-up")
+    watching = subprocess.Popen(cli.command("status", "--json", "--watch", "0.5"), stdout=subprocess.PIPE, text=True)
+    assert watching.stdout is not None
+    try:
+        found = [json.loads(watching.stdout.readline()) for _ in range(2)]
+    finally:
+        watching.send_signal(signal.SIGINT)
+        watching.wait(timeout=60)
+    assert [each["tables"][0]["records"] for each in found] == [100, 100]
+    assert watching.returncode == 0
 
 
 def test_a_missing_table_is_said_before_anything_is_read(

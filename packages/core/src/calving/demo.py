@@ -61,7 +61,13 @@ def run_demo(folder: Path, records: int, console: Console) -> bool:
         producer = _Stream(servers, before, records)
         app = App(sink)
 
+        told = False
+
         def watch(progress: Progress) -> None:
+            nonlocal told
+            if not told and not console.is_terminal:
+                console.print(f"Status page while it runs: {app.url}", soft_wrap=True)
+            told = True
             if producer.done and progress.committed_records >= before + records - rows_before:
                 took.append(time.monotonic() - started)
                 app.stop()

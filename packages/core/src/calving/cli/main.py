@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -99,18 +100,19 @@ def status(
     from calving.cli import status as looking
 
     sink = load(file)
-    while True:
-        found, now = looking.status(sink), time.time()
-        if watch is not None and not as_json:
-            out.clear()
-        if as_json:
-            print(json.dumps(looking.as_json(found, now)), flush=True)  # noqa: T201 - for programs
-        else:
-            for part in looking.as_text(found, now):
-                out.print(part)
-        if watch is None:
-            break
-        time.sleep(watch)
+    found = looking.status(sink)
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how to stop watching
+        while True:
+            if watch is not None and not as_json:
+                out.clear()
+            if as_json:
+                print(json.dumps(looking.as_json(found, time.time())), flush=True)  # noqa: T201 - for programs
+            else:
+                out.print(*looking.as_text(found, time.time()), sep="\n")
+            if watch is None:
+                break
+            time.sleep(watch)
+            found = looking.status(sink)
     if not found.well:
         raise typer.Exit(_NOT_WELL)
 
