@@ -1,0 +1,98 @@
+"""Each way to change rows, from a broker into a table, compared with a dict that was told the same."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calving.iceberg.catalog import open_catalog
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.iceberg.histories import duckdb_rows
+from tests.iceberg.structure import check
+
+Rows = dict[int, tuple[Any, ...]]
+
+
+@pytest.fixture
+def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = Cli(tmp_path, topic(partitions=2), unique)
+    made.keys |= {"iceberg.table.db.t.id-columns": "id", "iceberg.batch.max-records": "40"}
+    return made
+
+
+def send(sink: Cli, key: int, record: dict[str, Any]) -> None:
+    """A key lives in one partition."""
+    sink.topic.producer.produce(sink.topic.name, json.dumps(record).encode(), str(key).encode(), key % 2)
+
+
+def table_of(sink: Cli) -> list[tuple[Any, ...]]:
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    check(table)
+    rows = sorted((row["id"], row["name"]) for row in table.scan().to_arrow().to_pylist())
+    assert rows == sorted(duckdb_rows(table, "id, name"))
+    return rows
+
+
+def test_upserts_leave_the_last_record_of_each_key(sink: Cli) -> None:
+    sink.keys["iceberg.tables.upsert-mode-enabled"] = "true"
+    chance, expected = random.Random(1), Rows()
+    for _ in range(4):
+        for _ in range(150):
+            key = chance.randrange(60)
+            expected[key] = (key, f"v{chance.random()}")
+            send(sink, key, {"id": key, "name": expected[key][1]})
+        sink.topic.producer.flush()
+        sink.run_here()
+        assert table_of(sink) == sorted(expected.values())
+
+
+def test_the_operation_of_a_record_decides_what_becomes_of_its_row(sink: Cli) -> None:
+    sink.keys["iceberg.tables.cdc-field"] = "op"
+    chance, expected = random.Random(2), Rows()
+    for _ in range(3):
+        for _ in range(200):
+            key = chance.randrange(40)
+            operation = "c" if key not in expected else chance.choice("uud")
+            if operation == "d":
+                del expected[key]
+            else:
+                expected[key] = (key, f"v{chance.random()}")
+            send(sink, key, {"id": key, "op": operation, "name": expected.get(key, (0, "gone"))[1]})
+        sink.topic.producer.flush()
+        sink.run_here()
+        assert table_of(sink) == sorted(expected.values())
+
+
+def test_with_an_order_field_the_greatest_wins_from_whichever_partition(sink: Cli) -> None:
+    sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.order-field": "at"}
+    chance, expected = random.Random(3), dict[int, tuple[int, int]]()
+    for _ in range(3):
+        for at in chance.sample(range(1_000_000), 150):
+            key = chance.randrange(50)
+            expected[key] = max(expected.get(key, (0, 0)), (at, key))
+            record = json.dumps({"id": key, "name": f"v{at}", "at": at}).encode()
+            sink.topic.producer.produce(sink.topic.name, record, partition=chance.randrange(2))
+        sink.topic.producer.flush()
+        sink.run_here()
+        assert table_of(sink) == sorted((key, f"v{at}") for key, (at, _) in expected.items())
+
+
+def test_keys_stay_keys_with_equality(sink: Cli) -> None:
+    sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.row-deletes": "equality"}
+    chance, expected = random.Random(4), Rows()
+    for _ in range(2):
+        for _ in range(150):
+            key = chance.randrange(60)
+            expected[key] = (key, f"v{chance.random()}")
+            send(sink, key, {"id": key, "name": expected[key][1]})
+        sink.topic.producer.flush()
+        sink.run_here()
+        table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+        check(table, equality=True)
+        assert sorted(duckdb_rows(table, "id, name")) == sorted(expected.values())
