@@ -6,13 +6,17 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from calving.errors import BadRecordError, ConfigError
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
+from calving.model.ranges import Range
 from calving.model.record_path import Evolution, Limits, Tolerance
+from calving.runtime.batch import BatchRunner
+from calving.tasks.spec import TaskSpec
 from tests.records.changing import Changing, Message
 
 
@@ -189,6 +193,20 @@ def test_random_histories_come_to_what_a_dict_says(tmp_path: Path, slots: int, b
                 messages[partition] = made
             sink.take_all(messages)
             assert sink.rows("id", "v") == sorted(rows.items()), seed
+
+
+def test_records_that_are_tried_one_by_one_come_to_the_same(tmp_path: Path) -> None:
+    """As they are once something has gone wrong that only writing shows."""
+    task = BatchRunner._task
+
+    def careful(self: BatchRunner, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
+        return task(self, number, ranges, careful=True)
+
+    sink = Changing(tmp_path)
+    sink.take(change("c", 1, "a"), change("c", 2, "a"))
+    with mock.patch.object(BatchRunner, "_task", careful):
+        sink.take(change("u", 1, "b"), change("d", 2), change("u", None, "c"))
+    assert sink.rows("id", "v") == [(1, "b")]
 
 
 def test_keys_of_several_columns(tmp_path: Path) -> None:

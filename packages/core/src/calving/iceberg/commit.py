@@ -21,6 +21,8 @@ from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations
+from calving.model.offsets import named
+from calving.model.text import listed
 from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
@@ -105,6 +107,14 @@ class IcebergCommitter:
         self._mind_holes(table, done, request.reach)
         reference = TableReference(self._catalog_name, table[:-1], table[-1])
         admitted = done.admitted
+        if admitted.held_back:
+            before = sorted({str(named(tp)) for entry in admitted.held_back for tp in entry.spans})
+            log.info(
+                "table %s: %d entries wait for earlier records of %s",
+                ".".join(table),
+                len(admitted.held_back),
+                listed(before[:3]),
+            )
         return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:

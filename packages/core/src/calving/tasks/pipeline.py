@@ -83,7 +83,8 @@ class Pipeline:
             for part in [*tombstones, *self._decode(topic, "", present, self._whole, index, outcome)]:
                 self._transform(block, topic, partition, part, outcome)
             return
-        self._bury(block, topic, nulls, outcome)
+        if nulls:
+            self._bury(block, topic, nulls, outcome)
         if present and self._router.field is None:
             self._decode_for(self._router.by_topic(topic), topic, present, index, outcome)
         elif present:
@@ -120,7 +121,7 @@ class Pipeline:
         tables = () if self._router.field is not None else self._router.by_topic(topic)
         changed = [(table, known[table].mutations) for table in tables if table in known]
         buried = [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
-        if not buried or not places:
+        if not buried:
             outcome.filtered["tombstone"] += len(places)
             return
         keys = {i: block.keys[i] for i in places}
@@ -153,9 +154,11 @@ class Pipeline:
         topics = records.topic.unique().to_pylist()
         for topic in topics:
             part = records if len(topics) == 1 else records.take(pc.equal(records.topic, topic))
-            gone = part.value.is_null()
-            self._bury(block, topic, part.index.filter(gone).to_pylist(), outcome)
-            values = _values_of(part.take(pc.invert(gone)) if part.value.null_count else part)
+            if part.value.null_count:
+                gone = part.value.is_null()
+                self._bury(block, topic, part.index.filter(gone).to_pylist(), outcome)
+                part = part.take(pc.invert(gone))
+            values = _values_of(part)
             tables = self._router.by_topic(topic)
             if tables:
                 self._deliver(tables, values, outcome)

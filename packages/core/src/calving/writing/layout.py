@@ -71,7 +71,11 @@ class Layout:
 
         :raises Exception: whatever stands in their way.
         """
-        rows = self.arrange(self.place(rows)[0])
+        self._try(self.place(rows)[0])
+
+    def _try(self, rows: pa.RecordBatch) -> None:
+        """Placed rows into a file that is thrown away."""
+        rows = self.arrange(rows)
         metrics = self.metrics()
         writer = self.format.open(BytesIO())
         try:

@@ -16,7 +16,6 @@ from pyiceberg.transforms import BucketTransform
 
 from calving.errors import AccountingError
 from calving.model.files import DataFile, FileContent
-from calving.model.mutations import RowMutations
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.records.fields import arrow_schema, table_schema
@@ -65,7 +64,9 @@ class ChangeLayout(Layout):
         return rows, self.buckets(rows) if self._divides else pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
 
     def trial(self, rows: pa.RecordBatch) -> None:
-        super().trial(self.staying(rows))
+        staying = self.staying(rows)
+        if staying.num_rows:
+            self._try(super().place(staying)[0])
 
     def path(self, number: int) -> str:
         return f"{number:04d}"
@@ -92,7 +93,7 @@ class ChangeWriter(Taker):
         self._last = Last(layout.identity, table.mutations)
         self._name = table.name
         self._data = TableWriter(table, task, limits)
-        self._keys = KeyWriter(table, layout.identity, table.mutations, task, limits)
+        self._keys = KeyWriter(table, layout.identity, task, limits)
         self._spilt: _Spilt | None = None
         self.superseded = self.deleted = 0
 
@@ -165,19 +166,17 @@ class ChangeWriter(Taker):
 class KeyWriter:
     """Writes the keys of rows that go, with their order values, into Parquet files of their own."""
 
-    def __init__(
-        self, table: TableSpec, identity: Identity, mutations: RowMutations, task: int, limits: Limits
-    ) -> None:
+    def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits) -> None:
         schema = identity.schema(table_schema(table.schema_json))
-        spec = PartitionSpec.model_validate_json(table.spec_json)
-        in_partitions = mutations.row_deletes == "equality" and spec.fields and _sources(spec) <= {*identity.ids}
+        spec_id = PartitionSpec.model_validate_json(table.spec_json).spec_id
         self._ids = identity.ids
         self._schema = arrow_schema(schema)
         self._writer = TableWriter(
             replace(
                 table,
                 schema_json=schema.model_dump_json(),
-                spec_json=table.spec_json if in_partitions else PartitionSpec(spec_id=spec.spec_id).model_dump_json(),
+                # In no partition: the row of a key may be in any.
+                spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
                 properties={**_without_bloom_filters(table.properties), "write.format.default": "parquet"},
                 sort_order_json=None,
             ),
@@ -210,10 +209,6 @@ class KeyWriter:
     def discard(self) -> None:
         """Give up."""
         self._writer.discard()
-
-
-def _sources(spec: PartitionSpec) -> set[int]:
-    return {field.source_id for field in spec.fields}
 
 
 def _without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
