@@ -126,7 +126,9 @@ class Changing:
         ):
             outcome = runner.run({tp: span for tp, span in spans.items() if span.start < span.end})
         runner.close()
-        self.counts = dict(runner.totals.records.filtered)
+        records = runner.totals.records
+        replaced = {"superseded": records.superseded, "deleted": records.deleted}
+        self.counts = {**records.filtered, **{cause: count for cause, count in replaced.items() if count}}
         self._done |= {p: len(self._log[p]) for p in messages}
         return outcome
 

@@ -72,6 +72,9 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         dict.fromkeys(names, 990000 // tables),
         {"VALUE_CONVERTER": 60, "TASK_PUT": 40},
         {"tombstone": 9_900},
+        60,
+        40,
+        100 + 990_000 // tables * tables - 990_000,
     )
     batches = Batches(
         120,

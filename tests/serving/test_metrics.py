@@ -53,7 +53,7 @@ def test_every_metric_has_a_value_for_a_sink_that_works() -> None:
 def test_the_record_counters_fulfil_the_books() -> None:
     found = {name: sum(samples.values()) for name, samples in values(status()).items()}
     taken = found["calving_records_read_total"] + found["calving_records_copied_total"]
-    rest = ("written", "dead_lettered", "filtered")
+    rest = ("written", "superseded", "deleted", "dead_lettered", "filtered")
     assert taken == sum(found[f"calving_records_{name}_total"] for name in rest)
 
 

@@ -118,13 +118,22 @@ def test_a_histogram_counts_a_value_under_the_first_bound_that_it_does_not_excee
     assert (found.counts, found.sum, found.count) == ((2, 1, 1), 12.0, 4)
 
 
-def tally(filtered: Mapping[str, int], rejected: int = 0, copies: int = 1) -> Tally:
-    read = 7 + sum(filtered.values()) + rejected
+def test_changes_that_left_no_row_of_their_own_are_counted_apart() -> None:
+    found = tally({}, rows_replaced=3).added_to(Batches(), 0.5).records
+    assert (found.superseded, found.deleted, found.copied, found.filtered) == (2, 1, 0, {})
+    assert sum(found.read.values()) == sum(found.written.values()) + found.superseded + found.deleted
+
+
+def tally(filtered: Mapping[str, int], rejected: int = 0, copies: int = 1, rows_replaced: int = 0) -> Tally:
+    """Of records of which seven were written, and more that were changes without a row of their own."""
+    read = 7 + rows_replaced + sum(filtered.values()) + rejected
     found = Tally()
-    ranges = [RangeResult(Range("t", 0, 0, read), read, 7, rejected, filtered, 100, 5)]
+    ranges = [RangeResult(Range("t", 0, 0, read), read, 7 + rows_replaced, rejected, filtered, 100, 5)]
     files = {f"db.t{i}": [FILE] for i in range(copies)}
     refused = {"VALUE_CONVERTER": rejected} if rejected else {}
-    found.add(TaskResult(0, files, ranges, refused=refused, first_rejected="bad" if rejected else None))
+    result = TaskResult(0, files, ranges, refused=refused, first_rejected="bad" if rejected else None)
+    result.superseded, result.deleted = rows_replaced - rows_replaced // 3, rows_replaced // 3
+    found.add(result)
     found.check({TP: Span(0, read)})
     return found
 

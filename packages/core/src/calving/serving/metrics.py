@@ -99,9 +99,14 @@ METRICS: tuple[Metric, ...] = (
            _by(lambda s: s.worker.batches.records.read)),
     Metric("calving_records_written_total", "counter", ("table",), "Rows written, dead letters left out.",
            _by(lambda s: s.worker.batches.records.written)),
+    Metric("calving_records_superseded_total", "counter", (),
+           "Changes of rows after which another one of their key came in the batch.",
+           _one(lambda s: s.worker.batches.records.superseded)),
+    Metric("calving_records_deleted_total", "counter", (), "Changes that left no row.",
+           _one(lambda s: s.worker.batches.records.deleted)),
     Metric("calving_records_copied_total", "counter", (),
-           "Rows beyond the first of records that went to several tables: read + copied = written + dead-lettered +"
-           " filtered.",
+           "What became of records that went to several tables, beyond the first: read + copied = written +"
+           " superseded + deleted + dead-lettered + filtered.",
            _one(lambda s: s.worker.batches.records.copied)),
     Metric("calving_records_dead_lettered_total", "counter", ("stage",), "Dead letters, by the stage that refused.",
            _by(lambda s: s.worker.batches.records.dead_lettered)),

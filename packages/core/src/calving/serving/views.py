@@ -34,6 +34,7 @@ def overview(status: Status, now: float) -> Json:
         "tables": len(status.log.tables),
         "read": worker.batches.read,
         "written": sum(records.written.values()),
+        "replaced": {"superseded": records.superseded, "deleted": records.deleted},
         "dead_letters": dict(records.dead_lettered),
         "filtered": dict(records.filtered),
         "lost": dict(worker.lost),

@@ -61,7 +61,9 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RecordCounts:
-    """What became of the records of finished batches: ``read + copied = written + dead letters + filtered`` (I1)."""
+    """What became of the records of finished batches (I1):
+    ``read + copied = written + superseded + deleted + dead letters + filtered``.
+    """
 
     read: Counts = field(default_factory=dict)
     """By topic."""
@@ -71,8 +73,12 @@ class RecordCounts:
     """By the stage that refused them."""
     filtered: Counts = field(default_factory=dict)
     """By cause."""
+    superseded: int = 0
+    """Changes of rows after which another one of their key came in the batch."""
+    deleted: int = 0
+    """Changes that left no row."""
     copied: int = 0
-    """Rows beyond the first of records that went to several tables."""
+    """What became of records that went to several tables, beyond the first."""
 
 
 @dataclass(frozen=True, slots=True)
