@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, MapType, NestedField, StringType
+from pyiceberg.types import DoubleType, LongType, MapType, NestedField, StringType
 
 from calving.casting.table import TableConverter
 from calving.converters import native
@@ -19,12 +19,12 @@ from calving.converters.native import NativeJson, native_json
 from calving.model.record_path import Evolution, Limits
 from calving.records.jsontext import parse
 from calving.records.projection import Projection
-from calving.records.values import Values
+from calving.records.values import Values, texts
 from tests.records.odd_json import SCHEMA, record
 
 pytest.importorskip("calving_native")
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", StringType(), required=False))
-COUNT = 4_000
+COUNT = 2_500
 NESTING = 20
 
 
@@ -87,6 +87,39 @@ def test_among_others_a_record_is_taken_or_refused_as_alone() -> None:
     alone = [decoder.decode([raw]) for raw in records]
     assert refused == [i for i, (_, found) in enumerate(alone) if found]
     assert repr(_plain(data).to_pylist()) == repr([v for part, _ in alone for v in _plain(pa.array(part)).to_pylist()])
+
+
+@pytest.mark.parametrize("route", ["s", "o.y", "somewhere.else", "unknown"])
+def test_the_text_of_a_route_field_is_that_of_the_exact_way(route: str) -> None:
+    random, taken = Random(route), 0
+    found = native_json(Projection(route=route), NESTING)
+    assert found is not None
+    for _ in range(COUNT // 4):
+        raw = record(random)
+        data, refused = found.read([raw]) or (None, [0])
+        if data is not None and not refused:
+            taken += 1
+            assert list(texts(data, route)) == texts([parse(raw, NESTING)], route), raw
+    assert taken > COUNT / 12
+
+
+def test_tables_with_equal_columns_and_a_route_field_are_read_at_once() -> None:
+    wider = Schema(*NUMBERS.fields, NestedField(3, "x", DoubleType(), required=False))
+    targets = (table().target, table(wider).target)
+    found = native_json(Projection(targets, "ignore", route="to"), NESTING)
+    assert found is not None
+    rows, _ = found.read([b'{"id":1,"x":2.5,"to":"db.a"}']) or (None, [])
+    assert rows is not None
+    assert rows.to_pylist() == [{"id": 1, "s": None, "x": 2.5, "to": "db.a"}]
+
+
+def test_what_is_not_one_way_of_reading_is_left_to_others() -> None:
+    other = Schema(NestedField(1, "id", StringType(), required=False))
+    targets = (table().target, table(other).target)
+    assert native_json(Projection(targets), NESTING) is None
+    assert native_json(Projection(targets[:1], route="id"), NESTING) is None  # 007 is 7 to its column
+    assert native_json(Projection(targets[:1] * 2, "add"), NESTING) is None
+    assert native_json(Projection(), NESTING) is None
 
 
 def decoded(values: Sequence[bytes], schema: Schema = NUMBERS) -> tuple[list[object], list[int], list[int]]:

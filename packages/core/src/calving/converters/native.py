@@ -72,7 +72,7 @@ def absence() -> str | None:
 
 
 class NativeJson:
-    """Objects that go to one table as they are."""
+    """Objects that go to tables, or to the choice of one, as they are."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
@@ -93,12 +93,40 @@ class NativeJson:
 
 def native_json(projection: Projection | None, nesting: int) -> NativeJson | None:
     """None: there is no decoder in Rust for what becomes of the values."""
-    if absence() is not None or projection is None or projection.route is not None or len(projection.targets) != 1:
+    if absence() is not None or projection is None or not (projection.targets or projection.route):
         return None
-    (target,) = projection.targets
-    if not target.lookup(target.columns).is_exact:
+    fields = _wanted(projection)
+    if fields is None:
         return None
-    return NativeJson(_NATIVE.JsonDecoder(fields_of(target.columns), projection.unknown == "ignore", nesting))
+    return NativeJson(_NATIVE.JsonDecoder(fields, projection.unknown == "ignore", nesting))
+
+
+def _wanted(projection: Projection) -> list[Described] | None:
+    """The columns of all tables, and the route field; None: that is not one way of reading."""
+    found: dict[str, Described] = {}
+    if len(projection.targets) > 1 and projection.unknown != "ignore":
+        return None
+    for target in projection.targets:
+        if not target.lookup(target.columns).is_exact:
+            return None
+        for field in fields_of(target.columns):
+            if found.setdefault(field[0], field) != field:
+                return None
+    fields = list(found.values())
+    return fields if projection.route is None else _with_route(fields, projection.route.split("."))
+
+
+def _with_route(fields: list[Described], path: Sequence[str]) -> list[Described] | None:
+    """Only a text column tells the text that stands in the record: of a number there are several."""
+    name, *inner = path
+    known = next((field for field in fields if field[0] == name), None)
+    if known is not None and known[1] != ("struct" if inner else "string"):
+        return None
+    below = _with_route(known[2] if known is not None else [], inner) if inner else []
+    if below is None:
+        return None
+    route = (name, "struct" if inner else "string", below)
+    return [*fields, route] if known is None else [route if field is known else field for field in fields]
 
 
 def fields_of(struct: StructType) -> list[Described]:
