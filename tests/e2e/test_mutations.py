@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import Producer
 
 from calving.iceberg.catalog import open_catalog
+from calving.runtime.app import App
+from calving.settings.load import load
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
@@ -149,3 +151,29 @@ def _settled(run: Run, expected: dict[int, int], seconds: float = 90) -> dict[in
             if found == expected:
                 break
     return found
+
+
+def test_changes_of_a_key_that_several_spark_tasks_have_read_meet(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    """A partition that is split over tasks, and a second batch over the rows of the first."""
+    made = Cli(tmp_path, topic(), unique)
+    made.keys |= {
+        "iceberg.table.db.t.id-columns": "id",
+        "iceberg.tables.cdc-field": "op",
+        "iceberg.engine": "spark",
+        "spark.master": "local[2]",
+    }
+    rng, expected = random.Random(2), dict[int, int]()
+    for first in (0, 110_000):
+        producer = Producer(client_config({"bootstrap.servers": made.topic.servers}))
+        for n in range(first, first + 110_000):
+            key, op = rng.randrange(3000), rng.choice("cuud")
+            producer.produce(made.topic.name, json.dumps({"id": key, "n": n, "op": op}).encode(), partition=0)
+            producer.poll(0)
+            expected.pop(key, None)
+            if op != "d":
+                expected[key] = n
+        assert producer.flush(60) == 0
+        App(load(made.config)).run(until_caught_up=True)
+    assert rows(made, "id", "n") == sorted(expected.items())

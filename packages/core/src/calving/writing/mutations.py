@@ -73,10 +73,10 @@ class ChangeLayout(Layout):
 
     def buckets(self, rows: pa.RecordBatch) -> pa.Array:
         """The bucket of each row's key."""
-        found: Any = pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+        found: Any = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
         for bucket in self._key_of:
             found = pc.add(pc.multiply(found, 31), bucket(rows))
-        return pc.bit_wise_and(found, BUCKETS - 1)
+        return pc.bit_wise_and(found, BUCKETS - 1).cast(pa.int32())
 
 
 class ChangeWriter(Taker):
