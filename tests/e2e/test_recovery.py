@@ -128,6 +128,23 @@ def test_a_control_topic_that_was_made_anew_is_noticed_and_the_recovery_can_be_r
     goes_on(sink)
 
 
+@pytest.mark.parametrize("store", ["redis"], indirect=True)
+def test_a_store_that_was_wiped_after_the_source_topic_was_recreated_can_be_recovered(
+    store: Stored, run: Callable[[dict[str, str]], Run]
+) -> None:
+    """The tables hold nothing of the new topic yet, but they belong to the lost control log."""
+    sink = run(settings_of(store) | STATIC | {"iceberg.source.on-data-loss": "skip"})
+    sink.start()
+    sink.produce(300)
+    sink.wait_until_committed()
+    sink.stop()
+    sink.recreate_topic()
+    wipe(store)
+    assert "was recreated" in refused(sink)
+    sink.recover()
+    goes_on(sink)
+
+
 def wipe(store: Stored) -> None:
     if isinstance(store, RedisServer):
         redis.Redis(port=store.port).flushall()

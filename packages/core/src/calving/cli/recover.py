@@ -74,7 +74,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         others = former_names(said, every, identities)
         again = {owner for _, owner, tp, end in others if plan.positions.get(tp, begins[tp]) < end}
         _mind_other_names(sink, again - {former})
-        if not stored and not any(ledger.source for ledger in found.values()):
+        if not stored and former is None and not any(table.ledger.source or table.log_id for table in said.values()):
             raise ConfigError(
                 f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
             )
