@@ -69,13 +69,14 @@ class Rules:
 
 @dataclass
 class Expected:
-    """What must become of records, by place, and of the tables. ``first_bad`` is the one that stops a sink without
-    tolerance: the first of the first round that has any.
+    """What must become of records, by place, and of the tables. One of ``first_bad`` stops a sink without tolerance: the
+    first of the first round that has any. What cannot be written counts at once, or, in a block that asks for a change,
+    after that: so there may be two.
     """
 
     fates: list[Fate]
     tables: dict[str, Table]
-    first_bad: int | None
+    first_bad: frozenset[int]
     fold: bool
 
     def rows(self, table: str) -> Counter[forms.RowText]:
@@ -112,13 +113,20 @@ def decode_json(raws: Sequence[bytes | None]) -> list[Any]:
 def expect(decoded: Sequence[Any], tables: Mapping[str, Table], rules: Rules) -> Expected:
     """What must become of decoded values."""
     oracle = _Oracle(dict(tables), rules)
-    first_bad: int | None = None
+    first_bad: set[int] = set()
+    settled: list[int] = []
     for _ in range(_ROUNDS):
         fates = [value if isinstance(value, Dead | Filtered) else oracle.fate(value) for value in decoded]
-        if first_bad is None:
-            first_bad = next((i for i, fate in enumerate(fates) if isinstance(fate, Dead)), None)
-        if not oracle.change():
-            return Expected(fates, oracle.tables, first_bad, rules.fold)
+        dead = [i for i, fate in enumerate(fates) if isinstance(fate, Dead)]
+        changes = oracle.change()
+        if not first_bad:
+            first_bad.update(dead[:1])
+        if changes:
+            # A block that asks for a change is not written before the change is made.
+            dead = [i for i in dead if fates[i] != Dead("WRITING")]
+        settled = settled or dead[:1]
+        if not changes:
+            return Expected(fates, oracle.tables, frozenset((*first_bad, *settled)), rules.fold)
     raise RuntimeError("the oracle's tables do not settle")
 
 
