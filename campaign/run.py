@@ -34,6 +34,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from campaign import records
 from campaign.audit import INVARIANTS
+from campaign.books import books
 from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, Field, faults_of
 from campaign.latency import recovered, summary
@@ -46,7 +47,7 @@ _QUIET_RECORDS = 1000
 _START_SECONDS = 300
 _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
-_VERDICT = ("lost", "doubled", "wrong", "invariants", "stuck")
+_VERDICT = ("lost", "doubled", "wrong", "invariants", "stuck", "unbalanced")
 _FORMATS = ("parquet", "orc", "avro")
 
 
@@ -145,6 +146,7 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
         checker.watch_the_end(run.sent + _QUIET_RECORDS, plan.settle_seconds)
         run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
         checked = checker.report()
+        asked, unbalanced = books(worker.log for worker in run.workers if worker.returncode is None)
     finally:
         producing.stop()
         run.stop()
@@ -152,7 +154,8 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
         proxy.close()
         store.stop()
         broker.stop()
-    return _result(plan, field, happened, settled, checked)
+    found = _result(plan, field, happened, settled, checked)
+    return {**found, "workers_asked": asked, "unbalanced": unbalanced}
 
 
 def _harm(field: Field, plan: Plan) -> list[tuple[str, float]]:
@@ -215,6 +218,7 @@ def _settings(store: Store, plan: Plan) -> dict[str, str | None]:
         "iceberg.source.on-data-loss": "skip",  # for a topic that is recreated; what is skipped wrongly is lost
         "errors.tolerance": "all",
         "errors.max-share": "1",
+        "iceberg.http.port": "0",  # whose metrics have to add up
         "errors.deadletterqueue.topic.name": LETTERS.format(name="campaign"),
         "errors.deadletterqueue.context.headers.enable": "true",
         **settings_of(store),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from calving.errors import ConfigError
 from calving.serving.server import Server
 from calving.status.values import LogStatus, Status
 from tests.serving.sinks import NOW, TOKEN, Client, Worker, not_leading, serving, sink, status
+from tests.tls import Authority
 
 READS = (
     "/",
@@ -222,5 +225,25 @@ def test_statuses_are_told_of_the_time_when_they_are_asked_for() -> None:
 
 
 def test_tls_is_served_with_the_files_that_are_given(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server")
+    keys = {"iceberg.http.tls-certificate-file": pair.certificate, "iceberg.http.tls-key-file": pair.key}
+    server = Server(sink(**keys), Worker(status()))
+    try:
+        assert server.url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=str(authority.certificate))
+        with urllib.request.urlopen(f"{server.url}healthz", timeout=10, context=trusting) as answer:
+            assert answer.status == 200
+    finally:
+        server.close()
+
+
+def test_a_certificate_without_its_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="go together"):
         sink(**{"iceberg.http.tls-key-file": tmp_path / "key.pem"})
+
+
+def test_a_certificate_that_cannot_be_read_is_said_at_the_start(tmp_path: Path) -> None:
+    keys = dict.fromkeys(("iceberg.http.tls-certificate-file", "iceberg.http.tls-key-file"), tmp_path / "nothing.pem")
+    with pytest.raises(ConfigError, match=r"iceberg\.http\.tls-certificate-file: .*nothing\.pem"):
+        Server(sink(**keys), Worker(status()))

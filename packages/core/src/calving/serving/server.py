@@ -54,6 +54,7 @@ class Server:
             ssl_certfile=keys.http_certificate,
             ssl_keyfile=keys.http_key,
         )
+        _load(config)
         self._server = _Uvicorn(config)
         self._ended = threading.Event()
         threading.Thread(target=self._serve, args=(bound,), name="calving-http", daemon=True).start()
@@ -77,6 +78,15 @@ class Server:
         while not self._ended.is_set():
             self._history.sample(self._controls.status, time.time())
             self._ended.wait(SECONDS)
+
+
+def _load(config: uvicorn.Config) -> None:
+    """Here, where what is wrong with its files is the user's to see."""
+    try:
+        config.load()
+    except OSError as error:  # an SSLError is one
+        reason = error.strerror or error
+        raise ConfigError(f"iceberg.http.tls-certificate-file: {config.ssl_certfile}: {reason}") from error
 
 
 def _bound(host: str, port: int) -> socket.socket:
