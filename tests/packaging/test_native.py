@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_wheel_decodes_where_it_is_installed(wheel: Path, tmp_path: Path) ->
     uv("pip", "install", "--quiet", "--no-deps", "--target", tmp_path, "--python", sys.executable, wheel)
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", DECODE], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "0.1.0 [{'id': 7}] [1]"
+    assert done.stdout.strip() == f"{version('calving')} [{{'id': 7}}] [1]"
 
 
 def test_the_wheel_is_for_every_python_and_typed_and_holds_licences(wheel: Path) -> None:
