@@ -23,6 +23,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
 from calving.runtime.tally import Tally
+from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
 from calving.status.health import Cause, not_ready, reasons
 from calving.status.histogram import Histogram
@@ -213,3 +214,11 @@ def test_a_worker_that_has_not_joined_is_not_ready() -> None:
         "it has not joined the consumer group",
         "backend and catalog have not answered yet",
     )
+
+
+def test_refusals_are_counted_until_a_publication_succeeds() -> None:
+    publications = Publications()
+    for outcome in ("fenced", "done", "stale", "fenced"):
+        publications.add(outcome)
+    assert publications.refused_in_a_row == 2
+    assert publications.outcomes == {"fenced": 2, "done": 1, "stale": 1}

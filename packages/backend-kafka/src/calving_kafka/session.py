@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, Unavailable
+from calving.errors import Fenced, Stale, Unavailable
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -129,7 +129,7 @@ class KafkaSession(Session):
         stored = self.committed(publication.advances)
         for tp, advance in publication.advances.items():
             if stored.get(tp) != advance.start:
-                raise Fenced(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
+                raise Stale(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
         records = records_of(
             self._sink, self._options, publication.events, publication.spans, self._member_id, self._partition
         )

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced
+from calving.errors import Fenced, Stale
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -78,7 +78,7 @@ class RedisSession(Session):
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"moved":
             tp, stored, start = (text.decode() for text in why)
-            raise Fenced(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
+            raise Stale(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
         self._durability.wait(self._client, self._options)
 
     def _fields(self, key: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, bytes]:

@@ -12,7 +12,7 @@ from kazoo.protocol.states import KazooState
 
 from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, Unavailable
+from calving.errors import Fenced, Stale, Unavailable
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -89,7 +89,7 @@ class ZooKeeperSession(Session):
             for tp, move in publication.advances.items():
                 stored = state.positions.get(partition_key(tp))
                 if stored != move.start:
-                    raise Fenced(f"{tp} is stored at {stored}, this publication starts at {move.start}")
+                    raise Stale(f"{tp} is stored at {stored}, this publication starts at {move.start}")
             moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
             within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
             return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})

@@ -9,6 +9,10 @@ class Fenced(CalvingError):
     """Nothing was written, because a newer claim exists. Drop local state and join again."""
 
 
+class Stale(Fenced):
+    """Nothing was written, because a stored position is not where the publication starts. Start over from it."""
+
+
 class Unavailable(CalvingError):
     """Nothing was written. The same call may be tried again."""
 

@@ -159,7 +159,7 @@ class Session(ABC):
 
         B2: refused if ``claim`` is stale or without a member, or if a stored position is not the ``start`` given.
 
-        :raises Fenced: refused; nothing was written.
+        :raises Fenced: refused; nothing was written. ``Stale``, a kind of it, if because of a stored position.
         :raises Unavailable: nothing was written.
         :raises OutcomeUnknown: start over from ``committed``.
         """

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from calving.backend.entries import BEFORE
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
-from calving.errors import Fenced, ProtocolError
+from calving.errors import Fenced, ProtocolError, Stale
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import DataComplete, DataWritten, Envelope, Event, Parked, Publication, TableId, TableMark
@@ -154,7 +154,7 @@ class MemorySession(Session):
                 raise Fenced(f"member '{claim.member_id}' is no longer in the group")
             for tp, advance in publication.advances.items():
                 if store.positions.get(tp) != advance.start:
-                    raise Fenced(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
+                    raise Stale(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
             store.append(publication.events, publication.spans, store.shard(self._member))
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})

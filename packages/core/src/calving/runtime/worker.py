@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import DataLossError, Fenced, OutcomeUnknown, Unavailable
+from calving.errors import DataLossError, Fenced, OutcomeUnknown, Stale, Unavailable
 from calving.model.events import Publication
 from calving.model.offsets import TRUNCATED, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 _SEARCH_SECONDS = 10.0
-_OUTCOMES: dict[type[Exception], str] = {Unavailable: "unavailable", OutcomeUnknown: "unknown"}
+_OUTCOMES: dict[type[Exception], str] = {Unavailable: "unavailable", OutcomeUnknown: "unknown", Stale: "stale"}
 SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
 
 

@@ -131,7 +131,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_written_file_bytes", "histogram", ("content",), "Sizes of written files.",
            _by(lambda s: s.worker.batches.file_bytes)),
     Metric("calving_publications_total", "counter", ("outcome",),
-           "Publications: done; fenced, by a newer member or position; unavailable; unknown.",
+           "Publications: done; fenced, by a newer member; stale, by a position that has moved; unavailable; unknown.",
            _by(lambda s: s.worker.publications)),
     Metric("calving_restarts_total", "counter", (), "How often the worker started over after an error.",
            _one(lambda s: s.worker.restarts)),

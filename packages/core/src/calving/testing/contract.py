@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from calving.backend.interface import Backend, Cursor, Session
-from calving.errors import Fenced, OutcomeUnknown, ProtocolError, Unavailable
+from calving.errors import Fenced, OutcomeUnknown, ProtocolError, Stale, Unavailable
 from calving.model.events import (
     CommitComplete,
     DataComplete,
@@ -108,12 +108,12 @@ class BackendContract:
     @pytest.mark.parametrize("start", [0, 9, 11, None])
     def test_a_publication_that_starts_elsewhere_is_refused(self, store: Store, start: int | None) -> None:
         store.publish(0, None, 10)
-        with pytest.raises(Fenced):
+        with pytest.raises(Stale):
             store.session().publish(store.publication({0: (start, 20)}), store.harness.claim())
 
     @rule("B2.2", "A first publication is refused if it says that something was stored.")
     def test_a_first_publication_starts_at_nothing(self, store: Store) -> None:
-        with pytest.raises(Fenced):
+        with pytest.raises(Stale):
             store.session().publish(store.publication({0: (0, 10)}), store.harness.claim())
         assert store.harness.positions() == {}
 
