@@ -9,6 +9,19 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+    UUIDType,
+)
 
 from calving.errors import BadRecordError, ConfigError
 from calving.model.files import FileContent
@@ -193,6 +206,67 @@ def test_random_histories_come_to_what_a_dict_says(tmp_path: Path, slots: int, b
                 messages[partition] = made
             sink.take_all(messages)
             assert sink.rows("id", "v") == sorted(rows.items()), seed
+
+
+@pytest.mark.parametrize("terms", [("bucket(id, 4)",), ("g",)], ids=["by the key", "by what changes"])
+def test_rows_are_found_in_whatever_partition_they_are(tmp_path: Path, terms: tuple[str, ...]) -> None:
+    rng, rows = random.Random(5), dict[int, tuple[int, str]]()
+    sink = Changing(tmp_path, partition_by=terms, slots=2)
+    for batch in range(4):
+        messages = []
+        for i in range(12):
+            key, op, group = rng.randrange(6), "c" if not rows else rng.choice("cuud"), rng.randrange(3)
+            messages.append(change(op, key, f"{batch}-{i}", g=group))
+            rows.pop(key, None)
+            if op != "d":
+                rows[key] = group, f"{batch}-{i}"
+        sink.take(*messages)
+        assert sink.rows("id", "g", "v") == sorted((key, *row) for key, row in rows.items())
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (StringType(), "a", "b"),
+        (DecimalType(10, 2), "1.50", "1.51"),
+        (DateType(), "2024-01-01", "2024-01-02"),
+        (UUIDType(), "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"),
+        (BooleanType(), True, False),
+        (TimestamptzType(), "2024-01-01T00:00:00Z", "2024-01-01T00:00:01Z"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("slots", [1, 2])
+def test_keys_of_every_type(tmp_path: Path, kind: IcebergType, one: Any, other: Any, slots: int) -> None:
+    sink = Changing(tmp_path, slots=slots)
+    sink.catalog.create_namespace("db")
+    columns = NestedField(1, "id", kind, required=True), NestedField(2, "v", StringType(), required=False)
+    sink.catalog.create_table("db.t", Schema(*columns))
+    sink.take(change("c", one, "x"), change("c", other, "x"), change("u", one, "y"), change("c", other, "z"))
+    sink.take(change("d", one), change("u", other, "last"))
+    assert sink.rows("v") == [("last",)]
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_keys_inside_of_structs(tmp_path: Path, slots: int) -> None:
+    """The structs have other fields, too, and a delete need not have them."""
+    sink = Changing(tmp_path, id_columns=("k.a", "b"), slots=slots)
+    sink.catalog.create_namespace("db")
+    inner = StructType(NestedField(4, "x", LongType(), required=True), NestedField(5, "a", LongType(), required=True))
+    columns = (
+        NestedField(1, "k", inner, required=True),
+        NestedField(2, "b", StringType(), required=True),
+        NestedField(3, "v", StringType(), required=False),
+    )
+    sink.catalog.create_table("db.t", Schema(*columns))
+
+    def row(op: str, a: int | None, b: str, value: str, **more: int) -> Message:
+        return None, {"k": {"a": a, **more}, "b": b, "v": value, "op": op}
+
+    sink.take(row("c", 1, "p", "v1", x=7), row("c", 1, "q", "v1", x=7), row("c", 2, "p", "v1", x=7))
+    outcome = sink.take(row("d", 1, "p", ""), row("u", 2, "p", "v2", x=8), row("d", None, "p", ""))
+    assert sink.rows("b", "v") == [("p", "v2"), ("q", "v1")]
+    assert sink.reasons(outcome) == [(5, "table db.t: field k.a is null, but identifies the row")]
 
 
 def test_records_that_are_tried_one_by_one_come_to_the_same(tmp_path: Path) -> None:
