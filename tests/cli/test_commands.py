@@ -68,7 +68,13 @@ def on_a_terminal(command: list[str]) -> str:
 
 def test_status_is_shown_again_and_again_until_it_is_interrupted(cli: Cli) -> None:
     cli.run("run", "--until-caught-up")
-    watching = subprocess.Popen(cli.command("status", "--json", "--watch", "0.5"), stdout=subprocess.PIPE, text=True)
+    watching = subprocess.Popen(
+        cli.command("status", "--json", "--watch", "0.5"),
+        stdout=subprocess.PIPE,
+        text=True,
+        # A shell has what it runs in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert watching.stdout is not None
     try:
         found = [json.loads(watching.stdout.readline()) for _ in range(2)]
