@@ -112,7 +112,7 @@ class Worker:
 
     @property
     def progress(self) -> Progress:
-        """What the worker has done so far: a value, which does not change any more."""
+        """What the worker has done so far, as an immutable value."""
         return self._app.progress
 
     def __enter__(self) -> Self:

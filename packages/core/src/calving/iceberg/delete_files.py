@@ -1,4 +1,4 @@
-"""Deleted positions of data files: read from what the table has, and written as its format version wants them."""
+"""Reads the delete files of a table, and writes new ones: position deletes in version 2, deletion vectors in version 3."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Live:
 
 
 class Manifests:
-    """Reads what is live, and remembers manifests, which never change. ``ids``: columns whose bounds are kept."""
+    """Reads what is live. Manifests never change, so each is read once. ``ids``: columns whose bounds are kept."""
 
     def __init__(self, ids: Collection[int]) -> None:
         self._ids = frozenset(ids)

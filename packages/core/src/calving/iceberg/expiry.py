@@ -9,7 +9,6 @@ table, whose ``expire_snapshots`` finds these files by it. Data files are not to
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,6 +19,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotsUpdate, TableUpdate
 
 from calving.iceberg.ancestry import ancestors
+from calving.iceberg.orphans import delete_orphans
 from calving.protocol.ledger import COMMIT_ID
 
 MAX_SNAPSHOTS = "calving.expire.max-snapshots"
@@ -74,12 +74,8 @@ def remove_files(io: FileIO, found: Expired) -> None:
     A manifest leaves a branch once, when it is merged, and never comes back: if neither the next older nor the next
     newer snapshot that stays lists it, none does.
     """
-    for manifest in _manifests_of_none(io, found):
-        with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
-            io.delete(manifest)
-    for snapshot in found.gone:
-        with contextlib.suppress(Exception):
-            io.delete(snapshot.manifest_list)
+    delete_orphans(io, _manifests_of_none(io, found))
+    delete_orphans(io, [snapshot.manifest_list for snapshot in found.gone])
 
 
 def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:

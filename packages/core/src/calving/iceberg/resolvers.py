@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 from pyiceberg.io import FileIO
 
+from calving.iceberg.orphans import delete_orphans
 from calving.iceberg.resolution import Resolver
 from calving.model.events import TableId
 from calving.model.files import DataFile
@@ -44,6 +44,4 @@ class Resolvers:
         if table not in self._made:
             return
         before, self._served[table] = self._served.get(table, ()), tuple(file.file_path for file in key_files)
-        for path in before:
-            with suppress(Exception):  # a file that stays is an orphan, no harm
-                io.delete(path)
+        delete_orphans(io, before)

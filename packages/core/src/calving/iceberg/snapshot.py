@@ -8,7 +8,6 @@ older than the last.
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -36,6 +35,7 @@ from pyiceberg.table.update.snapshot import _MergeAppendFiles
 from pyiceberg.types import IntegerType, ListType, NestedField, StringType, StructType
 
 from calving.iceberg.entries import FileKey, key_of, read_entries
+from calving.iceberg.orphans import delete_orphans
 from calving.iceberg.summary import SummaryCollector
 from calving.model import files
 from calving.writing.partitioning import to_record
@@ -141,9 +141,7 @@ class SinkSnapshot(_MergeAppendFiles):
     def discard(self) -> None:
         """Delete what ``prepare`` wrote. Only when it is certain that the commit has not landed."""
         self._clean_all_uncommitted()
-        for path in self._written:
-            with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
-                self._io.delete(path)
+        delete_orphans(self._io, self._written)
 
     def spec(self, spec_id: int) -> PartitionSpec:
         """As manifests are written by it."""
@@ -159,10 +157,10 @@ class SinkSnapshot(_MergeAppendFiles):
         deletes = self._delete_manifests([m for m in existing if m.content is ManifestContent.DELETES])
         found = self._process_manifests(data + deletes)
         listed = {manifest.manifest_path for manifest in found}
-        for path in [path for path in self._written_manifests if path not in listed]:  # merged at once
+        merged = [path for path in self._written_manifests if path not in listed]  # at once
+        for path in merged:
             self._written_manifests.remove(path)
-            with contextlib.suppress(Exception):  # a file that stays is an orphan, no harm
-                self._io.delete(path)
+        delete_orphans(self._io, merged)
         return found
 
     def _rewritten(self, manifest: ManifestFile) -> ManifestFile:

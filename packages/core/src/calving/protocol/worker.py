@@ -103,10 +103,6 @@ class Worker:
         """Whether a batch is running."""
         return self._running is not None
 
-    def behind(self, ends: SourceOffsets) -> int:
-        """Records that no finished batch has read, given the source's ends."""
-        return sum(max(0, ends.get(tp, at) - at) for tp, at in self._next.items())
-
     def assigned(self, positions: Mapping[TopicPartition, Position]) -> None:
         """These partitions are ours from now on, at these positions (W1)."""
         for tp, position in positions.items():

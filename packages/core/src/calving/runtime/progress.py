@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from calving.protocol.waiting import DEGRADED
 from calving.status.values import Status
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the sink has done since this process started. It does not change any more."""
+    """What the sink has done since this process started."""
 
     read: int = 0
     behind: int = 0
@@ -52,7 +51,7 @@ class Progress:
             len(worker.partitions),
             {table: failure.times for table, failure in coordinator.failing.items()},
             coordinator.missing,
-            {name: table.cycles for name, table in status.log.tables.items() if table.cycles >= DEGRADED},
+            status.log.degraded,
             worker.batches.stages,
             worker.restarts,
         )

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Hashable
 
 from calving.model.offsets import TopicPartition
-from calving.protocol.waiting import DEGRADED
 from calving.runtime.batch import BatchRunner
 from calving.runtime.worker import Publications, WorkerLoop
 from calving.status.board import Board
@@ -80,8 +79,7 @@ class Reporter:
         self._board.worker(worker, status.log)
 
     def _tell_degraded(self) -> None:
-        tables = self._board.status.log.tables
-        now = frozenset(name for name, table in tables.items() if table.cycles >= DEGRADED)
+        now = frozenset(self._board.status.log.degraded)
         if now != self._degraded:
             self._degraded = now
             names = ", ".join(f"table {name}" for name in sorted(now))

@@ -94,8 +94,6 @@ class WorkerLoop:
         """No batch is started; what the coordinator asks is answered with what there is."""
         self.version = 0
         """Grows with whatever those see who watch."""
-        self.behind = 0
-        """Records of the held partitions that no finished batch has read, as of the last look."""
         self.latest_us: dict[TopicPartition, int] = {}
         """The largest timestamps that were read."""
         self.skipped: dict[TopicPartition, int] = {}
@@ -199,7 +197,6 @@ class WorkerLoop:
             ends = {tp: min(end, stop_at.get(tp, end)) for tp, end in ends.items()}
         self._ends, self._looked = ends, now
         self.version += 1
-        self.behind = machine.behind(ends)
         if now - self._searched >= _SEARCH_SECONDS:
             self._searched = now
             for tp in self.hidden.look(now, bounds.ends, self._group.highs(held)):

@@ -53,9 +53,9 @@ def not_ready(status: Status) -> tuple[str, ...]:
 
 def _tables(status: Status) -> Iterator[Reason]:
     found: dict[str, str] = {}
-    for name, table in status.log.tables.items():
-        if table.cycles >= DEGRADED:
-            found[name] = f"{counted(table.buffered_files, 'file')} waited for {table.cycles} commit cycles"
+    for name, cycles in status.log.degraded.items():
+        files = status.log.tables[name].buffered_files
+        found[name] = f"{counted(files, 'file')} waited for {cycles} commit cycles"
     for name, missing in status.coordinator.missing.items():
         found[name] = f"it lacks {missing}, which two commits have passed over"
     for name, failure in status.coordinator.failing.items():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from calving.model.offsets import TopicPartition
+from calving.protocol.waiting import DEGRADED
 from calving.status.histogram import RECORDS, SECONDS, Histogram
 
 Counts = Mapping[str, int]
@@ -163,6 +164,11 @@ class LogStatus:
     cycle_at: float | None = None
     """When a commit cycle was last heard to end."""
     valid_through_us: int | None = None
+
+    @property
+    def degraded(self) -> dict[str, int]:
+        """Tables whose files have waited for several commit cycles, and for how many."""
+        return {name: table.cycles for name, table in self.tables.items() if table.cycles >= DEGRADED}
 
 
 STEPS = ("load", "resolve", "write", "commit")

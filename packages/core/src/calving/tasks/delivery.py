@@ -15,6 +15,7 @@ from calving.casting.table import NOT_AN_OBJECT, STAGE, Converted, TableConverte
 from calving.errors import ConfigError, first_line
 from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter
+from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
 from calving.model.tables import SchemaChange
@@ -66,6 +67,8 @@ class Delivery:
         self._offsets: Callable[[], Sequence[int]] = tuple
         self._places: pa.Array | None = None
         """The offsets of the block, once they are asked for."""
+        self._asked: tuple[Values, RowMutations, pa.Array] | None = None
+        """Values, and what each of them does, as last found out."""
 
     @property
     def changes(self) -> list[SchemaChange]:
@@ -154,8 +157,10 @@ class Delivery:
         """Without events that empty their source, which are no rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
         for mutations in known:
-            found = truncates(values, mutations) if mutations is not None and len(values) else []
-            if not found or mutations is None:
+            if mutations is None or mutations.cdc_field is None or not len(values):
+                continue
+            found = truncates(self._operations(values, mutations))
+            if not found:
                 continue
             places = values.index
             if mutations.on_truncate == "skip":
@@ -236,8 +241,15 @@ class Delivery:
         if self._places is None:
             self._places = pa.array(self._offsets(), pa.int64())
         origin = Origin(self._source, self._places.take(pa.array(values.index, pa.int32())))
-        gone = pa.repeat(pa.scalar(DELETE, pa.int8()), len(values)) if self._deleting else operations(values, mutations)
-        return self._conversions[table].convert(values, gone, origin)
+        return self._conversions[table].convert(values, self._operations(values, mutations), origin)
+
+    def _operations(self, values: Values, mutations: RowMutations) -> pa.Array:
+        """What each value does; asked for once to find truncates, and again where they are converted."""
+        if self._deleting:
+            return pa.repeat(pa.scalar(DELETE, pa.int8()), len(values))
+        if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:
+            self._asked = values, mutations, operations(values, mutations)
+        return self._asked[2]
 
     def _prepare(
         self,

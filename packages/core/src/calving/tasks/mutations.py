@@ -161,11 +161,9 @@ def operations(values: Values, mutations: RowMutations) -> pa.Array:
     return pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
 
 
-def truncates(values: Values, mutations: RowMutations) -> Indices:
-    """Rows of events that empty their source."""
-    if mutations.cdc_field is None:
-        return []
-    found: list[int] = pc.indices_nonzero(pc.equal(operations(values, mutations), TRUNCATE)).to_pylist()
+def truncates(operations: pa.Array) -> Indices:
+    """Places of events that empty their source."""
+    found: list[int] = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
     return found
 
 

@@ -48,10 +48,10 @@ class Last:
     def of(self, changes: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
         """The last change of each key, and for each whether what the table has of its key goes."""
         changes = self._in_order(changes)
-        operations = changes.column(OPERATION)
-        replaces = pc.not_equal(operations, INSERT)
         if self._mutations.inserts == "upsert":
-            replaces = pc.or_(replaces, True)
+            replaces = pa.repeat(pa.scalar(True), changes.num_rows)
+        else:
+            replaces = pc.not_equal(changes.column(OPERATION), INSERT)
         names = [f"key {i}" for i in range(len(self._identity.columns))]
         columns = [column.of(changes) for column in self._identity.columns]
         places = pa.arange(0, changes.num_rows)
