@@ -39,16 +39,21 @@ def table_of(sink: Cli) -> list[tuple[Any, ...]]:
     return rows
 
 
+def upsert(sink: Cli, chance: random.Random, expected: Rows) -> None:
+    """One run over 150 records of 60 keys; ``expected`` gets the rows that they leave."""
+    for _ in range(150):
+        key = chance.randrange(60)
+        expected[key] = (key, f"v{chance.random()}")
+        send(sink, key, {"id": key, "name": expected[key][1]})
+    sink.topic.producer.flush()
+    sink.run_here()
+
+
 def test_upserts_leave_the_last_record_of_each_key(sink: Cli) -> None:
     sink.keys["iceberg.tables.upsert-mode-enabled"] = "true"
     chance, expected = random.Random(1), Rows()
     for _ in range(4):
-        for _ in range(150):
-            key = chance.randrange(60)
-            expected[key] = (key, f"v{chance.random()}")
-            send(sink, key, {"id": key, "name": expected[key][1]})
-        sink.topic.producer.flush()
-        sink.run_here()
+        upsert(sink, chance, expected)
         assert table_of(sink) == sorted(expected.values())
 
 
@@ -87,12 +92,7 @@ def test_keys_stay_keys_with_equality(sink: Cli) -> None:
     sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.row-deletes": "equality"}
     chance, expected = random.Random(4), Rows()
     for _ in range(2):
-        for _ in range(150):
-            key = chance.randrange(60)
-            expected[key] = (key, f"v{chance.random()}")
-            send(sink, key, {"id": key, "name": expected[key][1]})
-        sink.topic.producer.flush()
-        sink.run_here()
+        upsert(sink, chance, expected)
         table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
         check(table, equality=True)
         assert sorted(duckdb_rows(table, "id, name")) == sorted(expected.values())

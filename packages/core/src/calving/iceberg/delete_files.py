@@ -1,4 +1,4 @@
-"""Reads the delete files of a table, and writes new ones: position deletes in version 2, deletion vectors in version 3."""
+"""Reads a table's delete files, and writes new ones: position deletes in version 2, deletion vectors in 3."""
 
 from __future__ import annotations
 
