@@ -87,7 +87,20 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         ((20_000, 1), (20_000, 0)),
         ("topic 'orders', partition 2, offset 93120: field 'amount': ' 12' is not a double",),
     )
-    worker = WorkerStatus(True, True, False, True, held, 0, batches, {}, {"done": 240, "fenced": 1}, 0, 1)
+    worker = WorkerStatus(
+        True,
+        True,
+        False,
+        True,
+        held,
+        sum(each.source_lag for each in held.values()),
+        0,
+        batches,
+        {},
+        {"done": 240, "fenced": 1},
+        0,
+        1,
+    )
     log = LogStatus(
         {
             name: TableStatus(now - 400, 7, int((now - 402) * 1e6), 14, now - 380, 38)

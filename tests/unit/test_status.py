@@ -28,6 +28,7 @@ from calving.status.folding import after_cycle
 from calving.status.health import Cause, not_ready, reasons
 from calving.status.histogram import Histogram
 from calving.status.listening import Listening
+from calving.status.partitions import committed_up_to
 from calving.status.values import (
     Batches,
     CoordinatorStatus,
@@ -96,7 +97,7 @@ def test_what_a_commit_complete_calls_settled_waits_no_longer() -> None:
     ear.write(7, 9)
     ear.say(CommitComplete(ear.commit), {TP: (Span(0, 7),)})
     assert ear.table.buffered_files == 1
-    assert ear.listening.committed == {TP: 7}
+    assert committed_up_to(ear.listening.settled) == {TP: 7}
 
 
 def test_a_valid_through_time_that_a_commit_does_not_know_stays_the_last_one() -> None:

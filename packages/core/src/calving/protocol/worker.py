@@ -67,6 +67,8 @@ class Worker:
         self._limits = limits
         self._stored: dict[TopicPartition, int | None] = {}
         self._next: dict[TopicPartition, int] = {}
+        self.held: frozenset[TopicPartition] = frozenset()
+        """The partitions that are ours."""
         self._restarted: set[TopicPartition] = set()
         """What has gone back since it was stored: it may have come as far again, and is somewhere else all the same."""
         self._finished: list[tuple[Spans, BatchOutcome]] = []
@@ -78,10 +80,6 @@ class Worker:
         self._swept = False
         self._stopping = False
         self._record_bytes = 1.0
-
-    @property
-    def held(self) -> frozenset[TopicPartition]:
-        return frozenset(self._next)
 
     @property
     def positions(self) -> SourceOffsets:
@@ -110,6 +108,7 @@ class Worker:
                 raise ProtocolError(f"{tp} was assigned twice")
             self._stored[tp], self._next[tp] = position.stored, position.next
             self._answered.discard(tp)
+        self.held = frozenset(self._next)
 
     def stop(self) -> None:
         """No further batch is started and nothing more is answered; ``handover`` of all that is held ends the work."""
@@ -135,6 +134,7 @@ class Worker:
             del self._stored[tp], self._next[tp]
             self._answered.discard(tp)
             self._restarted.discard(tp)
+        self.held = frozenset(self._next)
 
     def gaps(
         self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()

@@ -22,6 +22,7 @@ from calving.protocol.ledger import LedgerKey
 from calving.runtime.preflight import ledger_key, ledger_of
 from calving.settings.load import Sink
 from calving.status.listening import Listening
+from calving.status.partitions import committed_up_to
 
 _FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
 
@@ -73,7 +74,7 @@ class Heard:
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
         """Up to where every record is in its tables."""
-        return self._listening.committed
+        return committed_up_to(self._listening.settled)
 
     @property
     def tables(self) -> list[str]:

@@ -12,7 +12,8 @@ from calving.runtime.batch import BatchRunner
 from calving.runtime.worker import Publications, WorkerLoop
 from calving.status.board import Board
 from calving.status.listening import Listening
-from calving.status.values import Batches, PartitionStatus, WorkerStatus
+from calving.status.partitions import HeldPartitions
+from calving.status.values import Batches, WorkerStatus
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +38,14 @@ class Reporter:
             return
         self._seen = seen
         listening = self.listening
-        partitions = {
-            tp: PartitionStatus(at, loop.ends.get(tp, at), listening.committed.get(tp), loop.latest_us.get(tp))
-            for tp, at in loop.machine.positions.items()
-        }
+        partitions = HeldPartitions(loop.machine.positions, loop.ends, listening.settled, dict(loop.latest_us))
         worker = WorkerStatus(
             joined,
             prepared=True,
             paused=loop.paused,
             leads=leads,
             partitions=partitions,
+            behind=partitions.behind,
             hidden=loop.hidden.records,
             batches=runner.totals,
             lost=dict(self._lost + _by_topic(loop.skipped)),

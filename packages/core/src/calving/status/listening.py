@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 from calving.model.coverage import Coverage
 from calving.model.events import CommitComplete, CommitToTable, DataComplete, DataWritten, Envelope, StartCommit
-from calving.model.offsets import Span, TopicPartition, named
 from calving.protocol.waiting import Waiting, settled
 from calving.status.values import LogStatus, TableStatus
 
@@ -34,8 +32,8 @@ class Listening:
 
     def __init__(self) -> None:
         self.waiting = Waiting()
-        self.committed: Mapping[TopicPartition, int] = {}
-        """Up to where every record is in its tables."""
+        self.settled: Coverage = {}
+        """Source offsets that are in their tables."""
         self._buffered: dict[str, deque[_Publication]] = {}
         self._commits: dict[str, _Commit] = {}
         self._number = 0
@@ -99,15 +97,9 @@ class Listening:
     def _settle(self, spans: Coverage) -> None:
         if not spans:
             return
-        self.committed = {named(tp): _reached(found) for tp, found in spans.items()}
+        self.settled = spans
         for table, buffered in list(self._buffered.items()):
             left = deque(each for each in buffered if not each.spans or not settled(each.spans, spans))
             self._buffered[table] = left
             if not left:
                 del self._buffered[table]
-
-
-def _reached(spans: Iterable[Span]) -> int:
-    """Where the first hole begins, behind a mark that the offsets have restarted."""
-    plain = [span for span in spans if span.start <= span.end]
-    return plain[0].end if plain else 0

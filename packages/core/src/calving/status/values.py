@@ -123,6 +123,8 @@ class WorkerStatus:
     paused: bool = False
     leads: bool = False
     partitions: Mapping[TopicPartition, PartitionStatus] = field(default_factory=dict)
+    behind: int = 0
+    """Records of these partitions that no finished batch has read."""
     hidden: int = 0
     """Records behind open transactions of their producers: they cannot be read yet."""
     batches: Batches = Batches()
@@ -136,11 +138,6 @@ class WorkerStatus:
     """How often the worker has started over after an error."""
     error: str | None = None
     """The last such error."""
-
-    @property
-    def behind(self) -> int:
-        """Records of the held partitions that no finished batch has read."""
-        return sum(each.source_lag for each in self.partitions.values())
 
 
 @dataclass(frozen=True, slots=True)
