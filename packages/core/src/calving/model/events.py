@@ -39,8 +39,7 @@ class TableReference:
         return ".".join(self.identifier)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionProgress:
+class PartitionProgress(NamedTuple):
     """How far one source partition got in this cycle. Both None: assigned, but nothing new."""
 
     source: TopicPartition

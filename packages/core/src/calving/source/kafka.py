@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -158,16 +158,19 @@ def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: 
     if not partitions:
         return {}
     with reaching("asking for the topics' offsets"):
-        asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
-        found = [
-            each
-            for start in range(0, len(asked), _TOGETHER)
-            for each in consumer.offsets_for_times(asked[start : start + _TOGETHER], TIMEOUT)
-        ]
+        requests = _requests(frozenset(partitions), which)
+        found = [each for asked in requests for each in consumer.offsets_for_times(asked, TIMEOUT)]
         for each in found:
             if each.error is not None:
                 raise KafkaException(each.error)
     return {TopicPartition(each.topic, each.partition): each.offset for each in found}
+
+
+@lru_cache(maxsize=4)
+def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[KafkaPartition]]:
+    """Made once for the partitions that a worker holds: it asks every second."""
+    asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
+    return [asked[start : start + _TOGETHER] for start in range(0, len(asked), _TOGETHER)]
 
 
 @patiently
