@@ -24,6 +24,7 @@ from rich.console import Console
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.resolution import Resolver
+from calving.iceberg.summary import mutations_in
 from calving.iceberg.tables import DEFAULT_PROPERTIES, TableRules, Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.files import DataFile, FileContent
@@ -83,7 +84,7 @@ def _case(catalog: Catalog, rows: int, terms: list[str], keys: int) -> dict[str,
         times.append(time.perf_counter() - started)
         cpu.append(time.process_time() - used)
         assert target.counts is not None and target.counts.superseded == keys
-        resolve.append(target.counts.seconds["resolve"])
+        resolve.append(mutations_in(target.head)["resolve-ms"] / 1000)
     after = _read(catalog.load_table(name))
     middle = COMMITS // 2
     warm = [sorted(each[1:])[middle] for each in (times, cpu, resolve)]

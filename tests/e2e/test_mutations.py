@@ -83,6 +83,24 @@ def test_plain_records_replace_each_other_by_key(sink: Cli) -> None:
     assert rows(sink, "id", "v") == [(0, 16), (1, 101), (2, 18), (3, 19), (7, 107)]
 
 
+def test_status_tells_what_the_last_commit_did_to_rows(sink: Cli) -> None:
+    sink.keys |= {"iceberg.tables.cdc-field": "op"}
+    send(sink, *((None, {"id": i, "op": "I"}) for i in range(4)))
+    sink.run_here()
+    send(sink, *((None, {"id": i, "op": "D"}) for i in (2, 8)))
+    sink.run_here()
+    (table,) = json.loads(sink.run("status", "--json"))["tables"]
+    found = table["mutations"]
+    assert {name: found[name] for name in ("keys", "located", "superseded", "unmatched", "positions")} == {
+        "keys": 2,
+        "located": 1,
+        "superseded": 1,
+        "unmatched": 1,
+        "positions": 1,
+    }
+    assert "Row mutations of the last commit" in sink.run("status")
+
+
 def test_validate_names_what_is_wrong_with_the_id_columns(sink: Cli) -> None:
     send(sink, (None, {"id": 1, "v": 1.5}))
     sink.run_here()

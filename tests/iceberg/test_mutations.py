@@ -10,6 +10,10 @@ from pyiceberg.table.update import UpgradeFormatVersionUpdate
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.entries import Manifests
+from calving.iceberg.resolution import Resolver
+from calving.iceberg.summary import mutations_in
+from calving.model.mutations import MutationCounts
+from calving.mutations.cache import KeyCache
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
 
 
@@ -87,7 +91,64 @@ def test_a_key_that_the_table_does_not_have_deletes_nothing(table: MutationTable
     assert (head.summary["calving.mutations.keys"], head.summary["calving.mutations.superseded"]) == ("1", "0")
 
 
+@pytest.mark.parametrize("order", [None, "g"])
+def test_a_commit_counts_rows_it_deleted_and_deletes_that_met_none(
+    catalog: Catalog, version: int, order: str | None
+) -> None:
+    table = create(catalog, "flat", version, order)
+    table.commit(table.step([row(key, "a") for key in range(4)]))
+    first = table.commit(table.step([row(1, "b")], [{"id": 2, "g": 0}])).counts
+    assert first is not None
+    assert (first.keys, first.located, first.superseded, first.positions, first.unmatched) == (2, 2, 2, 2, 0)
+    # One is new, one was deleted before, one never was, one comes and goes.
+    steps = (
+        table.step([row(7, "c"), row(9, "c")], [{"id": 2, "g": 0}, {"id": 8, "g": 0}]),
+        table.step([], [{"id": 9, "g": 0}]),
+    )
+    second = table.commit(*steps).counts
+    assert second is not None
+    assert (second.keys, second.located, second.superseded, second.unmatched) == (4, 0, 1, 2)
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_rows_that_all_come_with_their_keys_are_not_looked_into_for_deletes_without_a_row(
+    table: MutationTable,
+) -> None:
+    table.resolver = Resolver(None, KeyCache(1_000_000), appends=False)
+    counts = table.commit(table.step([row(1, "a"), row(2, "a")])).counts
+    assert counts == MutationCounts(keys=2)
+    counts = table.commit(table.step([row(3, "a")], [{"id": 4}])).counts
+    assert counts is not None and counts.unmatched == 1
+
+
+def test_the_summary_says_what_status_shows(table: MutationTable) -> None:
+    table.commit(table.step([row(1, "a")]))
+    table.commit(table.step([row(1, "b")], [{"id": 5}]))
+    head = table.table.current_snapshot()
+    assert head is not None and head.summary is not None
+    found = mutations_in(head.summary.additional_properties)
+    assert {name: found[name] for name in ("keys", "superseded", "unmatched", "located")} == {
+        "keys": 2,
+        "superseded": 1,
+        "unmatched": 1,
+        "located": 1,
+    }
+    assert {"load-ms", "resolve-ms", "write-ms"} <= found.keys()
+
+
+def test_the_key_cache_tells_what_it_holds_of_each_table(catalog: Catalog, version: int) -> None:
+    cache = KeyCache(1_000_000)
+    for rows in (1_000, 10):
+        table = create(catalog, "flat", version)
+        table.resolver = Resolver(None, cache)
+        table.commit(table.step([row(key, "a") for key in range(rows)]))
+        table.commit(table.step([row(1, "b")]))
+    large, small = cache.by_owner().values()
+    assert large > small > 0 and large + small == cache.bytes
+
+
 def test_key_columns_are_read_once(table: MutationTable) -> None:
+    table.resolver = Resolver(None, KeyCache(1_000_000), appends=False)
     table.commit(table.step([row(key, "a") for key in range(9)]))
     found = [table.commit(table.step([row(key, "b")])).counts for key in (0, 1, 2)]
     assert [(each.files, each.cached) for each in found if each] == [(1, 0), (1, 1), (1, 1)]

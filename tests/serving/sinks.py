@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
 from calving.serving.history import History
 from calving.serving.server import Server
@@ -131,6 +132,7 @@ def _coordinator(names: list[str], broken: int, now: float) -> CoordinatorStatus
                 120 + n,
                 0,
                 10**9,
+                MutationCounts(500, 480, 470, 10, 480, 40, 38) if i % 2 else None,
             )
             for i, name in enumerate(names)
         )
@@ -139,6 +141,7 @@ def _coordinator(names: list[str], broken: int, now: float) -> CoordinatorStatus
             f"c-{n:02}", now - 10 * (20 - n) + 7, "full", 1.4, 0.4, None, (), len(names) - broken, broken, commits
         )
         found = after_cycle(found, cycle, failing, {}, 14 * broken)
+        found = replace(found, key_cache=dict.fromkeys(names[1::2], 4_096))
     return found
 
 

@@ -247,3 +247,13 @@ def test_a_certificate_that_cannot_be_read_is_said_at_the_start(tmp_path: Path) 
     keys = dict.fromkeys(("iceberg.http.tls-certificate-file", "iceberg.http.tls-key-file"), tmp_path / "nothing.pem")
     with pytest.raises(ConfigError, match=r"iceberg\.http\.tls-certificate-file: .*nothing\.pem"):
         Server(sink(**keys), Worker(status()))
+
+
+def test_what_commits_did_to_rows_is_told_by_table_and_by_commit() -> None:
+    with serving(Worker(status())) as client:
+        tables = {t["table"]: t for t in client.get("api/tables").json}
+        assert tables["db.t000"]["mutations"] is None
+        assert tables["db.t001"]["mutations"]["unmatched"] == 200
+        assert tables["db.t001"]["key_cache_bytes"] == 4_096
+        (commit,) = (t for t in client.get("api/commits").json[0]["tables"] if t["table"] == "db.t001")
+        assert (commit["mutations"]["keys"], commit["mutations"]["superseded"]) == (500, 470)

@@ -12,6 +12,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import Admitted, Step, admit
 from calving.protocol.buffer import Buffer
+from calving.protocol.gate import Gate
 from calving.protocol.ledger import NO_LEDGER, Ledger, Reach
 
 TABLE = TableReference("c", ("db",), "t")
@@ -139,3 +140,22 @@ def _committed(rng: random.Random, log: list[Envelope]) -> dict[TopicPartition, 
             buffer.settle(table, read, got.held_back)
         assert any(unheard) or not before or sum(map(len, buffer.tables().values())) < before
     return at
+
+
+def test_the_gate_says_what_a_table_waits_for_once_three_commits_held_the_same_entry_back() -> None:
+    gate, late = Gate(), admitted([entry(0, 0, "late", a=(100, 200))])
+    for _ in range(2):
+        gate.settled(("db", "t"), late)
+        assert gate.waits == {}
+    gate.settled(("db", "t"), late)
+    waits = "1 entry waited for 3 commit cycles until offsets 0 to 100 of s-0 are published"
+    assert gate.waits == {("db", "t"): waits}
+    gate.settled(("db", "t"), admitted([entry(1, 0, "early", a=(0, 100)), entry(0, 0, "late", a=(100, 200))]))
+    assert gate.waits == {}
+
+
+def test_another_entry_in_each_commit_is_no_wait() -> None:
+    gate = Gate()
+    for offset in range(5):
+        gate.settled(("db", "t"), admitted([entry(0, offset, "late", a=(100, 200))]))
+    assert gate.waits == {}

@@ -20,6 +20,7 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.files import DataFile
+from calving.model.mutations import MutationCounts
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
 from calving.runtime.tally import Tally
@@ -223,3 +224,23 @@ def test_refusals_are_counted_until_a_publication_succeeds() -> None:
         publications.add(outcome)
     assert publications.refused_in_a_row == 2
     assert publications.outcomes == {"fenced": 2, "done": 1, "stale": 1}
+
+
+def test_publications_that_the_order_gate_holds_back_degrade_the_sink_and_name_their_table() -> None:
+    log = LogStatus({"db.u": TableStatus(buffered_files=2, cycles=4)}, 1_000.0)
+    held = CoordinatorStatus(
+        held_back={"db.u": "1 entry waited for 3 commit cycles until offsets 0 to 9 of s-0 are published"}
+    )
+    leads = replace(WELL, worker=replace(WELL.worker, leads=True), log=log, coordinator=held)
+    (reason,) = reasons(leads, 1_001.0)
+    assert (reason.cause, reason.subject) == (Cause.ORDER_GATE, "db.u")
+    assert reason.text.startswith("table db.u: 1 entry waited for 3 commit cycles until offsets 0 to 9 of s-0")
+    former = replace(leads, worker=replace(leads.worker, leads=False))
+    assert [each.cause for each in reasons(former, 1_001.0)] == [Cause.TABLE_FAILING]
+
+
+def test_what_commits_did_to_rows_is_added_up_by_table() -> None:
+    done = TableCommit("db.t", "done", 0.1, mutations=MutationCounts(keys=3, superseded=2, unmatched=1))
+    found = after_cycle(CoordinatorStatus(), cycle(done, TableCommit("db.u", "done", 0.1)), {}, {}, 0)
+    found = after_cycle(found, cycle(done), {}, {}, 0)
+    assert found.mutations == {"db.t": MutationCounts(keys=6, superseded=4, unmatched=2)}

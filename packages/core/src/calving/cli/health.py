@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
@@ -39,6 +40,8 @@ class TableHealth:
     valid_through: str = ""
     parked: int = 0
     """Control entries that are parked."""
+    mutations: Mapping[str, int] = field(default_factory=dict)
+    """What the last commit that says so did to rows, by name, and its times."""
 
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
@@ -69,6 +72,7 @@ def _health(sink: Sink, name: str, table: Table | None, heard: Heard) -> TableHe
         missing,
         next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
         parked,
+        next((found for summary in loaded.ancestry if (found := mutations_in(summary))), {}),
     )
 
 

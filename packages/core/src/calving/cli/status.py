@@ -64,6 +64,8 @@ def as_text(status: Status, now: float) -> Iterator[RichTable | str]:
     """For people."""
     yield positions_table(status.sink, status.positions, heard=True)
     yield _tables(status.tables, now)
+    if any(t.mutations for t in status.tables):
+        yield _mutations(status.tables)
     yield from (f"DEGRADED: {reason}" for reason in status.reasons)
     yield f"{status.workers} workers run"
 
@@ -107,6 +109,7 @@ def _table_json(t: TableHealth, now: float) -> dict[str, Any]:
         "cycles": t.cycles,
         "parked": t.parked,
         "missing": text_of(t.missing) if t.missing else None,
+        "mutations": dict(t.mutations) or None,
     }
 
 
@@ -116,6 +119,18 @@ def _tables(tables: Iterable[TableHealth], now: float) -> RichTable:
     for t in tables:
         missing = text_of(t.missing) if t.missing else "-"
         shown.add_row(t.name, t.state, t.records, ago(t.committed_at, now), t.valid_through, _waits(t) or "-", missing)
+    return shown
+
+
+def _mutations(tables: Iterable[TableHealth]) -> RichTable:
+    names = ("table", "keys", "rows", "no row", "positions", "files", "cached", "load", "resolve", "write")
+    shown = RichTable(*names, title="Row mutations of the last commit")
+    keys = ("keys", "superseded", "unmatched", "positions", "files", "cached", "load-ms", "resolve-ms", "write-ms")
+    for t in tables:
+        if t.mutations:
+            found = [(key, t.mutations.get(key)) for key in keys]
+            values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in found)
+            shown.add_row(t.name, *values)
     return shown
 
 

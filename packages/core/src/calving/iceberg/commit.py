@@ -27,6 +27,7 @@ from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
+from calving.protocol.gate import Gate
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, Reach
 from calving.status.values import TableCommit
 from calving.version import __version__
@@ -67,11 +68,22 @@ class IcebergCommitter:
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
         """What two commits in a row have passed over, by table: it is not on its way."""
+        self._gate = Gate()
         self._reports: deque[TableCommit] = deque()
 
     def reports(self) -> tuple[TableCommit, ...]:
         """Of the tables that have settled since the last call."""
         return tuple(self._reports.popleft() for _ in range(len(self._reports)))
+
+    @property
+    def held_back(self) -> dict[TableId, str]:
+        """Mutation tables with entries that were held back in several commits in a row, and what these wait for."""
+        return self._gate.waits
+
+    @property
+    def key_cache_bytes(self) -> dict[str, int]:
+        """What the key cache holds of each table."""
+        return self._resolvers.cache_bytes
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         jobs = {
@@ -89,7 +101,11 @@ class IcebergCommitter:
     def _settle(self, table: TableId, latest: ParkedCommit, request: CommitTables) -> Committed | Failed:
         report = Report(".".join(table))
         outcome = self._settled(table, latest, request, report)
-        self._reports.append(report.value(outcome))
+        found = report.value(outcome)
+        if found.mutations is not None:
+            times = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in found.steps.items())
+            log.info("table %s: %s; %s", found.table, found.mutations, times)
+        self._reports.append(found)
         return outcome
 
     def _settled(
@@ -107,6 +123,7 @@ class IcebergCommitter:
         self._mind_holes(table, done, request.reach)
         reference = TableReference(self._catalog_name, table[:-1], table[-1])
         admitted = done.admitted
+        self._gate.settled(table, admitted)
         if admitted.held_back:
             before = sorted({str(named(tp)) for entry in admitted.held_back for tp in entry.spans})
             log.info(
@@ -202,8 +219,7 @@ class IcebergCommitter:
         )
         in_order = in_order and mutations is not None
         done = CommitLoop(target, key, MAX_TRIES, in_order=in_order).settle(commit.entries, commit.read, commit.reach)
-        report.settled(done, target.head)
-        if done.snapshot_id is not None and target.counts is not None and target.io is not None:
-            log.info("table %s: %s", ".".join(table), target.counts)
+        report.settled(done, target.head, target.counts)
+        if done.snapshot_id is not None and target.io is not None:
             self._resolvers.served(table, done.admitted.delete_files, target.io)
         return done, target.mark

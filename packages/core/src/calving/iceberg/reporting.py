@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calving.iceberg.stopwatch import Stopwatch
+from calving.model.mutations import MutationCounts
 from calving.protocol.commit import Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.status.values import TableCommit
@@ -18,9 +19,14 @@ class Report:
         self.watch = Stopwatch()
         self._files = self._records = 0
         self._head: Mapping[str, str] = {}
+        self._counts: MutationCounts | None = None
 
-    def settled(self, done: Settled, head: Mapping[str, str]) -> None:
-        """One commit has settled. ``head``: the summary of the branch's head, if it was changed."""
+    def settled(self, done: Settled, head: Mapping[str, str], counts: MutationCounts | None) -> None:
+        """One commit has settled. ``head``: the summary of the branch's head, if it was changed. ``counts``: what it
+        did to rows.
+        """
+        if done.snapshot_id is not None and counts is not None:
+            self._counts = (self._counts or MutationCounts()) + counts
         self._files += len(done.admitted.data_files) + len(done.admitted.delete_files)
         self._records += sum(f.record_count for f in done.admitted.data_files)
         self._head = head or self._head
@@ -41,6 +47,7 @@ class Report:
             self._total("total-data-files"),
             self._total("total-delete-files"),
             self._total("total-files-size"),
+            self._counts,
         )
 
     def _total(self, name: str) -> int | None:

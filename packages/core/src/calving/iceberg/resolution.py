@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,46 +18,20 @@ from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, read_positions, write_deleted
 from calving.iceberg.entries import FileKey, Live, Manifests, key_of
 from calving.model import files
-from calving.model.text import counted
+from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
-from calving.mutations.candidates import Candidate, Pruning
+from calving.mutations.candidates import Candidate, Pruning, new_files
 from calving.mutations.columns import Column, Reading, columns_of
-from calving.mutations.keys import Keys, Matches
+from calving.mutations.keys import Keys, Matches, different
 from calving.mutations.ordering import Found, losers
 from calving.mutations.sorting import in_order, is_searchable, pays
 from calving.protocol.admission import Step
-from calving.writing.partitioning import to_record
 
 _TOGETHER = 4
 """Files that are looked into at the same time."""
 _MOST_VECTORS = 4_000
 _ORDERED_AT_ONCE = 2_000_000
 """Rows whose keys one commit brings into their order: it takes longer for that, and the later ones less."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """What a commit of a mutation table did."""
-
-    keys: int = 0
-    superseded: int = 0
-    """Rows that it deleted."""
-    files: int = 0
-    """Files that were looked into."""
-    cached: int = 0
-    """Those of them that the key cache had."""
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        times = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in self.seconds.items())
-        looked = f"{counted(self.files, 'file')} looked into, {self.cached} of them in the cache"
-        return f"{counted(self.keys, 'key')}, {counted(self.superseded, 'row')} superseded, {looked}; {times}"
-
-    def summary(self) -> dict[str, str]:
-        """As a snapshot says it."""
-        numbers = {"keys": self.keys, "superseded": self.superseded, "files": self.files, "cached": self.cached}
-        times = {f"{name}-ms": round(seconds * 1000) for name, seconds in self.seconds.items()}
-        return {f"calving.mutations.{name}": str(value) for name, value in {**numbers, **times}.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +45,9 @@ class Resolved:
     """Those that name what is removed."""
     written: tuple[str, ...]
     """Files that were made for it."""
-    counts: Counts
+    counts: MutationCounts
+    seconds: Mapping[str, float]
+    """Spent on each step."""
 
 
 class Resolver:
@@ -82,9 +58,13 @@ class Resolver:
         order_field: str | None = None,
         cache: KeyCache | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        appends: bool = True,
     ) -> None:
-        """``order_field``: the dotted path of the column by which rows of a key win."""
-        self.order_field, self._cache, self._clock = order_field, cache, clock
+        """``order_field``: the dotted path of the column by which rows of a key win. ``appends``: whether rows may come
+        without their keys, so that their number does not tell that of the deletes.
+        """
+        self.order_field, self._cache, self._clock, self._appends = order_field, cache, clock, appends
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
         self._to_order = 0
@@ -92,6 +72,8 @@ class Resolver:
         self._steps: tuple[Step, ...] = ()
         self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
         """What of ``_steps`` is in a file: a refused attempt looks only into files that are new to it."""
+        self._owner = ""
+        """What the cache calls the table."""
 
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
         """Delete, on the head of the branch, the keys of each step from all that came before it.
@@ -100,8 +82,13 @@ class Resolver:
         """
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
-        self._to_order = _ORDERED_AT_ONCE
+        self._to_order, self._owner = _ORDERED_AT_ONCE, ".".join(table.name())
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
+
+    def deletes(self, steps: Sequence[Step]) -> bool:
+        """Whether a key of these steps may be there without a row."""
+        keys = sum(file.record_count for step in steps for file in step.delete_files)
+        return self._appends or keys > sum(file.record_count for step in steps for file in step.data_files)
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> Live:
         """What is live at the head, with the bounds of these columns."""
@@ -116,7 +103,11 @@ class Resolver:
         def read() -> Iterator[pa.RecordBatch]:
             return reading.batches(file.path, file.file_format)
 
-        return (read(), False) if self._cache is None else self._cache.batches(file.path, reading.columns, read)
+        return (
+            (read(), False)
+            if self._cache is None
+            else self._cache.batches(file.path, reading.columns, read, self._owner)
+        )
 
     def ordered(self, reading: Reading, file: Candidate) -> pa.RecordBatch | None:
         """The keys of a file in their order, if they are worth having: the file was looked into before."""
@@ -128,7 +119,7 @@ class Resolver:
                 return None
             self._to_order -= file.records
         held, _ = self.batches(reading, file)
-        batches, _ = self._cache.batches(name, reading.columns, lambda: in_order(held))
+        batches, _ = self._cache.batches(name, reading.columns, lambda: in_order(held), self._owner)
         (found,) = batches
         return found
 
@@ -168,7 +159,7 @@ class _Resolution:
         self, resolver: Resolver, table: Table, branch: str, steps: tuple[Step, ...], clock: Callable[[], float]
     ) -> None:
         self._resolver, self._table, self._branch, self._steps, self._clock = resolver, table, branch, steps, clock
-        self._counts = Counts()
+        self._counts: Counter[str] = Counter()
         self._live = Live()
         self._files: dict[str, Candidate] = {}
         self._dead: dict[str, BitMap64] = {}
@@ -178,7 +169,9 @@ class _Resolution:
         started = self._clock()
         by_ids = _key_files(self._steps)
         self._live = self._resolver.live(self._table, self._branch, frozenset(i for ids in by_ids for i in ids))
-        self._files = {path: data.candidate for path, data in self._live.data.items()} | self._new_files()
+        metadata = self._table.metadata
+        new = new_files((step.data_files for step in self._steps), metadata.specs(), metadata.schema())
+        self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
         for ids, key_files in by_ids.items():
             self._locate(ids, key_files)
@@ -188,33 +181,9 @@ class _Resolution:
         deletes = write_deleted(self._table, deleted, written)
         for made, each in zip(deletes, deleted, strict=True):
             self._resolver.know((key_of(made), each.file.path), each.positions)
-        self._counts.seconds |= {
-            "load": loaded - started,
-            "resolve": resolved - loaded,
-            "write": self._clock() - resolved,
-        }
-        return self._made(deleted, gone, tuple(deletes), tuple(written))
-
-    def _new_files(self) -> dict[str, Candidate]:
-        metadata = self._table.metadata
-        specs, schema = metadata.specs(), metadata.schema()
-        found = {}
-        for number, step in enumerate(self._steps):
-            for file in step.data_files:
-                spec = specs[file.spec_id]
-                record = to_record(file.partition, spec, schema)
-                found[file.file_path] = Candidate(
-                    file.file_path,
-                    file.file_format,
-                    file.record_count,
-                    file.file_size_in_bytes,
-                    file.spec_id,
-                    tuple(record[i] for i in range(len(spec.fields))),
-                    file.lower_bounds or {},
-                    file.upper_bounds or {},
-                    number,
-                )
-        return found
+        self._counts["positions"] += sum(len(each.positions) for each in deleted)
+        seconds = {"load": loaded - started, "resolve": resolved - loaded, "write": self._clock() - resolved}
+        return self._made(deleted, gone, tuple(deletes), tuple(written), seconds)
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
         """Find the rows that go because of these keys."""
@@ -224,39 +193,61 @@ class _Resolution:
         keys = Keys(columns, [_rows(reading, found) for found in key_files])
         if not len(keys):
             return
-        self._counts.keys += len(keys)
+        self._counts["keys"] += len(keys)
+        end = len(key_files) if order else max(keys.last_steps.to_pylist())
+        found = self._look(ids, reading, keys, columns, range(end))
+        self._tell(keys, found, lambda: self._look(ids, reading, keys, columns, range(end, len(key_files)), new=True))
         if order:
-            found = self._look(ids, reading, keys, columns, len(key_files))
             changes = [keys.orders_of(_rows(reading, of_step)) for of_step in key_files]
             for path, position in losers(keys, changes, found, lambda place: place[1] in self._before(place[0])):
                 self._hits[path].add(position)
             return
-        for file, matches in self._look(ids, reading, keys, columns, max(keys.last_steps.to_pylist())):
+        for file, matches in found:
             rows = matches.rows
             if file.step is not None:  # a row goes for a later step than its own
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
             if len(rows):
                 self._hits[file.path].update(rows.to_pylist())
 
+    def _tell(self, keys: Keys, found: Sequence[Found], look_on: Callable[[], Sequence[Found]]) -> None:
+        """Count the rows that have one of the keys, and the deletes that meet none. ``look_on``: into the new files
+        that no key is deleted from.
+        """
+        having = [
+            matches.living(self._before(file.path) if len(matches.rows) else BitMap64()) for file, matches in found
+        ]
+        of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
+        self._counts["located"] += sum(map(len, of_table))
+        if self._resolver.deletes(self._steps) and different(having) < len(keys):
+            having += [matches.keys for _, matches in look_on()]
+            self._counts["unmatched"] += len(keys) - different(having)
+
     def _look(
-        self, ids: tuple[int, ...], reading: Reading, keys: Keys, columns: Sequence[Column], end: int
+        self,
+        ids: tuple[int, ...],
+        reading: Reading,
+        keys: Keys,
+        columns: Sequence[Column],
+        steps: range,
+        *,
+        new: bool = False,
     ) -> list[Found]:
-        """The rows of the keys in all files that may have them, of the table and of steps before ``end``."""
+        """The rows of the keys in all files that may have them, of the table and of these steps, or of ``new`` only."""
         pruning = Pruning(keys, columns, self._table.metadata.specs())
-        earlier = (file for file in self._files.values() if file.step is None or file.step < end)
-        wanted = [(file, few) for file in earlier if (few := pruning.keys_of(file)) is not None]
+        among = (file for file in self._files.values() if (not new if file.step is None else file.step in steps))
+        wanted = [(file, few) for file in among if (few := pruning.keys_of(file)) is not None]
 
         def look(file: Candidate, few: Keys) -> Matches:
             is_one = len(reading.columns) == 1 and is_searchable(columns[0].arrow)
             ordered = self._resolver.ordered(reading, file) if is_one and pays(len(few), file.records) else None
             if ordered is not None:
-                self._counts.cached += 1
+                self._counts["cached"] += 1
                 return few.searched(ordered)
             batches, was_held = self._resolver.batches(reading, file)
-            self._counts.cached += was_held
+            self._counts["cached"] += was_held
             return few.found_in(batches)
 
-        self._counts.files += len(wanted)
+        self._counts["files"] += len(wanted)
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
             matches = pool.map(lambda each: self._resolver.matches(self._steps, ids, each[0], each[1], look), wanted)
             return [(file, found) for (file, _), found in zip(wanted, matches, strict=True)]
@@ -286,7 +277,7 @@ class _Resolution:
             new = hits - before
             if not new:
                 continue
-            self._counts.superseded += len(new)
+            self._counts["superseded"] += len(new)
             after = before | new
             if len(after) == file.records:
                 wholly.append(file)
@@ -314,6 +305,7 @@ class _Resolution:
         gone: Sequence[Candidate],
         deletes: tuple[DataFile, ...],
         written: tuple[str, ...],
+        seconds: Mapping[str, float],
     ) -> Resolved:
         """P1 and P6: what is replaced leaves, data files without rows, and deletes of files that have left."""
         removed: set[FileKey] = set()
@@ -329,7 +321,8 @@ class _Resolution:
                 manifests.add(self._live.data[file.path].manifest)
         never = {file.path for file in gone}
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in never)
-        return Resolved(data, deletes, frozenset(removed), frozenset(manifests), written, self._counts)
+        counts = MutationCounts(**self._counts)
+        return Resolved(data, deletes, frozenset(removed), frozenset(manifests), written, counts, seconds)
 
 
 def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.DataFile]]]:

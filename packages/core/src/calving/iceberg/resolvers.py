@@ -34,8 +34,14 @@ class Resolvers:
         with self._lock:
             if table not in self._made:
                 self._cache = self._cache or KeyCache(self._cache_bytes)
-                self._made[table] = Resolver(mutations.order_field, self._cache)
+                appends = mutations.cdc_field is not None and mutations.inserts == "append"
+                self._made[table] = Resolver(mutations.order_field, self._cache, appends=appends)
             return self._made[table]
+
+    @property
+    def cache_bytes(self) -> dict[str, int]:
+        """What of the key cache is each table's."""
+        return {} if self._cache is None else self._cache.by_owner()
 
     def served(self, table: TableId, key_files: Iterable[DataFile], io: FileIO) -> None:
         """These keys are in the table: nobody reads them again. Those of the commit before are deleted now that the

@@ -20,7 +20,11 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.steps[name] = self.steps.get(name, 0.0) + time.monotonic() - started
+            self.add(name, time.monotonic() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Time that somebody else has taken."""
+        self.steps[name] = self.steps.get(name, 0.0) + seconds
 
     @property
     def seconds(self) -> float:

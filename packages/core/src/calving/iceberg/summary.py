@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import SnapshotSummaryCollector
 
 from calving.iceberg.entries import CONTENT_SIZE, at, is_vector
+from calving.model.mutations import MutationCounts
 from calving.writing.partitioning import partition_path
 
 _SIZE = 5
 """Place of ``file_size_in_bytes``."""
+
+
+_MUTATIONS = "calving.mutations."
+
+
+def mutation_summary(counts: MutationCounts, seconds: Mapping[str, float]) -> dict[str, str]:
+    """What a snapshot says of its commit's row mutations, and how long each step of finding them took."""
+    times = {f"{name}-ms": round(each * 1000) for name, each in seconds.items()}
+    return {f"{_MUTATIONS}{name}": str(value) for name, value in {**asdict(counts), **times}.items()}
+
+
+def mutations_in(summary: Mapping[str, str]) -> dict[str, int]:
+    """What ``mutation_summary`` has written, by name; empty for a commit that only appended."""
+    names = [*(f.name for f in fields(MutationCounts)), *(f"{step}-ms" for step in ("load", "resolve", "write"))]
+    said = {name: summary.get(f"{_MUTATIONS}{name}", "") for name in names}
+    return {name: int(text) for name, text in said.items() if text.isdecimal()}
 
 
 class SummaryCollector(SnapshotSummaryCollector):

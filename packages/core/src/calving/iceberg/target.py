@@ -22,11 +22,13 @@ from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
 from calving.iceberg.lineage import new_snapshot
-from calving.iceberg.resolution import Counts, Resolver
+from calving.iceberg.resolution import Resolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
+from calving.iceberg.summary import mutation_summary
 from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
+from calving.model.mutations import MutationCounts
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import LedgerKey
 
@@ -76,8 +78,8 @@ class IcebergTarget:
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._resolver, self._equality = resolver, equality
         self._snapshots: tuple[SinkSnapshot, ...] = ()
-        self.counts: Counts | None = None
-        """Of a mutation table, what the last attempt did."""
+        self.counts: MutationCounts | None = None
+        """What the last attempt did by positions."""
         self.io: FileIO | None = None
         """What the table's files are read and written with."""
         self.mark = mark
@@ -173,7 +175,9 @@ class IcebergTarget:
     ) -> SinkSnapshot:
         found = resolver.resolve(table, self._branch, admitted.steps)
         self.counts = found.counts
-        snapshot = new_snapshot(table, {**summary, **found.counts.summary()}, self._branch)
+        for name in ("load", "write"):
+            self._watch.add(name, found.seconds[name])
+        snapshot = new_snapshot(table, {**summary, **mutation_summary(found.counts, found.seconds)}, self._branch)
         snapshot.add(found.data_files)
         snapshot.add_deletes(found.deletes, found.written)
         snapshot.remove(found.removed, found.manifests)

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,12 +31,16 @@ class KeyCache:
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=folder))
         self._max_bytes = max_bytes
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._sizes: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._lock = threading.Lock()
         self.bytes = 0
 
-    def batches(self, path: str, columns: Sequence[Column], read: Callable[[], Batches]) -> tuple[Batches, bool]:
-        """The columns of a data file, which ``read`` gives where they are not held; and whether they were."""
+    def batches(
+        self, path: str, columns: Sequence[Column], read: Callable[[], Batches], owner: str = ""
+    ) -> tuple[Batches, bool]:
+        """The columns of a data file of the table ``owner``, which ``read`` gives where they are not held; and whether
+        they were.
+        """
         name = _name(path, columns)
         with self._lock:
             is_held = name in self._sizes
@@ -45,7 +49,7 @@ class KeyCache:
         if is_held:
             with suppress(OSError, pa.ArrowInvalid):  # somebody cleans up temporary files, say
                 return _mapped(self._folder / name), True
-        return self._kept(name, read()), False
+        return self._kept(name, read(), owner), False
 
     def holds(self, path: str, columns: Sequence[Column]) -> bool:
         """Whether the columns of a data file are held."""
@@ -53,10 +57,19 @@ class KeyCache:
 
     def has_room_beside(self, path: str, columns: Sequence[Column]) -> bool:
         """Whether they are, and as much again with the number of each row would push nothing out."""
-        size = self._sizes.get(_name(path, columns))
+        size, _ = self._sizes.get(_name(path, columns), (None, ""))
         return size is not None and self.bytes + 3 * size <= self._max_bytes
 
-    def _kept(self, name: str, found: Batches) -> Batches:
+    def by_owner(self) -> dict[str, int]:
+        """Bytes by table."""
+        with self._lock:
+            held = list(self._sizes.values())
+        found: Counter[str] = Counter()
+        for size, owner in held:
+            found[owner] += size
+        return dict(found)
+
+    def _kept(self, name: str, found: Batches, owner: str) -> Batches:
         """Hands on what is read, and keeps it once all of it has been."""
         part = self._folder / f"{name}.{threading.get_ident()}"
         writer = None
@@ -67,22 +80,22 @@ class KeyCache:
                 yield batch
             if writer is not None:
                 writer.close()
-                self._hold(name, part)
+                self._hold(name, part, owner)
         finally:
             if writer is not None:
                 writer.close()
             part.unlink(missing_ok=True)
 
-    def _hold(self, name: str, part: Path) -> None:
+    def _hold(self, name: str, part: Path, owner: str) -> None:
         size = part.stat().st_size
         if size > self._max_bytes:
             return
         part.rename(self._folder / name)
         with self._lock:
-            self.bytes += size - self._sizes.pop(name, 0)
-            self._sizes[name] = size
+            self.bytes += size - self._sizes.pop(name, (0, ""))[0]
+            self._sizes[name] = size, owner
             while self.bytes > self._max_bytes:
-                oldest, freed = self._sizes.popitem(last=False)
+                oldest, (freed, _) = self._sizes.popitem(last=False)
                 self.bytes -= freed
                 (self._folder / oldest).unlink(missing_ok=True)  # who has it open goes on reading
 

@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import BinaryType, BooleanType, DecimalType, FixedType, NestedField, StringType, UUIDType
 
+from calving.model.files import DataFile
 from calving.mutations.columns import Column
 from calving.mutations.keys import Keys
 from calving.writing.keys import scaled
@@ -37,6 +38,29 @@ class Candidate:
     lower: Mapping[int, bytes] = field(default_factory=dict)
     upper: Mapping[int, bytes] = field(default_factory=dict)
     step: int | None = None
+
+
+def new_files(
+    steps: Iterable[Iterable[DataFile]], specs: Mapping[int, PartitionSpec], schema: Schema
+) -> dict[str, Candidate]:
+    """The data files that each step of a commit adds, by path."""
+    found = {}
+    for number, files in enumerate(steps):
+        for file in files:
+            spec = specs[file.spec_id]
+            record = to_record(file.partition, spec, schema)
+            found[file.file_path] = Candidate(
+                file.file_path,
+                file.file_format,
+                file.record_count,
+                file.file_size_in_bytes,
+                file.spec_id,
+                tuple(record[i] for i in range(len(spec.fields))),
+                file.lower_bounds or {},
+                file.upper_bounds or {},
+                number,
+            )
+    return found
 
 
 class Pruning:

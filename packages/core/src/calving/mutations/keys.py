@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from calving.mutations.columns import Column
 from calving.mutations.sorting import search
@@ -24,6 +25,17 @@ class Matches:
     rows: pa.Array
     keys: pa.Array
     orders: pa.Array
+
+    def living(self, dead: BitMap64) -> pa.Array:
+        """The keys without those of rows that are ``dead``."""
+        if not dead:
+            return self.keys
+        return self.keys.filter(pa.array([row not in dead for row in self.rows.to_pylist()], pa.bool_()))
+
+
+def different(keys: Sequence[pa.Array]) -> int:
+    """How many keys there are in all of them."""
+    return len(pa.chunked_array(keys, pa.int32()).unique())
 
 
 class Keys:

@@ -133,7 +133,12 @@ class CoordinatorThread:
         failing = {".".join(t): n for t, n in loop.machine.failures.items()}
         missing = {".".join(t): offsets for t, offsets in list(committer.missing.items())}
         status = self._board.status
-        now = after_cycle(status.coordinator, cycle, failing, missing, self.buffered)
+        held_back = {".".join(t): waits for t, waits in committer.held_back.items()}
+        now = replace(
+            after_cycle(status.coordinator, cycle, failing, missing, self.buffered),
+            held_back=held_back,
+            key_cache=committer.key_cache_bytes,
+        )
         self._board.coordinator(now)
         log.info("commit %s", cycle_text(cycle, now, status.worker.behind + status.worker.hidden))
         limit = self._sink.keys.max_failures

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from calving.model.mutations import MutationCounts
 from calving.serving.cardinality import partitions_of, tables_of
 from calving.status.health import Cause, reasons
 from calving.status.histogram import Histogram
@@ -89,6 +90,10 @@ def _seconds(micros: int | None) -> float | None:
     return None if micros is None else micros / 1e6
 
 
+def _mutations(of: Callable[[MutationCounts], int]) -> Callable[[Status, float], Samples]:
+    return lambda status, now: [((name,), of(counts)) for name, counts in sorted(status.coordinator.mutations.items())]
+
+
 _TP = ("topic", "partition")
 
 # fmt: off
@@ -167,5 +172,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_table_files", "gauge", ("table", "content"), "Files of the table after this worker's last commit.",
            _files),
     Metric("calving_table_bytes", "gauge", ("table", "content"), "Bytes of these files.", _bytes),
+    Metric("calving_located_rows_total", "counter", ("table",),
+           "Live rows in which this worker's commits found keys of changed rows.", _mutations(lambda m: m.located)),
+    Metric("calving_deletes_unmatched_total", "counter", ("table",), "Deletes whose key no row had.",
+           _mutations(lambda m: m.unmatched)),
+    Metric("calving_key_cache_bytes", "gauge", ("table",),
+           "What this worker keeps of a table's key columns on its disk.", _by(lambda s: s.coordinator.key_cache)),
 )
 # fmt: on

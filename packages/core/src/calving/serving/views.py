@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+from calving.model.mutations import MutationCounts
 from calving.serving import connect
 from calving.status.values import Cycle, Status, TableCommit, TableStatus
 
@@ -72,6 +74,8 @@ def _table(status: Status, name: str, wrong: str | None) -> Json:
         "files": totals.total_files if totals else None,
         "bytes": totals.total_bytes if totals else None,
         "commit_seconds": last.seconds if last else None,
+        "mutations": _mutations(coordinator.mutations.get(name)),
+        "key_cache_bytes": coordinator.key_cache.get(name),
     }
 
 
@@ -122,7 +126,13 @@ def _commit(table: TableCommit) -> Json:
         "files": table.files,
         "records": table.records,
         "reason": table.reason,
+        "mutations": _mutations(table.mutations),
     }
+
+
+def _mutations(counts: MutationCounts | None) -> Json | None:
+    """Of mutation tables whose rows are deleted by position."""
+    return None if counts is None else asdict(counts)
 
 
 def _seconds(micros: int | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from calving.model.mutations import MutationCounts
 from calving.status.histogram import SECONDS, Histogram
 from calving.status.values import STEPS, CoordinatorStatus, Cycle, Failure, TableCommit
 
@@ -29,7 +30,16 @@ def after_cycle(
         before.files + sum(each.files for each in tables),
         before.records + sum(each.records for each in tables),
         {**before.totals, **{each.table: each for each in tables if each.total_files is not None}},
+        _mutations(before.mutations, tables),
     )
+
+
+def _mutations(before: Mapping[str, MutationCounts], tables: tuple[TableCommit, ...]) -> Mapping[str, MutationCounts]:
+    found = dict(before)
+    for each in tables:
+        if each.mutations is not None:
+            found[each.table] = found.get(each.table, MutationCounts()) + each.mutations
+    return found
 
 
 def _before(before: CoordinatorStatus, table: str) -> str:

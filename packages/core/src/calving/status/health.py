@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from calving.model.text import counted, listed
@@ -23,6 +23,7 @@ class Cause(enum.StrEnum):
     CYCLE_INCOMPLETE = "cycle-incomplete"
     CONTROL_LOG_BEHIND = "control-log-behind"
     DEAD_LETTER_SHARE = "dead-letter-share"
+    ORDER_GATE = "order-gate"
     PUBLICATION_REFUSED = "publication-refused"
 
 
@@ -37,7 +38,7 @@ class Reason:
 
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     """Why the sink is DEGRADED, the same subject once; empty where it is well."""
-    return (*_tables(status), *_cycles(status), *_log(status, now), *_records(status))
+    return (*_tables(status), *_order(status), *_cycles(status), *_log(status, now), *_records(status))
 
 
 def not_ready(status: Status) -> tuple[str, ...]:
@@ -54,6 +55,8 @@ def not_ready(status: Status) -> tuple[str, ...]:
 def _tables(status: Status) -> Iterator[Reason]:
     found: dict[str, str] = {}
     for name, cycles in status.log.degraded.items():
+        if name in _held_back(status):
+            continue
         files = status.log.tables[name].buffered_files
         found[name] = f"{counted(files, 'file')} waited for {cycles} commit cycles"
     for name, missing in status.coordinator.missing.items():
@@ -63,6 +66,15 @@ def _tables(status: Status) -> Iterator[Reason]:
             found[name] = f"it could not be committed {failure.times} times in a row: {failure.reason}"
     for name in sorted(found):
         yield Reason(Cause.TABLE_FAILING, name, f"table {name}: {found[name]}")
+
+
+def _held_back(status: Status) -> Mapping[str, str]:
+    return status.coordinator.held_back if status.worker.leads else {}
+
+
+def _order(status: Status) -> Iterator[Reason]:
+    for name, waits in sorted(_held_back(status).items()):
+        yield Reason(Cause.ORDER_GATE, name, f"table {name}: {waits}")
 
 
 def _cycles(status: Status) -> Iterator[Reason]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
 from calving.protocol.waiting import DEGRADED
 from calving.status.histogram import RECORDS, SECONDS, Histogram
@@ -186,6 +187,7 @@ class TableCommit:
     total_files: int | None = None
     total_deletes: int | None = None
     total_bytes: int | None = None
+    mutations: MutationCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +246,12 @@ class CoordinatorStatus:
     """Committed."""
     totals: Mapping[str, TableCommit] = field(default_factory=dict)
     """By table, the last commit that told the table's totals."""
+    mutations: Mapping[str, MutationCounts] = field(default_factory=dict)
+    """By table, of all its commits."""
+    key_cache: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by table."""
+    held_back: Mapping[str, str] = field(default_factory=dict)
+    """Mutation tables with publications that have waited for several cycles, and what for."""
 
 
 @dataclass(frozen=True, slots=True)
