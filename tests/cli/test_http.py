@@ -146,3 +146,14 @@ def test_a_loop_that_stands_still_is_unhealthy_within_three_of_its_steps(
             wait_for(lambda: client.get("/healthz").code == 200)
     finally:
         hung.set()
+
+
+def test_a_worker_that_does_not_lead_knows_where_the_one_is_that_does(cli: Cli) -> None:
+    with running(cli) as first, running(cli) as second:
+        clients = [first, second]
+        wait_for(lambda: sorted(sums(c).get("calving_leader", -1) for c in clients) == [0, 1])
+        led, leads = sorted(clients, key=lambda c: sums(c)["calving_leader"])
+        wait_for(lambda: led.get("/api/status").json["leader"]["url"] == leads.url)
+        answer = led.ask("POST", f"/connectors/{cli.name}/commit", **BEARER)
+        assert answer.code == 409 and f"at {leads.url}" in answer.json["message"]
+        assert leads.get("/api/status").json["leader"]["url"] == leads.url

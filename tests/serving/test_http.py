@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from calving.errors import ConfigError
+from calving.model.events import Leader
 from calving.serving.server import Server
 from calving.status.values import LogStatus, Status
 from tests.serving.sinks import NOW, TOKEN, Client, Worker, not_leading, serving, sink, status
@@ -102,6 +103,45 @@ def test_a_commit_is_not_begun_by_a_worker_that_does_not_lead() -> None:
     with serving(Worker(not_leading(status())), sink(**{"iceberg.http.token": TOKEN})) as client:
         answer = client.ask("POST", "/connectors/orders/commit", **BEARER)
         assert (answer.code, answer.json["error_code"]) == (409, 409)
+        assert "none that does has said so" in answer.json["message"]
+        assert answer.json["leader"] == {"member": None, "host": None, "url": None}
+
+
+@pytest.mark.parametrize(
+    ("url", "text"), [("https://k2:8083/", "at https://k2:8083/"), ("", "which has no status server")]
+)
+def test_a_worker_that_does_not_lead_says_who_does(url: str, text: str) -> None:
+    found = not_leading(status())
+    found = replace(found, log=replace(found.log, leader=Leader("m-2", "k2", url)))
+    with serving(Worker(found), sink(**{"iceberg.http.token": TOKEN})) as client:
+        answer = client.ask("POST", "/connectors/orders/commit", **BEARER)
+        assert answer.code == 409 and "Location" not in answer.headers
+        assert answer.json["message"] == f"this worker does not lead; worker m-2 on k2 does, {text}"
+        leader = {"member": "m-2", "host": "k2", "url": url or None}
+        assert answer.json["leader"] == client.get("/api/status").json["leader"] == leader
+        assert client.get("/connectors/orders/status").json["calving"]["leader"] == leader
+
+
+@pytest.mark.parametrize(
+    ("keys", "url"),
+    [
+        ({}, "http://127.0.0.1:{port}/"),
+        ({"iceberg.http.host": "0.0.0.0"}, f"http://{socket.gethostname()}:{{port}}/"),
+        ({"iceberg.http.advertised-url": "https://proxy/orders/"}, "https://proxy/orders/"),
+    ],
+)
+def test_others_are_told_an_address_that_they_can_reach(keys: dict[str, str], url: str) -> None:
+    server = Server(sink(**{"iceberg.http.token": TOKEN, **keys}), Worker(status()))
+    try:
+        assert server.advertised == url.format(port=server.address.rpartition(":")[2])
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("url", ["kafka-1:8083", "javascript:alert(1)", "https://user:password@kafka-1/"])
+def test_an_advertised_url_is_one_of_the_web_without_a_login(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"iceberg\.http\.advertised-url"):
+        sink(**{"iceberg.http.advertised-url": url})
 
 
 def test_another_connector_is_not_found(client: Client) -> None:

@@ -16,6 +16,7 @@ from calving.model.events import (
     DataWritten,
     Envelope,
     Event,
+    Leader,
     Parked,
     Publication,
     StartCommit,
@@ -156,10 +157,11 @@ class SimCursor(Cursor):
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
+        leader: Leader | None = None,
     ) -> None:
         assert self.judge is not None
         self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
-        self._inner.acknowledge(position, events, settled, marks, parked, departed)
+        self._inner.acknowledge(position, events, settled, marks, parked, departed, leader)
         for event in events:
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)

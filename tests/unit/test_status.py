@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
+from calving.backend.entries import Entries
 from calving.model.coverage import Coverage
 from calving.model.events import (
     CommitComplete,
@@ -16,6 +18,7 @@ from calving.model.events import (
     DataWritten,
     Envelope,
     Event,
+    Leader,
     StartCommit,
     TableReference,
 )
@@ -44,6 +47,7 @@ from calving.status.values import (
     WorkerStatus,
 )
 from calving.tasks.result import RangeResult, TaskResult
+from calving.wire.codec import Message, encode
 
 TP = TopicPartition("t", 0)
 TABLE = TableReference("iceberg", ("db",), "t")
@@ -244,3 +248,32 @@ def test_what_commits_did_to_rows_is_added_up_by_table() -> None:
     found = after_cycle(CoordinatorStatus(), cycle(done, TableCommit("db.u", "done", 0.1)), {}, {}, 0)
     found = after_cycle(found, cycle(done), {}, {}, 0)
     assert found.mutations == {"db.t": MutationCounts(keys=6, superseded=4, unmatched=2)}
+
+
+def test_who_leads_is_whoever_sent_the_last_event_of_a_coordinator() -> None:
+    ear, leader = Ear(), Leader("m-1", "k1", "http://k1:8083/")
+    ear.listening.hear(Envelope(0, 1, StartCommit(ear.commit), leader=leader), 1.0)
+    ear.write(0, 7)
+    assert ear.listening.status(0.0).leader == leader
+    ear.say(CommitComplete(ear.commit))
+    assert ear.listening.status(0.0).leader is None  # an older version, which does not say it
+
+
+@pytest.mark.parametrize(
+    ("said", "leader"),
+    [
+        (["m", "k", "https://k:1/"], Leader("m", "k", "https://k:1/")),
+        (["m", "k", "javascript:alert(1)"], Leader("m", "k", "")),
+        (["m", "k\n", "https://k:1/"], None),
+        (["m", "k", "https://" + "k" * 500], None),
+        (["m", "k"], None),
+        ({"member": "m"}, None),
+    ],
+)
+def test_of_who_leads_nothing_is_taken_over_but_short_text_and_addresses_of_the_web(
+    said: object, leader: Leader | None
+) -> None:
+    value = encode(Message(uuid4(), 0, "g", StartCommit(uuid4())))
+    beside = json.dumps({"group": "g", "leader": said}).encode()
+    envelope = Entries("g", "log").envelope(0, 0, b"s", value, None, beside)
+    assert envelope is not None and envelope.leader == leader

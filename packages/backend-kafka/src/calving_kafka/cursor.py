@@ -16,7 +16,7 @@ from calving.backend.entries import BEFORE, Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Parked, TableId, TableMark
+from calving.model.events import Envelope, Event, Leader, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
@@ -95,8 +95,11 @@ class KafkaCursor(Cursor):
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
+        leader: Leader | None = None,
     ) -> None:
-        records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked)
+        records = records_of(
+            self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked, leader
+        )
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # Where the log ends right behind what is written here, nothing else is at the saved position or above.
         notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == _COORDINATORS else 0}" for tp in offsets}

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from calving.backend.entries import beside_text, payloads, spans_text
 from calving.backend.interface import SinkIdentity
 from calving.model.coverage import Coverage
-from calving.model.events import Event, Parked, TableId, TableMark
+from calving.model.events import Event, Leader, Parked, TableId, TableMark
 from calving.source.dead_letters import OutRecord
 from calving_kafka.options import KafkaOptions
 
@@ -34,9 +34,10 @@ def records_of(
     partition: int,
     marks: Mapping[TableId, TableMark] | None = None,
     parked: Mapping[TableId, Parked] | None = None,
+    leader: Leader | None = None,
 ) -> list[OutRecord]:
     """The records of events: several for one where its list of files has to be divided."""
     values = payloads(sink.group, events, options.max_message_bytes)
     headers = [(SPANS_HEADER, spans_text(spans))] if spans else []
-    headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, marks, parked)))
+    headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, marks, parked, leader)))
     return [OutRecord(sink.control_topic, sender, value, headers, partition=partition) for value in values]

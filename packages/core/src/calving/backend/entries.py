@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage
-from calving.model.events import DataComplete, DataWritten, Envelope, Event, Parked, TableId, TableMark
+from calving.model.events import DataComplete, DataWritten, Envelope, Event, Leader, Parked, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 BEFORE = 500
 """So many entries before the saved position whoever watches gets to hear: those of the last cycle are among them."""
+
+_LONGEST = 500
+"""Of a name or an address that somebody else has written."""
 
 
 class LogOptions(BaseModel):
@@ -82,9 +85,10 @@ def beside_text(
     values: Sequence[bytes],
     marks: Mapping[TableId, TableMark] | None = None,
     parked: Mapping[TableId, Parked] | None = None,
+    leader: Leader | None = None,
 ) -> bytes:
-    """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks, and what
-    is parked of them.
+    """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks, what is
+    parked of them, and who leads.
     """
     found: dict[str, object] = {"group": group}
     if any(isinstance(event, DataComplete) for event in events):
@@ -93,7 +97,19 @@ def beside_text(
         found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in marks.items()]
     if parked:
         found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in parked.items()]
+    if leader is not None:
+        found["leader"] = leader
     return json.dumps(found, separators=(",", ":")).encode()
+
+
+def _leader(said: object) -> Leader | None:
+    """What others will show to people: nothing but short text, and an address of the web."""
+    if not isinstance(said, list) or len(said) != len(Leader._fields):
+        return None
+    if not all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in said):
+        return None
+    member, host, url = said
+    return Leader(member, host, url if url.startswith(("http://", "https://")) else "")
 
 
 class Entries:
@@ -156,4 +172,5 @@ class Entries:
             for *table, last, entries, waiting in said.get("parked", ())
         }
         parts = said.get("parts") if isinstance(decoded.event, DataComplete) else None
-        return Envelope(partition, offset, decoded.event, coverage, parts, marks, parked)
+        leader = _leader(said.get("leader"))
+        return Envelope(partition, offset, decoded.event, coverage, parts, marks, parked, leader)

@@ -19,11 +19,21 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session, Sink
 from calving.errors import Fenced, ProtocolError, Stale
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
-from calving.model.events import DataComplete, DataWritten, Envelope, Event, Parked, Publication, TableId, TableMark
+from calving.model.events import (
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    Leader,
+    Parked,
+    Publication,
+    TableId,
+    TableMark,
+)
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest, stored_in
 
-_Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark], Mapping[TableId, Parked]] | None
+_Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark], Mapping[TableId, Parked], Leader | None] | None
 
 
 @dataclass
@@ -52,10 +62,11 @@ class MemoryStore:
         shard: int,
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
+        leader: Leader | None = None,
     ) -> None:
         parts = sum(isinstance(event, DataWritten) for event in events)
         self.log[shard].extend(
-            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}, parked or {})
+            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}, parked or {}, leader)
             for event in events
         )
 
@@ -104,11 +115,12 @@ class MemoryCursor(Cursor):
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
+        leader: Leader | None = None,
     ) -> None:
         store = self._store
         with store.lock:
             self._check()
-            store.append(events, settled or {}, 0, marks, parked)
+            store.append(events, settled or {}, 0, marks, parked, leader)
             store.saved = furthest(store.saved, position)
             for tp in [tp for tp in store.positions if stored_in(tp.topic, store.topic_ids.get(tp, "")) in departed]:
                 del store.positions[tp]

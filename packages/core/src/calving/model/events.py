@@ -106,6 +106,16 @@ class CommitComplete:
 Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplete
 
 
+class Leader(NamedTuple):
+    """Who leads. ``url`` is its status server's as others reach it; empty if it has none. A loopback address is good on
+    ``host`` only.
+    """
+
+    member: str
+    host: str
+    url: str
+
+
 class TableMark(NamedTuple):
     """A table that was seen: its UUID, and its last sequence number, which nothing that a table goes through lowers."""
 
@@ -136,6 +146,7 @@ class Envelope:
 
     ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
     ``marks``, with CommitComplete: the tables as the coordinator last saw them. ``parked``, too: all that is.
+    ``leader``: the coordinator that sent it; None if it does not say.
     """
 
     partition: int
@@ -145,6 +156,7 @@ class Envelope:
     parts: int | None = None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
+    leader: Leader | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ from calving.engine.registry import open_engine
 from calving.errors import FATAL, Apart, CalvingError, Resigned, Unavailable
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
+from calving.model.events import Leader
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
@@ -281,7 +283,9 @@ class App:
         return None if self._parts is None else self._parts.runner.stalled(self._sink.keys.stalled_ms / 1000)
 
     def _coordinator(self) -> CoordinatorThread:
-        return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self._board)
+        url = "" if self._server is None else self._server.advertised
+        leader = Leader(self._member, socket.gethostname(), url)
+        return CoordinatorThread(self._sink, self._topics, self._backend, self._made().committer, self._board, leader)
 
 
 def _facts(sink: Sink, member: str) -> SinkFacts:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.errors import Unavailable
-from calving.model.events import CommitComplete, Event, TableId
+from calving.model.events import CommitComplete, Event, Leader, TableId
 from calving.model.offsets import TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
@@ -41,12 +41,16 @@ class CoordinatorLoop:
         clock: Clock,
         fresh_id: Callable[[], UUID],
         unknown: Callable[[Collection[str]], Collection[str]],
+        leader: Leader | None = None,
     ) -> None:
-        """``unknown``: which of these topics the broker says that it does not have."""
+        """``unknown``: which of these topics the broker says that it does not have. ``leader``: what all that it writes
+        says of its process.
+        """
         self.machine = Coordinator(intervals, cursor.log.start, clock())
         self._interval = intervals.interval
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
+        self._leader = leader
         self.complete_cycles = 0
         self.last: Cycle | None = None
         self._tables = self._failed = 0
@@ -97,11 +101,11 @@ class CoordinatorLoop:
             log.debug("coordinator: %s", effect)
             match effect:
                 case Announce(events):
-                    self._cursor.acknowledge({}, events)
+                    self._cursor.acknowledge({}, events, leader=self._leader)
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
                 case Acknowledge(position, events, settled, marks, parked, departed):
-                    self._cursor.acknowledge(position, events, settled, marks, parked, departed)
+                    self._cursor.acknowledge(position, events, settled, marks, parked, departed, self._leader)
                     if departed:
                         log.info("removed what was stored of topics that are gone: %s", listed(sorted(departed)))
                     self._note(events)

@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Resigned
+from calving.model.events import Leader
 from calving.protocol.coordinator import Intervals
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.watch import where
@@ -54,8 +55,10 @@ class CoordinatorThread:
         backend: Backend,
         committer: Callable[[Cursor], IcebergCommitter],
         board: Board,
+        leader: Leader | None = None,
     ) -> None:
-        self._sink, self._topics, self._backend = sink, topics, backend
+        """``leader``: what the others are told of this process."""
+        self._sink, self._topics, self._backend, self._leader = sink, topics, backend, leader
         self._make_committer, self._board = committer, board
         self._stop = threading.Event()
         self.error: BaseException | None = None
@@ -104,7 +107,9 @@ class CoordinatorThread:
             committer = self._make_committer(cursor)
             intervals = Intervals(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _REPEAT_SECONDS)
             topics = self._topics
-            loop = CoordinatorLoop(cursor, committer, topics.partitions, intervals, self._now, uuid4, topics.unknown)
+            loop = CoordinatorLoop(
+                cursor, committer, topics.partitions, intervals, self._now, uuid4, topics.unknown, self._leader
+            )
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
                 if self.trigger.is_set():

@@ -35,7 +35,7 @@ def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: flo
         "connector": own,
         "tasks": [task],
         "type": "sink",
-        "calving": health(status, now),
+        "calving": {**health(status, now), "leader": leader(status)},
     }
 
 
@@ -45,6 +45,23 @@ def health(status: Status, now: float) -> Json:
         "health": "DEGRADED" if found else "OK",
         "reasons": [{"cause": r.cause.value, "subject": r.subject, "text": r.text} for r in found],
     }
+
+
+def leader(status: Status) -> Json:
+    """Who led when the control log was last heard; nulls where nobody has said so."""
+    known = status.log.leader
+    if known is None:
+        return {"member": status.sink.member if status.worker.leads else None, "host": None, "url": None}
+    return {"member": known.member, "host": known.host, "url": known.url or None}
+
+
+def not_leading(status: Status) -> str:
+    """Why this worker begins no commit, and which one does."""
+    known = status.log.leader
+    if known is None:
+        return "this worker does not lead, and none that does has said so: nobody leads, or an older version does"
+    where = f"at {known.url}" if known.url else "which has no status server"
+    return f"this worker does not lead; worker {known.member} on {known.host} does, {where}"
 
 
 def offsets(status: Status) -> Json:

@@ -140,7 +140,12 @@ class Endpoints:
     def _commit(self) -> Response:
         if self._controls.commit():
             return Response(status_code=202)
-        return _error(409, "this worker does not lead; calving_leader is 1 for the one that does")
+        found = {
+            "error_code": 409,
+            "message": connect.not_leading(self._status),
+            "leader": connect.leader(self._status),
+        }
+        return JSONResponse(found, 409)
 
     async def _validate(self, request: Request) -> Response:
         refused = self._refused(request)

@@ -18,6 +18,8 @@ from calving.settings.load import Sink
 
 log = logging.getLogger(__name__)
 
+_EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be known, not listened on
+
 
 class _Uvicorn(uvicorn.Server):
     """Looks once a second whether it is to end, and not ten times: that is most of what it does in an idle sink."""
@@ -38,8 +40,14 @@ class Server:
         keys = sink.keys
         bound = _bound(keys.http_host, keys.http_port or 0)
         host = f"[{keys.http_host}]" if ":" in keys.http_host else keys.http_host
-        self.address = f"{host}:{bound.getsockname()[1]}"
-        self.url = f"{'http' if keys.http_certificate is None else 'https'}://{self.address}/"
+        port = bound.getsockname()[1]
+        self.address = f"{host}:{port}"
+        scheme = "http" if keys.http_certificate is None else "https"
+        self.url = f"{scheme}://{self.address}/"
+        self.advertised = keys.http_advertised or self.url
+        """The URL that others are told."""
+        if keys.http_advertised is None and keys.http_host in _EVERY_ADDRESS:
+            self.advertised = f"{scheme}://{socket.gethostname()}:{port}/"
         self._history, self._controls = history or History(), controls
         config = uvicorn.Config(
             Endpoints(sink, controls, self._history, self.address).app(),

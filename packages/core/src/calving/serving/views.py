@@ -28,6 +28,7 @@ def overview(status: Status, now: float) -> Json:
         **connect.health(status, now),
         "state": "PAUSED" if worker.paused else "RUNNING" if worker.joined else "STARTING",
         "leads": worker.leads,
+        "leader": connect.leader(status),
         "restarts": worker.restarts,
         "error": worker.error,
         "lag": worker.behind,

@@ -366,6 +366,13 @@ class SinkKeys(BaseModel):
         alias="iceberg.http.host",
         description="The address to listen on; one beyond this machine needs iceberg.http.token.",
     )
+    http_advertised: str | None = Field(
+        None,
+        pattern=r"^https?://[^/@\s]+(/[^@\s]*)?$",
+        alias="iceberg.http.advertised-url",
+        description="The server's URL as the other workers and their users reach it; by default made of host and port,"
+        " with the machine's name if the host is every address.",
+    )
     http_token: str | None = Field(
         None,
         min_length=16,
@@ -462,6 +469,8 @@ class SinkKeys(BaseModel):
             )
         if (self.http_certificate is None) != (self.http_key is None):
             raise ValueError("iceberg.http.tls-certificate-file and iceberg.http.tls-key-file go together")
+        if self.http_advertised is not None and self.http_port is None:
+            raise ValueError("iceberg.http.advertised-url needs iceberg.http.port")
 
     def _check_dead_letters(self) -> None:
         places = [self.dead_letter_topic, self.dead_letter_table]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from calving.model.coverage import Coverage
-from calving.model.events import CommitComplete, CommitToTable, DataComplete, DataWritten, Envelope, StartCommit
+from calving.model.events import CommitComplete, CommitToTable, DataComplete, DataWritten, Envelope, Leader, StartCommit
 from calving.protocol.waiting import Waiting, settled
 from calving.status.values import LogStatus, TableStatus
 
@@ -32,6 +32,8 @@ class Listening:
 
     def __init__(self) -> None:
         self.waiting = Waiting()
+        self.leader: Leader | None = None
+        """Who sent the last event of a coordinator, if it says so."""
         self.settled: Coverage = {}
         """Source offsets that are in their tables."""
         self._buffered: dict[str, deque[_Publication]] = {}
@@ -46,6 +48,8 @@ class Listening:
     def hear(self, envelope: Envelope, now: float) -> None:
         """An entry of the control log."""
         self.waiting.hear(envelope)
+        if isinstance(envelope.event, StartCommit | CommitComplete):
+            self.leader = envelope.leader
         match envelope.event:
             case StartCommit(commit_id):
                 self._open = commit_id
@@ -74,6 +78,7 @@ class Listening:
             },
             None if self._cycle_at is None else self._cycle_at + wall,
             self._valid_through_us,
+            self.leader,
         )
 
     def _table(self, name: str, cycles: int, wall: float) -> TableStatus:

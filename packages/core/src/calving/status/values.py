@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from calving.model.events import Leader
 from calving.model.mutations import MutationCounts
 from calving.model.offsets import TopicPartition
 from calving.protocol.waiting import DEGRADED
@@ -162,6 +163,8 @@ class LogStatus:
     cycle_at: float | None = None
     """When a commit cycle was last heard to end."""
     valid_through_us: int | None = None
+    leader: Leader | None = None
+    """Who led when the log was last heard; None: nobody has said so."""
 
     @property
     def degraded(self) -> dict[str, int]:

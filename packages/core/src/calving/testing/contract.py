@@ -19,6 +19,7 @@ from calving.model.events import (
     DataWritten,
     Envelope,
     Event,
+    Leader,
     Parked,
     PartitionProgress,
     Publication,
@@ -310,6 +311,14 @@ class BackendContract:
         while own not in heard and time.monotonic() < deadline:
             heard += [e.event for e in cursor.read(0.5)]
         assert heard == [*map(StartCommit, written), own]
+
+    @rule("B5.9", "Who leads travels with the events of the acknowledgement.")
+    def test_who_leads_travels_with_the_events(self, store: Store) -> None:
+        leader = Leader("m-1", "kafka-1", "https://kafka-1:8083/")
+        store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())], leader=leader)
+        store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())])
+        heard = store.wait_for(store.cursor(replay=True), StartCommit, count=2)
+        assert [envelope.leader for envelope in heard][-2:] == [leader, None]
 
     # B6
 
