@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import open_catalog
+from calving.model.events import Envelope
 from calving.runtime.app import App
 from calving.settings.load import load
 from calving.source.interface import Listener
 from calving.source.kafka import KafkaGroup
+from calving_kafka.cursor import KafkaCursor
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.serving.sinks import TOKEN, Client
@@ -157,3 +159,20 @@ def test_a_worker_that_does_not_lead_knows_where_the_one_is_that_does(cli: Cli) 
         answer = led.ask("POST", f"/connectors/{cli.name}/commit", **BEARER)
         assert answer.code == 409 and f"at {leads.url}" in answer.json["message"]
         assert leads.get("/api/status").json["leader"]["url"] == leads.url
+
+
+def test_a_leader_is_not_ready_until_it_has_heard_the_control_log(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    released, read = threading.Event(), KafkaCursor.read
+
+    def slow(self: KafkaCursor, timeout: float) -> Sequence[Envelope]:
+        if self._transactions is not None and not released.wait(timeout):
+            return ()
+        return read(self, timeout)
+
+    monkeypatch.setattr(KafkaCursor, "read", slow)
+    with running(cli) as client:
+        wait_for(lambda: sums(client).get("calving_leader") == 1)
+        answer = client.get("/readyz")
+        assert (answer.code, answer.json["reasons"]) == (503, ["the control log has not been heard to its end yet"])
+        released.set()
+        wait_for(lambda: client.get("/readyz").code == 200)

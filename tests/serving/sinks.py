@@ -91,6 +91,7 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
     worker = WorkerStatus(
         True,
         True,
+        True,
         False,
         True,
         held,

@@ -53,7 +53,7 @@ TP = TopicPartition("t", 0)
 TABLE = TableReference("iceberg", ("db",), "t")
 FILE = DataFile("f", "parquet", 7, 1_000)
 FACTS = SinkFacts("s", "connect-s", "m", "0", "kafka", "local", started_at=1_000.0, interval=10.0, timeout=5.0)
-WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True), LogStatus(cycle_at=1_000.0))
+WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True, caught_up=True), LogStatus(cycle_at=1_000.0))
 
 
 class Ear:
@@ -220,6 +220,11 @@ def test_a_worker_that_has_not_joined_is_not_ready() -> None:
         "it has not joined the consumer group",
         "backend and catalog have not answered yet",
     )
+
+
+def test_a_worker_whose_coordinator_has_not_heard_the_control_log_is_not_ready() -> None:
+    behind = replace(WELL, worker=replace(WELL.worker, leads=True, caught_up=False))
+    assert not_ready(behind) == ("the control log has not been heard to its end yet",)
 
 
 def test_refusals_are_counted_until_a_publication_succeeds() -> None:

@@ -115,6 +115,11 @@ class Coordinator:
         """Whether all workers know of parked commits. Workers of the Java sink and of version 0.1.0 do not."""
 
     @property
+    def caught_up(self) -> bool:
+        """Whether the log has been heard to where this coordinator began."""
+        return self._caught_up
+
+    @property
     def missing(self) -> frozenset[TopicPartition]:
         """Partitions that the open cycle still waits for."""
         return self._expected - self._answers.keys() if self.phase is Phase.WAITING else frozenset()

@@ -235,7 +235,8 @@ class App:
             self._led_since = (self._led_since or time.monotonic()) if leads else None
             leadership.mind(leads)
             self._well = time.monotonic()
-            self._reporter.step(loop, self._made().runner, joined=group.joined, leads=leads)
+            has_heard = not leads or leadership.caught_up
+            self._reporter.step(loop, self._made().runner, joined=group.joined, leads=leads, caught_up=has_heard)
             steps.done()
             if on_progress is not None:
                 on_progress(self.progress)

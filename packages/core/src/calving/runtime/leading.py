@@ -66,6 +66,7 @@ class CoordinatorThread:
         """Set it to have the next cycle start at once."""
         self.complete_cycles = 0
         self.buffered = 0
+        self._loop: CoordinatorLoop | None = None
         self.moved = time.monotonic()
         """When it last got something done, or found nothing to do."""
         self._thread = threading.Thread(target=self._run, name="calving-coordinator", daemon=True)
@@ -74,6 +75,11 @@ class CoordinatorThread:
     @property
     def ended(self) -> bool:
         return not self._thread.is_alive()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it has heard all that was in the control log when it began."""
+        return self._loop is not None and self._loop.machine.caught_up
 
     @property
     def place(self) -> str:
@@ -110,6 +116,7 @@ class CoordinatorThread:
             loop = CoordinatorLoop(
                 cursor, committer, topics.partitions, intervals, self._now, uuid4, topics.unknown, self._leader
             )
+            self._loop = loop
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))
             while not self._stop.is_set():
                 if self.trigger.is_set():
@@ -183,6 +190,8 @@ class Leadership:
         self.step_seconds = self._hung_seconds / 2
         """So long a coordinator may take until it has got something done, a table or a look at the log."""
         self.coordinator: CoordinatorThread | None = None
+        self.caught_up = False
+        """Whether a coordinator of this process has ever heard the control log to its end."""
         self._elect_after = float("-inf")
         self._in_vain = 0
         self._vain_since = float("inf")
@@ -194,6 +203,7 @@ class Leadership:
         """
         running = self.coordinator
         if running is not None:
+            self.caught_up = self.caught_up or running.caught_up
             if running.complete_cycles:
                 self._in_vain, self._vain_since = 0, float("inf")
             if running.ended:

@@ -31,9 +31,18 @@ class Reporter:
         self._seen: Hashable = None
         self._degraded: frozenset[str] = frozenset()
 
-    def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool) -> None:
+    def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool, caught_up: bool) -> None:
         """The loop has taken a step."""
-        seen = (loop.version, loop.machine.held, runner.totals, leads, joined, loop.paused, len(loop.skipped))
+        seen = (
+            loop.version,
+            loop.machine.held,
+            runner.totals,
+            leads,
+            joined,
+            caught_up,
+            loop.paused,
+            len(loop.skipped),
+        )
         if seen == self._seen:
             return
         self._seen = seen
@@ -42,6 +51,7 @@ class Reporter:
         worker = WorkerStatus(
             joined,
             prepared=True,
+            caught_up=caught_up,
             paused=loop.paused,
             leads=leads,
             partitions=partitions,
@@ -68,6 +78,7 @@ class Reporter:
         status = self._board.status
         worker = WorkerStatus(
             prepared=status.worker.prepared,
+            caught_up=status.worker.caught_up,
             batches=batches,
             lost=dict(self._lost),
             publications=dict(self.publications.outcomes),

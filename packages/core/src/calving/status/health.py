@@ -47,6 +47,7 @@ def not_ready(status: Status) -> tuple[str, ...]:
     missing = {
         "it has not joined the consumer group": not worker.joined,
         "backend and catalog have not answered yet": not worker.prepared,
+        "the control log has not been heard to its end yet": worker.prepared and not worker.caught_up,
         f"it starts over: {worker.error}": worker.prepared and not worker.joined and worker.error is not None,
     }
     return tuple(text for text, is_so in missing.items() if is_so)

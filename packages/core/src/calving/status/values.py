@@ -122,6 +122,10 @@ class WorkerStatus:
     joined: bool = False
     prepared: bool = False
     """Whether the checks of the start have passed: backend and catalog have answered."""
+    caught_up: bool = False
+    """Whether the control log was heard to its end. A worker listens from the end on; one that leads has to hear first
+    all from the saved position on, once since the start.
+    """
     paused: bool = False
     leads: bool = False
     partitions: Mapping[TopicPartition, PartitionStatus] = field(default_factory=dict)
