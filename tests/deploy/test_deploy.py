@@ -96,6 +96,12 @@ def test_alerts_fire_when_they_should_and_not_else() -> None:
     assert "SUCCESS" in promtool("test", "rules", "alerts_test.yaml")
 
 
+def test_every_alert_has_a_case_in_which_it_fires() -> None:
+    cases = yaml.safe_load((DEPLOY / "alerts_test.yaml").read_text())["tests"][0]["alert_rule_test"]
+    fired = {case["alertname"] for case in cases if case["exp_alerts"]}
+    assert fired == {rule["alert"] for rule in RULES["groups"][0]["rules"]}
+
+
 def manifests() -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
 
