@@ -71,6 +71,25 @@ def test_key_files_are_deleted_once_the_next_commit_is_there(catalog: Catalog, t
     assert pyiceberg_rows(table.table) == [(1, "c", 0)]
 
 
+def data_files(table: MutationTable) -> set[str]:
+    folder = Path(table.table.location().removeprefix("file://")) / "data"
+    return {path.name for path in folder.rglob("*.parquet") if not path.name.endswith("-keys.parquet")}
+
+
+def test_data_files_without_a_row_that_stays_are_deleted_once_the_next_commit_is_there(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    """Not before: until the position is saved behind them a successor hears of them again."""
+    made = committer(catalog)
+    first, second = table.step([row(1, "a")]), table.step([row(1, "b")])
+    (unused,) = (Path(file.file_path).name for file in first.data_files)
+    commit(made, table, entry(table, 0, first), entry(table, 1, second))
+    assert unused in data_files(table)
+    commit(made, table, entry(table, 2, table.step([row(2, "c")])))
+    assert data_files(table) == {Path(task.file.file_path).name for task in table.table.scan().plan_files()}
+    assert pyiceberg_rows(table.table) == [(1, "b", 0), (2, "c", 0)]
+
+
 def test_a_replay_deletes_nothing_twice(catalog: Catalog, table: MutationTable) -> None:
     made = committer(catalog)
     first = entry(table, 0, table.step([row(1, "a"), row(2, "a")]))

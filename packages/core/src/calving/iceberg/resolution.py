@@ -45,6 +45,8 @@ class Resolved:
     """Those that name what is removed."""
     written: tuple[str, ...]
     """Files that were made for it."""
+    unused: frozenset[str]
+    """Data files of the steps of which no row stays."""
     counts: MutationCounts
     seconds: Mapping[str, float]
     """Spent on each step."""
@@ -319,10 +321,10 @@ class _Resolution:
             if file.step is None:
                 removed.add((file.path, None))
                 manifests.add(self._live.data[file.path].manifest)
-        never = {file.path for file in gone}
-        data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in never)
+        unused = frozenset(file.path for file in gone if file.step is not None)
+        data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
         counts = MutationCounts(**self._counts)
-        return Resolved(data, deletes, frozenset(removed), frozenset(manifests), written, counts, seconds)
+        return Resolved(data, deletes, frozenset(removed), frozenset(manifests), written, unused, counts, seconds)
 
 
 def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.DataFile]]]:

@@ -10,7 +10,6 @@ from pyiceberg.io import FileIO
 from calving.iceberg.orphans import delete_orphans
 from calving.iceberg.resolution import Resolver
 from calving.model.events import TableId
-from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
 from calving.mutations.cache import KeyCache
 
@@ -24,7 +23,7 @@ class Resolvers:
         self._made: dict[TableId, Resolver] = {}
         self._lock = threading.Lock()
         self._served: dict[TableId, tuple[str, ...]] = {}
-        """The key files of a table's last commit."""
+        """Files that a table's last commit has read, and does not name."""
 
     def of(self, table: TableId) -> Resolver | None:
         """A table's own; None where rows are only appended, or keys stay keys."""
@@ -43,11 +42,11 @@ class Resolvers:
         """What of the key cache is each table's."""
         return {} if self._cache is None else self._cache.by_owner()
 
-    def served(self, table: TableId, key_files: Iterable[DataFile], io: FileIO) -> None:
-        """These keys are in the table: nobody reads them again. Those of the commit before are deleted now that the
-        position that was saved after it has passed them.
+    def served(self, table: TableId, paths: Iterable[str], io: FileIO) -> None:
+        """Key files, and data files without a row that stays: what they say is in the table, and nobody reads them
+        again. Those of the commit before are deleted now that the position that was saved after it has passed them.
         """
         if table not in self._made:
             return
-        before, self._served[table] = self._served.get(table, ()), tuple(file.file_path for file in key_files)
+        before, self._served[table] = self._served.get(table, ()), tuple(paths)
         delete_orphans(io, before)

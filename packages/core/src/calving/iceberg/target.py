@@ -90,6 +90,8 @@ class IcebergTarget:
         self._required: tuple[object, ...] = ()
         self._tried: list[int] = []
         """The snapshot ids of all attempts: what came of one may only be seen after a later one."""
+        self.unused: dict[int, frozenset[str]] = {}
+        """By the snapshot of an attempt, the data files of mutation tables that it need not have, and has not."""
 
     def load(self) -> LoadedTable:
         with self._watch.step("load"):
@@ -178,6 +180,7 @@ class IcebergTarget:
         for name in ("load", "write"):
             self._watch.add(name, found.seconds[name])
         snapshot = new_snapshot(table, {**summary, **mutation_summary(found.counts, found.seconds)}, self._branch)
+        self.unused[snapshot.snapshot_id] = found.unused
         snapshot.add(found.data_files)
         snapshot.add_deletes(found.deletes, found.written)
         snapshot.remove(found.removed, found.manifests)
