@@ -23,6 +23,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.casting.table import TableConverter
 from calving.errors import BadRecordError, ConfigError
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
@@ -142,6 +143,31 @@ def test_a_record_without_a_value_in_an_id_column_is_bad(tmp_path: Path) -> None
     reason = "table db.t: field id is null, but identifies the row"
     assert sink.reasons(outcome) == [(1, reason), (2, reason)]
     assert sink.rows("id", "v") == [(1, "c")]
+
+
+@pytest.mark.parametrize("beside", [[], [("c", 2, {})], [("c", 2, {"more": 1})], [("d", 2, {})]], ids=str)
+def test_a_record_without_its_key_is_bad_for_that_alone_and_asks_for_no_column(
+    tmp_path: Path, beside: Sequence[tuple[str, int, dict[str, int]]]
+) -> None:
+    """Whatever else is wrong with it, and whatever is beside it."""
+    sink = Changing(tmp_path, evolution=Evolution(create=True, evolve=True))
+    sink.take(change("c", 1, "a", n=1))
+    outcome = sink.take(
+        change("u", None, "b", n="x"), change("u", None, "b", new=1), *(change(op, i, "c", **m) for op, i, m in beside)
+    )
+    reason = "table db.t: field id is null, but identifies the row"
+    assert sink.reasons(outcome) == [(1, reason), (2, reason)]
+    assert "new" not in sink.table.schema().column_names
+
+
+def test_the_key_of_a_row_is_converted_once(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, limits=Limits(block_records=100))
+    sink.take(change("c", 1, "a"))
+    with mock.patch.object(TableConverter, "convert", autospec=True, side_effect=TableConverter.convert) as convert:
+        sink.take(*(change("u", key, "b") for key in range(10)))
+        assert convert.call_count == 1
+        sink.take(*(change("d" if key < 3 else "u", key, "c") for key in range(10)))
+    assert [len(call.args[1]) for call in convert.call_args_list] == [10, 7, 3]
 
 
 def test_an_event_that_empties_its_source_is_bad_or_skipped_and_never_an_insert(tmp_path: Path) -> None:

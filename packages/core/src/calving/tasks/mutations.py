@@ -19,7 +19,7 @@ from calving.records.fields import arrow_schema, table_schema
 from calving.records.indices import Indices, compose, without
 from calving.records.values import RecordError, Values, field, texts
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
-from calving.writing.identity import identity_of, optional
+from calving.writing.identity import Place, identity_of, optional
 
 TRUNCATE = 3
 """An event that empties its source; none of a row."""
@@ -58,49 +58,51 @@ class Conversion:
         """``operations``: of each value, none of them ``TRUNCATE``. Values whose key is null are bad."""
         if isinstance(self._soft, SchemaChange):
             return [Converted(None, [], [], [self._soft])]
-        keys = self._keys.convert(values)
-        nameless = self._nameless(keys)
-        gone = pc.equal(operations, DELETE) if self._mutations.delete_mode == "hard" else None
-        deleted = {} if gone is None else dict.fromkeys(pc.indices_nonzero(gone).to_pylist())
-        found = [Converted(None, [], list(nameless.values()))]
-        stays = without(len(values), {**deleted, **nameless})
+        gone: Indices = []
+        if self._mutations.delete_mode == "hard":
+            gone = pc.indices_nonzero(pc.equal(operations, DELETE)).to_pylist()
+        stays = without(len(values), dict.fromkeys(gone))
+        found = []
         if len(stays):
-            some = self.rows.convert(values.choose(stays))
-            found.append(self._marked(_within(some, stays), operations, origin))
-        if deleted:
-            found.append(self._deletes(keys, deleted, nameless, operations, origin))
-        return found
+            found.append(_within(self._rows_of(values.choose(stays)), stays))
+        if gone:  # of a row that goes only the key counts (M10)
+            keys = self._keys.convert(values.choose(gone))
+            found.append(_within(self._with_names(keys, self._key_places), gone))
+        return [self._marked(each, operations, origin) for each in found]
 
-    def _deletes(
-        self,
-        keys: Converted,
-        deleted: Mapping[int, None],
-        nameless: Mapping[int, RecordError],
-        operations: pa.Array,
-        origin: Origin,
-    ) -> Converted:
-        """Of a row that goes only the key counts (M10)."""
-        bad = [error for error in keys.bad if error.index in deleted]
-        if keys.rows is None:
-            return Converted(None, [], bad)
-        here = [row for row, i in enumerate(keys.index) if i in deleted and i not in nameless]
-        rows = pa.RecordBatch.from_arrays(
-            [take(column, pa.array(here, pa.int32())) for column in keys.rows.columns], schema=keys.rows.schema
-        )
-        return self._marked(Converted(rows, compose(keys.index, here), bad), operations, origin)
+    def _rows_of(self, values: Values) -> Converted:
+        """A value without its key is bad for that alone, whatever else is wrong with it, and asks for no change."""
+        found = self.rows.convert(values)
+        if not found.bad and not found.changes:
+            return self._with_names(found, self._identity.columns)
+        nameless = self._nameless(self._keys.convert(values), self._key_places)
+        if nameless:
+            named = without(len(values), nameless)
+            found = _within(self.rows.convert(values.choose(named)), named)
+        return replace(found, bad=[*found.bad, *nameless.values()])
 
-    def _nameless(self, keys: Converted) -> dict[int, RecordError]:
-        """By place, the values that lack a part of their key (M6)."""
-        found: dict[int, RecordError] = {}
-        for place in self._key_places:
-            column = None if keys.rows is None else place.of(keys.rows)
+    def _with_names(self, found: Converted, places: Sequence[Place]) -> Converted:
+        """Those whose key is there; the others are bad."""
+        nameless = self._nameless(found, places)
+        if not nameless or found.rows is None:
+            return found
+        here = [row for row, i in enumerate(found.index) if i not in nameless]
+        chosen = pa.array(here, pa.int32())
+        rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in found.rows.columns], schema=found.rows.schema)
+        return Converted(rows, compose(found.index, here), [*found.bad, *nameless.values()])
+
+    def _nameless(self, found: Converted, places: Sequence[Place]) -> dict[int, RecordError]:
+        """By index, the values that lack a part of their key (M6), which is at these places of the rows."""
+        nameless: dict[int, RecordError] = {}
+        for place in places:
+            column = None if found.rows is None else place.of(found.rows)
             if column is None or not column.null_count:
                 continue
             reason = f"table {self._table}: field {place.name} is null, but identifies the row"
             for row in pc.indices_nonzero(column.is_null()).to_pylist():
-                i = keys.index[row]
-                found.setdefault(i, RecordError(i, STAGE, "UnfitError", reason))
-        return found
+                i = found.index[row]
+                nameless.setdefault(i, RecordError(i, STAGE, "UnfitError", reason))
+        return nameless
 
     def _marked(self, found: Converted, operations: pa.Array, origin: Origin) -> Converted:
         if found.rows is None or not found.rows.num_rows:
