@@ -235,6 +235,16 @@ TRANSFORMS = [
         r"^\[(null(, )?)+\]$",
     ),
     Difference(
+        "MongoDebeziumTransform: a delete without before",
+        "the task fails",
+        "before has the `_id` of the key",
+        "a delete needs no more than its key",
+        "MongoDebeziumTransform",
+        "^$",
+        "malformed record",
+        _VALUE,
+    ),
+    Difference(
         "Cast to an integer of a fraction that no double holds",
         "the double's digits",
         "its own",

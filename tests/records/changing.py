@@ -41,7 +41,7 @@ from tests.fuzz.sink import _Engine as ShufflingEngine
 TOPIC, NAME = "changes", "db.t"
 KEY = LedgerKey("control", "connect-x", "log-1")
 Message = tuple[Any, Any]
-"""Key and value; None, or an object that is written as JSON."""
+"""Key and value; None, bytes, or an object that is written as JSON."""
 JSON_KEYS = TopicConverters(ConverterSpec("json"), ConverterSpec("json"))
 
 
@@ -62,7 +62,7 @@ class _Messages(Block):
 
 
 def _bytes(what: Any) -> bytes | None:
-    return None if what is None else json.dumps(what).encode()
+    return what if what is None or isinstance(what, bytes) else json.dumps(what).encode()
 
 
 @dataclass
@@ -76,10 +76,12 @@ class Changing:
     properties: Mapping[str, str] = field(default_factory=dict)
     evolution: Evolution = field(default_factory=lambda: Evolution(create=True))
     converters: TopicConverters = JSON_KEYS
+    by_topic: Mapping[str, TopicConverters] = field(default_factory=dict)
     transforms: tuple[TransformSpec, ...] = ()
     tolerance: Tolerance = field(default_factory=lambda: Tolerance("topic", at_most=10**9))
     limits: Limits = field(default_factory=lambda: Limits(block_records=3))
     slots: int = 1
+    routing: Routing = field(default_factory=lambda: Routing((RouteRule(NAME),)))
 
     def __post_init__(self) -> None:
         self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(self.folder)})
@@ -107,9 +109,9 @@ class Changing:
         rules = TableRules(create_properties=self.properties, defaults=settings)
         path = RecordPath(
             {},
-            Routing((RouteRule(NAME),)),
+            self.routing,
             self.evolution,
-            {"": self.converters},
+            {"": self.converters, **self.by_topic},
             self.transforms,
             self.tolerance,
             self.limits,

@@ -39,7 +39,6 @@ BRANCHING = {
     "calving/records/arrays.py: build": "a case for each type of Arrow",
     "calving/transforms/dates.py: _writer": "a case for each letter of Java's date patterns",
     "calving/transforms/bson.py: _typed": "a case for each type of extended JSON",
-    "calving/transforms/mongo.py: apply": "a case for each operation of a change stream",
     "calving/converters/json_schema.py: declared": "a case for each keyword of JSON Schema",
     "calving/converters/avro_schema.py: reading": "a case for each type of Avro",
     "calving/casting/texts.py: java_double": "the rules by which Java writes a double",

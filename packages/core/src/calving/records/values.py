@@ -42,13 +42,16 @@ class Values:
     """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` are their places in the block.
 
     ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); of others only what they say is known.
+    ``rowless`` ones say what becomes of a table, and none of them is a row.
     """
 
-    __slots__ = ("data", "index", "typed")
+    __slots__ = ("data", "index", "rowless", "typed")
 
-    def __init__(self, data: pa.Array | Objects, typed: bool, index: Indices | None = None) -> None:
+    def __init__(
+        self, data: pa.Array | Objects, typed: bool, index: Indices | None = None, *, rowless: bool = False
+    ) -> None:
         """``index`` None: all of the block, in order."""
-        self.data, self.typed = data, typed
+        self.data, self.typed, self.rowless = data, typed, rowless
         self.index: Indices = range(len(data)) if index is None else index
 
     def __len__(self) -> int:
@@ -62,11 +65,11 @@ class Values:
             data: pa.Array | Objects = [self.data[row] for row in rows]
         else:
             data = arrays.take(self.data, pa.array(rows, pa.int32()))
-        return Values(data, self.typed, compose(self.index, rows))
+        return Values(data, self.typed, compose(self.index, rows), rowless=self.rowless)
 
     def within(self, outer: Indices) -> Values:
         """The same values, whose places counted among those at ``outer`` so far."""
-        return Values(self.data, self.typed, compose(outer, self.index))
+        return Values(self.data, self.typed, compose(outer, self.index), rowless=self.rowless)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,8 @@ class Records:
 
     ``index`` (int32) are the records' places in the block that was read: whatever a transform does, a record keeps
     its place, and with it its source offset. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
-    (``HEADERS``) may be changed. ``value`` is null for a tombstone.
+    (``HEADERS``) may be changed. ``value`` is null for a tombstone. ``rowless`` records say that a table was emptied:
+    tables whose rows records change are told, and others get nothing of them.
     """
 
     index: pa.Array
@@ -87,6 +91,7 @@ class Records:
     value: pa.Array
     headers: pa.Array
     typed: bool
+    rowless: bool = False
 
     def __len__(self) -> int:
         return len(self.index)

@@ -44,6 +44,18 @@ class Creation:
                 self._infer(missing, kind)
         return good
 
+    def look_for(self, tables: Iterable[str]) -> None:
+        """What becomes of rows that these tables have is only known once they were looked for, and those that other
+        records create are there.
+        """
+        for table in tables:
+            if table in self._spec.tables or table in self._spec.barren:
+                continue
+            if table not in self._spec.missing:
+                self._changes.add(SchemaChange(table, "load"))
+            elif self._spec.path.evolution.create and self._spec.id_columns.get(table):
+                self._doubt([table])
+
     def _doubt(self, tables: Iterable[str]) -> None:
         """The record may yet fit the tables that others create."""
         for table in tables:

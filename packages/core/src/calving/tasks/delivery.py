@@ -28,7 +28,7 @@ from calving.records.projection import Target
 from calving.records.values import RecordError, Values
 from calving.tasks.creation import Creation
 from calving.tasks.letters import LETTERS, rows_of
-from calving.tasks.mutations import Conversion, Origin, operations, truncates
+from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations, without_truncates
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
 from calving.tasks.writers import Writers
@@ -57,7 +57,7 @@ class Delivery:
         """Of mutation tables."""
         self.writers = Writers(spec)
         self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
-        self._creation = Creation(spec, self._changes)
+        self.creation = Creation(spec, self._changes)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
         self._held: dict[str, set[int]] = {}
@@ -114,29 +114,36 @@ class Delivery:
 
         Tables that are missing and may be are left out. ``deletes``: the values are keys of rows that go.
         """
-        spec = self._spec
         self._deleting = deletes
         result = Delivered()
         values = self._objects_only(tables, values, result)
         if not deletes:
             values = self._without_truncates(tables, values, result)
+        if values.rowless:
+            self.creation.look_for(tables)
+            result.filtered["truncate event"] += len(values)
+        else:
+            self._deliver(tables, values, result)
+        return result
+
+    def _deliver(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
+        spec = self._spec
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.path.evolution.create]
         if absent and spec.path.routing.missing_table != "skip":
             result.bad += _without_table(absent[0], values, fatal=spec.path.routing.missing_table == "fail")
-            return result
+            return
         pending = [table for table in tables if table not in live and table not in absent]
         if pending:
             # The tables come first, and then the task runs again: for now it only looks for schema changes.
             bad, _ = self._tried(live, values)
             result.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
             values = values.choose(without(len(values), bad))
-            result.written += self._creation.ask_for(pending, values, result.bad)
+            result.written += self.creation.ask_for(pending, values, result.bad)
         elif live:
             self._to_tables(live, values, result)
         elif len(values):
             result.filtered["missing table"] += len(values)
-        return result
 
     def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
         """Without the values that no table takes."""
@@ -157,17 +164,9 @@ class Delivery:
         """Without events that empty their source, which are no rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
         for mutations in known:
-            if mutations is None or mutations.cdc_field is None or not len(values):
-                continue
-            found = truncates(self._operations(values, mutations))
-            if not found:
-                continue
-            places = values.index
-            if mutations.on_truncate == "skip":
-                result.filtered["truncate event"] += len(found)
-            else:
-                result.bad += [RecordError(places[i], STAGE, "UnfitError", "truncate event") for i in found]
-            values = values.choose(without(len(values), dict.fromkeys(found)))
+            if mutations is not None and (mutations.cdc_field is not None or values.rowless) and len(values):
+                done = self._operations(values, mutations)
+                values = without_truncates(values, done, mutations, result.bad, result.filtered)
         return values
 
     def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
@@ -245,8 +244,8 @@ class Delivery:
 
     def _operations(self, values: Values, mutations: RowMutations) -> pa.Array:
         """What each value does; asked for once to find truncates, and again where they are converted."""
-        if self._deleting:
-            return pa.repeat(pa.scalar(DELETE, pa.int8()), len(values))
+        if self._deleting or values.rowless:
+            return pa.repeat(pa.scalar(DELETE if self._deleting else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:
             self._asked = values, mutations, operations(values, mutations)
         return self._asked[2]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +19,7 @@ from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import take
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.indices import Indices, compose, without
-from calving.records.values import RecordError, Values, field, texts
+from calving.records.values import Objects, RecordError, Values, field, texts
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
 from calving.writing.identity import Place, identity_of, optional
 
@@ -163,19 +165,43 @@ def operations(values: Values, mutations: RowMutations) -> pa.Array:
     return pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
 
 
-def truncates(operations: pa.Array) -> Indices:
-    """Places of events that empty their source."""
-    found: list[int] = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
-    return found
-
-
-def as_objects(values: Values, id_columns: Sequence[str]) -> Values:
-    """Keys of records as objects: one that is a single value is that of the only id column."""
-    data = values.data
-    if len(id_columns) != 1:
+def without_truncates(
+    values: Values, operations: pa.Array, mutations: RowMutations, bad: list[RecordError], filtered: Counter[str]
+) -> Values:
+    """Without events that empty their source, which are no rows: they are bad, or filtered."""
+    found = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
+    if not found:
         return values
+    places = values.index
+    if mutations.on_truncate == "skip":
+        filtered["truncate event"] += len(found)
+    else:
+        bad += [RecordError(places[i], STAGE, "UnfitError", "truncate event") for i in found]
+    return values.choose(without(len(values), dict.fromkeys(found)))
+
+
+def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:
+    """Keys of records as objects: one that is a single value is that of the only id column of each table."""
+    data = keys.data
+    paths = [[column.name.split(".") for column in identity_of(table).columns] for table in tables]
+    if any(len(columns) != 1 for columns in paths) or (not isinstance(data, list) and pa.types.is_struct(data.type)):
+        return keys
+    names = list(dict.fromkeys(tuple(path) for (path,) in paths))
     if isinstance(data, list):
-        return Values([v if isinstance(v, dict) else {id_columns[0]: v} for v in data], values.typed, values.index)
-    if pa.types.is_struct(data.type):
-        return values
-    return Values(pa.StructArray.from_arrays([data], [id_columns[0]]), values.typed, values.index)
+        made: pa.Array | Objects = [key if isinstance(key, dict) else _object(names, key) for key in data]
+    else:
+        made = _struct(names, data)
+    return Values(made, keys.typed, keys.index)
+
+
+def _object(paths: Sequence[tuple[str, ...]], value: Any) -> dict[str, Any]:
+    """An object in which each of these fields, maybe in objects inside of it, has the value."""
+    inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
+    return {name: _object(rest, value) if all(rest) else value for name, rest in inner.items()}
+
+
+def _struct(paths: Sequence[tuple[str, ...]], column: pa.Array) -> pa.Array:
+    """The same of a column."""
+    inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
+    parts = [_struct(rest, column) if all(rest) else column for rest in inner.values()]
+    return pa.StructArray.from_arrays(parts, names=list(inner))

@@ -84,7 +84,7 @@ class Pipeline:
                 self._transform(block, topic, partition, part, outcome)
             return
         if nulls:
-            self._bury(block, topic, nulls, outcome)
+            self._bury(block, topic, self._buriers(topic), nulls, outcome)
         if present and self._router.field is None:
             self._decode_for(self._router.by_topic(topic), topic, present, index, outcome)
         elif present:
@@ -115,12 +115,16 @@ class Pipeline:
         for part in self._decode(topic, ",".join(tables), present, self._projection(tables), index, outcome):
             self._deliver(tables, part, outcome)
 
-    def _bury(self, block: Block, topic: str, places: Indices, outcome: Outcome) -> None:
-        """Tombstones: they delete the rows of their keys where a table says so."""
+    def _buriers(self, topic: str) -> list[str]:
+        """The tables in which tombstones of this topic delete the rows of their keys."""
         known = self._spec.tables
         tables = () if self._router.field is not None else self._router.by_topic(topic)
+        self._delivery.creation.look_for(tables)
         changed = [(table, known[table].mutations) for table in tables if table in known]
-        buried = [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
+        return [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
+
+    def _bury(self, block: Block, topic: str, buried: Sequence[str], places: Indices, outcome: Outcome) -> None:
+        """Tombstones that were read of ``topic``."""
         if not buried:
             outcome.filtered["tombstone"] += len(places)
             return
@@ -132,7 +136,8 @@ class Pipeline:
             decoded = self._decoders.keys(topic, [*present.values()]).within([*present])
         outcome.bad += decoded.bad
         for part in decoded.values:
-            found = self._delivery.deliver(buried, as_objects(part, known[buried[0]].id_columns), deletes=True)
+            named = as_objects(part, [self._spec.tables[table] for table in buried])
+            found = self._delivery.deliver(buried, named, deletes=True)
             outcome.written += found.written
             outcome.bad += found.bad
             outcome.filtered.update(found.filtered)
@@ -145,9 +150,9 @@ class Pipeline:
             outcome.filtered.update(transformed.dropped)
             outcome.bad += transformed.bad
             for records in transformed.records:
-                self._route_records(block, records, outcome)
+                self._route_records(block, topic, records, outcome)
 
-    def _route_records(self, block: Block, records: Records, outcome: Outcome) -> None:
+    def _route_records(self, block: Block, source: str, records: Records, outcome: Outcome) -> None:
         if self._router.field is not None:
             self._route(_values_of(records), outcome)
             return
@@ -156,7 +161,7 @@ class Pipeline:
             part = records if len(topics) == 1 else records.take(pc.equal(records.topic, topic))
             if part.value.null_count:
                 gone = part.value.is_null()
-                self._bury(block, topic, part.index.filter(gone).to_pylist(), outcome)
+                self._bury(block, source, self._buriers(topic), part.index.filter(gone).to_pylist(), outcome)
                 part = part.take(pc.invert(gone))
             values = _values_of(part)
             tables = self._router.by_topic(topic)
@@ -257,7 +262,7 @@ class Pipeline:
 
 
 def _values_of(records: Records) -> Values:
-    return Values(records.value, records.typed, records.index.to_pylist())
+    return Values(records.value, records.typed, records.index.to_pylist(), rowless=records.rowless)
 
 
 def _without_nulls(values: Values, outcome: Outcome) -> Values:

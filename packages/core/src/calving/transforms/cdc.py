@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +38,8 @@ class CopyValue(Transform):
 class DebeziumTransform(Transform):
     """The row of a Debezium event, with ``_cdc``: before for deletes, else after.
 
-    ``cdc.target.pattern`` makes ``_cdc.target`` of ``{db}`` and ``{table}``. An event without a row is dropped.
+    ``cdc.target.pattern`` makes ``_cdc.target`` of ``{db}`` and ``{table}``. An event without a row is dropped, unless
+    it empties its table: then ``_cdc`` is all that it has.
     """
 
     needs = frozenset({"offset", "key"})
@@ -53,9 +55,26 @@ class DebeziumTransform(Transform):
         count = pc.sum(deleted).as_py() or 0
         if count == len(records):
             return [self._rows(records, "before")]
+        emptied = pc.indices_nonzero(pc.equal(operation, "t")).to_pylist()
+        others = [found for i in emptied if (found := self._emptied(records.slice(i, i + 1))) is not None]
         if count == 0:
-            return [self._rows(records, "after")]
-        return [self._rows(records.take(deleted), "before"), self._rows(records.take(pc.invert(deleted)), "after")]
+            return [self._rows(records, "after"), *others]
+        rest = records.take(pc.invert(deleted))
+        return [self._rows(records.take(deleted), "before"), self._rows(rest, "after"), *others]
+
+    def _emptied(self, record: Records) -> Records | None:
+        """A record that says that its table was emptied; None: it has a row."""
+        event = Fields(record.value)
+        row = event.get("after")
+        if row is not None and not row.null_count:
+            return None
+        cdc = {"op": pa.array(["T"])}
+        try:
+            found = Fields(self._cdc(event, record))
+            cdc |= {name: column for name in ("ts", "source", "target") if (column := found.get(name)) is not None}
+        except ValueError:
+            pass  # of which table is told by the topic, or not at all
+        return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), rowless=True)
 
     def _rows(self, records: Records, side: str) -> Records:
         row = Fields(records.value).get(side)
@@ -77,7 +96,8 @@ class DebeziumTransform(Transform):
         count = len(records)
         databases = [as_text(found) for name in ("schema", "db") if (found := source.get(name)) is not None]
         database = pc.coalesce(*databases) if databases else pa.nulls(count, pa.string())
-        table = _text(source, "table")
+        # Of MongoDB it is a collection.
+        table = _text(source, "table" if "table" in source or "collection" not in source else "collection")
         if database.null_count:
             raise ValueError("the event's source names no database")
         moment = event.get("ts_ms")

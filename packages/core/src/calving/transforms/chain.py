@@ -105,13 +105,12 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         after = step.transform.apply(records)
     except CalvingError:
         raise
-    except UnfitTypeError as error:
-        _refuse(step, records, error, result)
-        return
     except Exception as error:  # whatever a transform raises, some record is the reason
-        if isinstance(error, RefusedError) and error.reasons:
+        if records.rowless:
+            result.records.append(records)  # without a row it has nothing that the transform is for
+        elif isinstance(error, RefusedError) and error.reasons:
             _without(step, records, error.reasons, result)
-        elif len(records) == 1:
+        elif isinstance(error, UnfitTypeError) or len(records) == 1:
             _refuse(step, records, error, result)
         else:
             _search(step, records, result)

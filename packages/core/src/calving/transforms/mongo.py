@@ -16,12 +16,13 @@ from calving.transforms.bson import Typed
 from calving.transforms.columns import Fields, by_type, check_options
 from calving.transforms.interface import RefusedError, Transform, UnfitTypeError
 
-_BEFORE, _AFTER, _CHANGES, _ID = "before", "after", "updateDescription", "_id"
+_BEFORE, _AFTER, _CHANGES, _OPERATION, _ID = "before", "after", "updateDescription", "op", "_id"
 _NULL = Typed(pa.null(), None)
 
 
 class MongoDebeziumTransform(Transform):
-    """``before`` and ``after`` become structs; an ``after`` that is missing is made of before and the changes.
+    """``before`` and ``after`` become structs; an ``after`` that is missing is made of before and the changes, and the
+    ``before`` of a delete of the key.
 
     ``array_handling_mode``: array (elements of one kind), or document (a struct ``_0``, ``_1``, ...). What is not an
     event of this kind is an error (the Java transform turns it into a tombstone). Every record gets the types of its
@@ -45,13 +46,14 @@ class MongoDebeziumTransform(Transform):
         if not pa.types.is_struct(records.key.type) or "id" not in Fields(records.key):
             raise UnfitTypeError("not a MongoDB event: its key has no id")
         count = len(records)
-        columns = [Fields(records.key).get("id"), *(event.get(name) for name in (_BEFORE, _AFTER, _CHANGES))]
+        parts = (_BEFORE, _AFTER, _CHANGES, _OPERATION)
+        columns = [Fields(records.key).get("id"), *map(event.get, parts)]
         given = [[None] * count if c is None else objects(c) for c in columns]
         made: list[tuple[Typed, Typed, Typed]] = []
         reasons: dict[int, str] = {}
-        for place, (identity, before, after, changes) in enumerate(zip(*given, strict=True)):
+        for place, found in enumerate(zip(*given, strict=True)):
             try:
-                made.append(self._documents(identity, before, after, changes))
+                made.append(self._documents(*found))
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
                 reasons[place] = f"{type(error).__name__}: {error}"
         if reasons:
@@ -59,12 +61,16 @@ class MongoDebeziumTransform(Transform):
         kinds = [pa.struct([("k", key.type), ("b", before.type), ("a", after.type)]) for key, before, after in made]
         return [self._part(records, places, [made[i] for i in places]) for _, places in by_type(kinds)]
 
-    def _documents(self, identity: Any, before: Any, after: Any, changes: Any) -> tuple[Typed, Typed, Typed]:
+    def _documents(
+        self, identity: Any, before: Any, after: Any, changes: Any, operation: Any
+    ) -> tuple[Typed, Typed, Typed]:
         """The key, before and after of a record."""
         key = bson.parse(f'{{"id": {identity}}}')
         old = None if before is None else bson.parse(before)
         new = None if after is None else bson.parse(after)
-        if before is None and after is None and changes is None:
+        if before is None and after is None and changes is None and operation == "d":
+            old = {_ID: key["id"]}  # without pre-images nothing else is known of a document that was deleted
+        elif before is None and after is None and changes is None:
             raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
         if new is None and changes is not None:
             updated = changes.get("updatedFields")
