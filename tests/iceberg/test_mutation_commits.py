@@ -109,4 +109,5 @@ def test_the_log_says_what_a_commit_did(
     with caplog.at_level("INFO"):
         commit(made, table, entry(table, 0, table.step([row(1, "a"), row(2, "a")])))
         commit(made, table, entry(table, 1, table.step([row(1, "b")], [row(5, "")])))
-    assert f"table {table.name}: 2 keys, 1 row superseded, 1 file looked into, 0 of them in the cache" in caplog.text
+    said = "2 keys, 1 row superseded, 1 position written, 1 delete without a row, 2 files looked into, 0 of them in the cache"
+    assert f"table {table.name}: {said}" in caplog.text
