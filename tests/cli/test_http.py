@@ -21,6 +21,7 @@ from calving.source.kafka import KafkaGroup
 from calving_kafka.cursor import KafkaCursor
 from tests.cli.commands import Cli
 from tests.conftest import Topic
+from tests.serving.collector import collecting, values
 from tests.serving.sinks import TOKEN, Client
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -176,3 +177,19 @@ def test_a_leader_is_not_ready_until_it_has_heard_the_control_log(cli: Cli, monk
         assert (answer.code, answer.json["reasons"]) == (503, ["the control log has not been heard to its end yet"])
         released.set()
         wait_for(lambda: client.get("/readyz").code == 200)
+
+
+def test_a_collector_of_opentelemetry_gets_what_a_run_has_read(cli: Cli) -> None:
+    with collecting() as collector:
+        cli.keys["iceberg.otel.endpoint"] = collector.url
+        cli.run_here()
+        read = values(collector.metrics["calving_records_read_total"])
+    assert read == {(cli.topic.name,): 100}
+
+
+def test_the_environment_switches_the_export_off(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    with collecting() as collector:
+        cli.keys["iceberg.otel.endpoint"] = collector.url
+        cli.run_here()
+        assert collector.requests == []

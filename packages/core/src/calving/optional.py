@@ -12,6 +12,7 @@ _INSTALLED_BY = {
     "gcsfs": "pyiceberg[gcsfs]",
     "google": "calving[registry]",
     "grpc": "calving[connect]",
+    "opentelemetry": "calving[otel]",
     "pandas": "calving[connect]",
     "psycopg2": "pyiceberg[sql-postgres]",
     "s3fs": "pyiceberg[s3fs]",

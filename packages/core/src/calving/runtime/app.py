@@ -38,6 +38,7 @@ from calving.version import __version__
 
 if TYPE_CHECKING:
     from calving.runtime.parts import Parts
+    from calving.serving.otel import Exporter
     from calving.serving.server import Server
     from calving.serving.webhook import Webhook
 
@@ -82,6 +83,7 @@ class App:
         self._paused = self._restart = False
         self._server: Server | None = None
         self._webhook: Webhook | None = None
+        self._otel: Exporter | None = None
 
     @property
     def status(self) -> Status:
@@ -150,7 +152,7 @@ class App:
                 self._parts.runner.close()
                 self._tell_what_was_done(self._parts.runner)
             self._engine.close()
-            for part in (self._server, self._webhook):
+            for part in (self._server, self._webhook, self._otel):
                 if part is not None:
                     part.close()
 
@@ -163,6 +165,11 @@ class App:
             from calving.serving.webhook import Webhook
 
             self._webhook = Webhook(self._sink.keys.webhook_url, lambda: self.status)
+        if self._sink.keys.otel_endpoint is not None:
+            from calving.serving import otel
+
+            if not otel.disabled():
+                self._otel = otel.Exporter(self._sink.keys.otel_endpoint, lambda: self.status)
 
     def _tell_what_was_done(self, runner: BatchRunner) -> None:
         done = runner.totals

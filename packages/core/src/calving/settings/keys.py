@@ -385,6 +385,13 @@ class SinkKeys(BaseModel):
     http_key: str | None = Field(
         None, alias="iceberg.http.tls-key-file", description="The certificate's private key (PEM)."
     )
+    otel_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^\s?#]+$",
+        alias="iceberg.otel.endpoint",
+        description="Send all metrics to this URL of an OpenTelemetry collector, such as"
+        " http://collector:4318/v1/metrics. Needs calving[otel]. Default: they are not sent.",
+    )
     webhook_url: str | None = Field(
         None,
         pattern="^https?://",

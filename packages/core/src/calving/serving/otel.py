@@ -1,0 +1,168 @@
+"""A status as OpenTelemetry's collectors take it: metrics over OTLP, as protobuf over HTTP.
+
+OpenTelemetry's instruments cannot observe a histogram, so its data points are made from the declarations, which
+Prometheus reads, too; encoding, headers, TLS and tries again are the exporter's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import requests
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    HistogramDataPoint,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.metrics.export import Histogram as HistogramData
+from opentelemetry.sdk.metrics.export import Metric as MetricData
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from calving.errors import ConfigError
+from calving.serving.metrics import METRICS, Metric, Value
+from calving.status.histogram import Histogram
+from calving.status.values import SinkFacts, Status
+
+log = logging.getLogger(__name__)
+
+_CUMULATIVE = AggregationTemporality.CUMULATIVE
+_UNITS = {"seconds": "s", "bytes": "By"}
+_LAST_SECONDS = 2.0
+"""So long the end of the process waits for the last export."""
+_EXPORTERS_LOG = logging.getLogger("opentelemetry.exporter.otlp")
+
+
+def disabled() -> bool:
+    """Whether the environment says that nothing is to be exported."""
+    return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+
+
+class Exporter:
+    """On a thread of its own: nobody waits for it, and what a collector does not take is lost."""
+
+    def __init__(self, endpoint: str, status: Callable[[], Status]) -> None:
+        """:raises ConfigError: one of OpenTelemetry's variables in the environment cannot be used."""
+        self._status, self._host = status, urlsplit(endpoint).hostname or ""
+        self._interval = _interval()
+        self._resource = _resource(status().sink)
+        self._answer: int | None = None
+        self._failing = False
+        session = requests.Session()
+        session.hooks["response"].append(self._answered)
+        if _EXPORTERS_LOG.level == logging.NOTSET:  # it says each failure again, with the URL; here it is said once
+            _EXPORTERS_LOG.setLevel(logging.CRITICAL)
+        self._exporter = OTLPMetricExporter(endpoint, session=session)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="calving-otel", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """After a last export, if that does not take long. Safe to call twice."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        self._thread.join(_LAST_SECONDS)
+        self._exporter.shutdown()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._interval):
+            self._export()
+        self._export()
+
+    def _export(self) -> None:
+        self._answer = None
+        try:
+            done = (
+                self._exporter.export(data(self._status(), self._resource, time.time())) is MetricExportResult.SUCCESS
+            )
+        except Exception:  # the sink goes on without
+            log.exception("metrics could not be put together for OpenTelemetry")
+            return
+        if done == self._failing:  # said once, and once it is over
+            self._tell(done)
+
+    def _tell(self, done: bool) -> None:
+        self._failing = not done
+        if done:
+            log.info("the collector at %s takes metrics again", self._host)
+            return
+        reason = f"HTTP {self._answer}" if self._answer is not None else "no answer"
+        log.warning("the collector at %s does not take metrics: %s; trying on", self._host, reason)
+
+    def _answered(self, response: requests.Response, *_: Any, **__: Any) -> None:
+        self._answer = response.status_code
+
+
+def data(status: Status, resource: Resource, now: float) -> MetricsData:
+    """All metrics of a status; sums count from the start of the process."""
+    started, at = _nanos(status.sink.started_at), _nanos(now)
+    found = [_metric(metric, status, now, started, at) for metric in METRICS]
+    scope = InstrumentationScope("calving", status.sink.version)
+    scoped = ScopeMetrics(scope, [metric for metric in found if metric.data.data_points], "")
+    return MetricsData([ResourceMetrics(resource, [scoped], "")])
+
+
+def _metric(metric: Metric, status: Status, now: float, started: int, at: int) -> MetricData:
+    samples = [(dict(zip(metric.labels, labels, strict=True)), value) for labels, value in metric.read(status, now)]
+    unit = next((unit for name, unit in _UNITS.items() if name in metric.name.split("_")), "1")
+    if metric.kind == "histogram":
+        points = [_histogram(labels, value, started, at) for labels, value in samples]
+        return MetricData(metric.name, metric.text, unit, HistogramData(points, _CUMULATIVE))
+    numbers = [NumberDataPoint(labels, started, at, _number(value)) for labels, value in samples]
+    if metric.kind == "counter":
+        return MetricData(metric.name, metric.text, unit, Sum(numbers, _CUMULATIVE, is_monotonic=True))
+    return MetricData(metric.name, metric.text, unit, Gauge(numbers))
+
+
+def _histogram(labels: dict[str, str], value: Value, started: int, at: int) -> HistogramDataPoint:
+    found = cast(Histogram, value)
+    unknown = cast(float, None)  # the least and the greatest value: they are optional in OTLP
+    return HistogramDataPoint(
+        labels, started, at, found.count, found.sum, found.counts, found.bounds, min=unknown, max=unknown
+    )
+
+
+def _number(value: Value) -> float:
+    return cast(float, value)
+
+
+def _resource(sink: SinkFacts) -> Resource:
+    """Whose metrics they are. What the environment says comes first."""
+    own = Resource(
+        {
+            "service.name": "calving",
+            "service.namespace": sink.name,
+            "service.instance.id": sink.member,
+            "service.version": sink.version,
+        }
+    )
+    return own.merge(OTELResourceDetector().detect())
+
+
+def _interval() -> float:
+    text = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL") or "60000"
+    try:
+        found = float(text) / 1000
+    except ValueError:
+        found = 0.0
+    if found <= 0:
+        raise ConfigError(f"OTEL_METRIC_EXPORT_INTERVAL = {text!r} is no number of milliseconds")
+    return found
+
+
+def _nanos(seconds: float) -> int:
+    return int(seconds * 1e9)

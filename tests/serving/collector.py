@@ -1,0 +1,78 @@
+"""A collector of OpenTelemetry that keeps what it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+
+@dataclass
+class Collector:
+    """Decodes what it gets, and answers with ``code``."""
+
+    code: int = 200
+    requests: list[ExportMetricsServiceRequest] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    def wait_for(self, count: int) -> None:
+        wait_for(lambda: len(self.requests) >= count)
+
+    @property
+    def resource(self) -> dict[str, str]:
+        (found,) = self.requests[-1].resource_metrics
+        return {a.key: a.value.string_value for a in found.resource.attributes}
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        (found,) = self.requests[-1].resource_metrics
+        (scope,) = found.scope_metrics
+        return {metric.name: metric for metric in scope.metrics}
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[Collector]:
+    found = Collector()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.headers.get("content-encoding") == "gzip":
+                body = gzip.decompress(body)
+            found.headers.append({name.lower(): value for name, value in self.headers.items()} | {"path": self.path})
+            found.requests.append(ExportMetricsServiceRequest.FromString(body))
+            self.send_response(found.code)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    found.url = f"http://127.0.0.1:{server.server_port}/v1/metrics"
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def values(metric: Any) -> dict[tuple[str, ...], float]:
+    points = getattr(metric, metric.WhichOneof("data")).data_points
+    return {tuple(a.value.string_value for a in p.attributes): p.as_double or p.as_int for p in points}
