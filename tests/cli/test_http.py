@@ -193,3 +193,17 @@ def test_the_environment_switches_the_export_off(cli: Cli, monkeypatch: pytest.M
         cli.keys["iceberg.otel.endpoint"] = collector.url
         cli.run_here()
         assert collector.requests == []
+
+
+def test_entries_that_cannot_be_decoded_are_counted_over_restarts(cli: Cli) -> None:
+    def spoil(count: int) -> None:
+        cli.topic.producer.produce(f"control-{cli.name}", b"garbage", key=b"vandal")
+        cli.topic.producer.flush()
+        wait_for(lambda: sums(client)["calving_undecodable_entries_total"] == count)
+
+    with running(cli) as client:
+        wait_for(lambda: client.get("/readyz").code == 200)
+        spoil(1)
+        client.ask("POST", f"/connectors/{cli.name}/restart", **BEARER)
+        wait_for(lambda: sums(client)["calving_restarts_total"] == 1 and client.get("/readyz").code == 200)
+        spoil(2)

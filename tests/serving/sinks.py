@@ -99,6 +99,7 @@ def status(now: float = NOW, *, tables: int = 3, partitions: int = 6, broken: in
         0,
         batches,
         {},
+        0,
         {"done": 240, "fenced": 1},
         0,
         1,

@@ -78,6 +78,19 @@ def test_beyond_five_hundred_tables_the_rest_is_one_that_is_as_late_as_the_lates
     assert committed["other",] == NOW - 3
 
 
+def test_no_metric_has_more_series_of_tables_than_that_and_none_of_their_sums_changes() -> None:
+    full = status(NOW, tables=510)
+    bounded, unbounded = values(full), full.worker.batches.records.written
+    by_table = [m for m in METRICS if "table" in m.labels and m.name in bounded]
+    assert len(by_table) > 9
+    for metric in by_table:
+        place = sorted(metric.labels).index("table")
+        names = {labels[place] for labels in bounded[metric.name]}
+        assert len(names) <= 501 and "other" in names, metric.name
+    assert sum(bounded["calving_records_written_total"].values()) == sum(unbounded.values())
+    assert bounded["calving_table_consecutive_failures"]["other",] == 0
+
+
 def test_a_scrape_of_a_thousand_partitions_takes_less_than_a_tenth_of_a_second() -> None:
     found = status(partitions=1_000, tables=100)
     expose = exposition(lambda: found)

@@ -57,9 +57,9 @@ def an_hour(found: Status, now: float) -> History:
 @pytest.mark.parametrize(
     ("name", "size", "dark", "tables", "broken"),
     [
-        ("healthy", (1280, 1500), False, 4, 0),
-        ("degraded", (1280, 1500), True, 20, 2),
-        ("300-tables", (1280, 1500), False, 300, 1),
+        ("healthy", (1280, 1750), False, 4, 0),
+        ("degraded", (1280, 1750), True, 20, 2),
+        ("300-tables", (1280, 1750), False, 300, 1),
         ("narrow", (400, 1800), False, 4, 1),
     ],
 )

@@ -76,6 +76,10 @@ class KafkaCursor(Cursor):
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
         self._assign({p: max(bounds[p].start, at - BEFORE) for p, at in start.items()} if watch else start)
 
+    @property
+    def undecodable(self) -> int:
+        return self.entries.undecodable.total()
+
     def read(self, timeout: float) -> Sequence[Envelope]:
         self._mind_new_partitions()
         found: list[Envelope] = []

@@ -67,6 +67,10 @@ class RedisCursor(Cursor):
         self._thread = threading.Thread(target=self._run, args=(start,), name="calving-redis", daemon=True)
         self._thread.start()
 
+    @property
+    def undecodable(self) -> int:
+        return self.entries.undecodable.total()
+
     def read(self, timeout: float) -> Sequence[Envelope]:
         try:
             found = self._found.get(timeout=timeout) if timeout > 0 else self._found.get_nowait()

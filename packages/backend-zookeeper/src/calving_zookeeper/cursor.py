@@ -67,6 +67,10 @@ class ZooKeeperCursor(Cursor):
         self._next = max(1, start - BEFORE) if watch else start
         self.log = ControlLog(state.id, {0: start}, {0: state.next})
 
+    @property
+    def undecodable(self) -> int:
+        return self.entries.undecodable.total()
+
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
         while True:

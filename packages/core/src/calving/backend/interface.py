@@ -58,6 +58,11 @@ class Cursor(ABC):
 
     log: ControlLog
 
+    @property
+    def undecodable(self) -> int:
+        """How many entries were skipped because they cannot be decoded."""
+        return 0
+
     @abstractmethod
     def read(self, timeout: float) -> Sequence[Envelope]:
         """The next entries, waiting up to ``timeout`` seconds for the first; empty if there are none.

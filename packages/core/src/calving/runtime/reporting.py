@@ -28,6 +28,7 @@ class Reporter:
         self.restarts = 0
         self._error: str | None = None
         self._lost: Counter[str] = Counter()
+        self._undecodable = 0
         self._seen: Hashable = None
         self._degraded: frozenset[str] = frozenset()
 
@@ -42,6 +43,7 @@ class Reporter:
             caught_up,
             loop.paused,
             len(loop.skipped),
+            loop.undecodable,
         )
         if seen == self._seen:
             return
@@ -59,6 +61,7 @@ class Reporter:
             hidden=loop.hidden.records,
             batches=runner.totals,
             lost=dict(self._lost + _by_topic(loop.skipped)),
+            undecodable=self._undecodable + loop.undecodable,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,
@@ -70,6 +73,7 @@ class Reporter:
     def ended(self, loop: WorkerLoop) -> None:
         """The loop is thrown away."""
         self._lost += _by_topic(loop.skipped)
+        self._undecodable += loop.undecodable
 
     def failed(self, error: Exception, batches: Batches) -> None:
         """The worker starts over."""
@@ -81,6 +85,7 @@ class Reporter:
             caught_up=status.worker.caught_up,
             batches=batches,
             lost=dict(self._lost),
+            undecodable=self._undecodable,
             publications=dict(self.publications.outcomes),
             refused_in_a_row=self.publications.refused_in_a_row,
             restarts=self.restarts,

@@ -111,6 +111,11 @@ class WorkerLoop:
         self._ear = Ear(policy.deaf_seconds, clock())
 
     @property
+    def undecodable(self) -> int:
+        """Entries of the control log that were skipped."""
+        return self._cursor.undecodable
+
+    @property
     def stop_at(self) -> SourceOffsets | None:
         """Where reading stops, if it does."""
         return self._policy.stop_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -56,6 +57,24 @@ def tables_of(status: Status) -> Mapping[str, TableStatus]:
         max(t.cycles for t in rest),
     )
     return shown
+
+
+def by_table(
+    status: Status,
+    values: Iterable[tuple[tuple[str, ...], float]],
+    combine: Callable[[float, float], float] = operator.add,
+) -> Iterable[tuple[tuple[str, ...], float]]:
+    """Values whose first label is a table, those of the rest of the tables as one."""
+    found = list(values)
+    names = {labels[0] for labels, _ in found} | status.log.tables.keys()
+    if len(names) <= MOST_TABLES:
+        return found
+    shown = set(sorted(names)[:MOST_TABLES])
+    bounded: dict[tuple[str, ...], float] = {}
+    for (table, *others), value in found:
+        labels = (table if table in shown else OTHER, *others)
+        bounded[labels] = combine(bounded[labels], value) if labels in bounded else value
+    return bounded.items()
 
 
 def _of_known(combine: Callable[[list[N]], N], *values: N | None) -> N | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from calving.model.mutations import MutationCounts
-from calving.serving.cardinality import partitions_of, tables_of
+from calving.serving.cardinality import by_table, partitions_of, tables_of
 from calving.status.health import Cause, reasons
 from calving.status.histogram import Histogram
 from calving.status.values import Status, TableStatus
@@ -63,7 +64,21 @@ def _degraded(status: Status, now: float) -> Samples:
     return [((cause.value,), found.count(cause)) for cause in Cause]
 
 
-def _failures(status: Status, now: float) -> Samples:
+Numbers = Iterable[tuple[tuple[str, ...], float]]
+
+
+def _bounded(
+    of: Callable[[Status], Numbers], combine: Callable[[float, float], float] = operator.add
+) -> Callable[[Status, float], Samples]:
+    """Of values whose first label is a table. ``combine`` those of the rest."""
+    return lambda status, now: list(by_table(status, of(status), combine))
+
+
+def _each(of: Callable[[Status], Mapping[str, float]]) -> Callable[[Status], Numbers]:
+    return lambda status: [((table,), value) for table, value in of(status).items()]
+
+
+def _failures(status: Status) -> Numbers:
     coordinator = status.coordinator
     if not status.worker.leads:
         return
@@ -73,14 +88,14 @@ def _failures(status: Status, now: float) -> Samples:
         yield (table,), 0 if failure is None else failure.times
 
 
-def _files(status: Status, now: float) -> Iterator[tuple[tuple[str, ...], float]]:
+def _files(status: Status) -> Numbers:
     for table, commit in sorted(status.coordinator.totals.items()):
         for content, value in (("data", commit.total_files), ("deletes", commit.total_deletes)):
             if value is not None:
                 yield (table, content), value
 
 
-def _bytes(status: Status, now: float) -> Iterator[tuple[tuple[str, ...], float]]:
+def _bytes(status: Status) -> Numbers:
     for table, commit in sorted(status.coordinator.totals.items()):
         if commit.total_bytes is not None:
             yield (table, "all"), commit.total_bytes
@@ -91,7 +106,7 @@ def _seconds(micros: int | None) -> float | None:
 
 
 def _mutations(of: Callable[[MutationCounts], int]) -> Callable[[Status, float], Samples]:
-    return lambda status, now: [((name,), of(counts)) for name, counts in sorted(status.coordinator.mutations.items())]
+    return _bounded(_each(lambda status: {name: of(counts) for name, counts in status.coordinator.mutations.items()}))
 
 
 _TP = ("topic", "partition")
@@ -103,7 +118,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_records_read_total", "counter", ("topic",), "Records read by finished batches.",
            _by(lambda s: s.worker.batches.records.read)),
     Metric("calving_records_written_total", "counter", ("table",), "Rows written, dead letters left out.",
-           _by(lambda s: s.worker.batches.records.written)),
+           _bounded(_each(lambda s: s.worker.batches.records.written))),
     Metric("calving_records_superseded_total", "counter", (),
            "Changes of rows after which another one of their key came in the batch.",
            _one(lambda s: s.worker.batches.records.superseded)),
@@ -120,6 +135,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_records_lost_total", "counter", ("topic",),
            "Records that the broker no longer had, and that were skipped (iceberg.source.on-data-loss).",
            _by(lambda s: s.worker.lost)),
+    Metric("calving_undecodable_entries_total", "counter", (),
+           "Entries of the control log that could not be decoded, and were skipped.",
+           _one(lambda s: s.worker.undecodable)),
     Metric("calving_source_lag_records", "gauge", _TP, "Records of held partitions that were not read yet.",
            _partition("source_lag")),
     Metric("calving_commit_lag_records", "gauge", _TP, "Records of held partitions that are not in their tables yet.",
@@ -158,25 +176,27 @@ METRICS: tuple[Metric, ...] = (
            _by(lambda s: s.coordinator.step_seconds)),
     Metric("calving_table_commits_total", "counter", ("table", "outcome"),
            "Commits of tables by this worker: done, unchanged, failed, late.",
-           lambda s, now: sorted(s.coordinator.commits.items())),
+           _bounded(lambda s: sorted(s.coordinator.commits.items()))),
     Metric("calving_table_last_commit_timestamp_seconds", "gauge", ("table",), "When the table was last committed to.",
            _table(lambda t: t.committed_at)),
     Metric("calving_table_valid_through_timestamp_seconds", "gauge", ("table",),
            "All records up to this time are in the table.", _table(lambda t: _seconds(t.valid_through_us))),
     Metric("calving_table_consecutive_failures", "gauge", ("table",),
-           "Of the leader: commits that failed since the last one that did not.", _failures),
+           "Of the leader: commits that failed since the last one that did not.", _bounded(_failures, max)),
     Metric("calving_table_buffered_files", "gauge", ("table",), "Files that are published and not committed yet.",
            _table(lambda t: t.buffered_files)),
     Metric("calving_table_oldest_buffered_timestamp_seconds", "gauge", ("table",), "When the oldest of them was heard.",
            _table(lambda t: t.buffered_since)),
     Metric("calving_table_files", "gauge", ("table", "content"), "Files of the table after this worker's last commit.",
-           _files),
-    Metric("calving_table_bytes", "gauge", ("table", "content"), "Bytes of these files.", _bytes),
+           _bounded(_files)),
+    Metric("calving_table_bytes", "gauge", ("table", "content"), "Bytes of these files.",
+           _bounded(_bytes)),
     Metric("calving_located_rows_total", "counter", ("table",),
            "Live rows in which this worker's commits found keys of changed rows.", _mutations(lambda m: m.located)),
     Metric("calving_deletes_unmatched_total", "counter", ("table",), "Deletes whose key no row had.",
            _mutations(lambda m: m.unmatched)),
     Metric("calving_key_cache_bytes", "gauge", ("table",),
-           "What this worker keeps of a table's key columns on its disk.", _by(lambda s: s.coordinator.key_cache)),
+           "What this worker keeps of a table's key columns on its disk.",
+           _bounded(_each(lambda s: s.coordinator.key_cache))),
 )
 # fmt: on

@@ -136,6 +136,8 @@ class WorkerStatus:
     batches: Batches = Batches()
     lost: Counts = field(default_factory=dict)
     """Records that the broker no longer had and that were skipped, by topic. They were never read."""
+    undecodable: int = 0
+    """Entries of the control log that could not be decoded and were skipped."""
     publications: Counts = field(default_factory=dict)
     """By outcome."""
     refused_in_a_row: int = 0
