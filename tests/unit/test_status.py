@@ -54,6 +54,7 @@ TABLE = TableReference("iceberg", ("db",), "t")
 FILE = DataFile("f", "parquet", 7, 1_000)
 FACTS = SinkFacts("s", "connect-s", "m", "0", "kafka", "local", started_at=1_000.0, interval=10.0, timeout=5.0)
 WELL = Status(FACTS, WorkerStatus(joined=True, prepared=True, caught_up=True), LogStatus(cycle_at=1_000.0))
+LEADS = replace(WELL, worker=replace(WELL.worker, leads=True))
 
 
 class Ear:
@@ -187,8 +188,8 @@ def test_a_sink_that_is_well_has_no_reasons() -> None:
     ("cause", "status"),
     [
         (Cause.TABLE_FAILING, replace(WELL, log=LogStatus({"db.t": TableStatus(buffered_files=1, cycles=3)}, 1_000.0))),
-        (Cause.TABLE_FAILING, replace(WELL, coordinator=CoordinatorStatus(failing={"db.t": Failure(3, "why")}))),
-        (Cause.TABLE_FAILING, replace(WELL, coordinator=CoordinatorStatus(missing={"db.t": "offsets 1 to 2 of t-0"}))),
+        (Cause.TABLE_FAILING, replace(LEADS, coordinator=CoordinatorStatus(failing={"db.t": Failure(3, "why")}))),
+        (Cause.TABLE_FAILING, replace(LEADS, coordinator=CoordinatorStatus(missing={"db.t": "offsets 1 to 2 of t-0"}))),
         (
             Cause.CYCLE_INCOMPLETE,
             replace(
@@ -282,3 +283,13 @@ def test_of_who_leads_nothing_is_taken_over_but_short_text_and_addresses_of_the_
     beside = json.dumps({"group": "g", "leader": said}).encode()
     envelope = Entries("g", "log").envelope(0, 0, b"s", value, None, beside)
     assert envelope is not None and envelope.leader == leader
+
+
+def test_what_a_former_leader_knew_of_failing_tables_degrades_nothing() -> None:
+    failing = CoordinatorStatus(
+        recent=(cycle(unanswered=("t-3",), outcome="partial"),),
+        failing={"db.t": Failure(3, "why")},
+        missing={"db.u": "offsets 1 to 2 of t-0"},
+    )
+    assert len(reasons(replace(LEADS, coordinator=failing), 1_001.0)) == 3
+    assert reasons(replace(WELL, coordinator=failing), 1_001.0) == ()

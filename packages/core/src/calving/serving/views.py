@@ -55,13 +55,13 @@ def overview(status: Status, now: float) -> Json:
 def tables(status: Status, now: float) -> list[Json]:
     """The ones in trouble first, then by name."""
     wrong = {r["subject"]: r["text"] for r in connect.health(status, now)["reasons"] if r["subject"]}
-    names = status.log.tables.keys() | status.coordinator.failing.keys() | wrong.keys()
+    names = status.log.tables.keys() | status.led.failing.keys() | wrong.keys()
     return [_table(status, name, wrong.get(name)) for name in sorted(names, key=lambda n: (n not in wrong, n))]
 
 
 def _table(status: Status, name: str, wrong: str | None) -> Json:
     table, coordinator = status.log.tables.get(name, TableStatus()), status.coordinator
-    totals, failure = coordinator.totals.get(name), coordinator.failing.get(name)
+    totals, failure = coordinator.totals.get(name), status.led.failing.get(name)
     last = next((t for c in coordinator.recent for t in c.tables if t.table == name), None)
     return {
         "table": name,

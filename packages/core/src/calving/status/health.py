@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from calving.model.text import counted, listed
@@ -56,31 +56,27 @@ def not_ready(status: Status) -> tuple[str, ...]:
 def _tables(status: Status) -> Iterator[Reason]:
     found: dict[str, str] = {}
     for name, cycles in status.log.degraded.items():
-        if name in _held_back(status):
+        if name in status.led.held_back:
             continue
         files = status.log.tables[name].buffered_files
         found[name] = f"{counted(files, 'file')} waited for {cycles} commit cycles"
-    for name, missing in status.coordinator.missing.items():
+    for name, missing in status.led.missing.items():
         found[name] = f"it lacks {missing}, which two commits have passed over"
-    for name, failure in status.coordinator.failing.items():
+    for name, failure in status.led.failing.items():
         if failure.times >= DEGRADED or name in found:
             found[name] = f"it could not be committed {failure.times} times in a row: {failure.reason}"
     for name in sorted(found):
         yield Reason(Cause.TABLE_FAILING, name, f"table {name}: {found[name]}")
 
 
-def _held_back(status: Status) -> Mapping[str, str]:
-    return status.coordinator.held_back if status.worker.leads else {}
-
-
 def _order(status: Status) -> Iterator[Reason]:
-    for name, waits in sorted(_held_back(status).items()):
+    for name, waits in sorted(status.led.held_back.items()):
         yield Reason(Cause.ORDER_GATE, name, f"table {name}: {waits}")
 
 
 def _cycles(status: Status) -> Iterator[Reason]:
-    if status.worker.leads and status.coordinator.recent:
-        silent = status.coordinator.recent[0].unanswered
+    if status.led.recent:
+        silent = status.led.recent[0].unanswered
         if silent:
             yield Reason(Cause.CYCLE_INCOMPLETE, "", f"the last commit went on without answers for {listed(silent)}")
 

@@ -271,3 +271,8 @@ class Status:
     worker: WorkerStatus = WorkerStatus()
     log: LogStatus = LogStatus()
     coordinator: CoordinatorStatus = CoordinatorStatus()
+
+    @property
+    def led(self) -> CoordinatorStatus:
+        """What the coordinator says of the tables now: nothing once another worker leads, whatever it said last."""
+        return self.coordinator if self.worker.leads else CoordinatorStatus()

@@ -100,7 +100,7 @@ def _tables(status: Status, now: float) -> Table:
     for name in ("last commit", "valid through", "files", "buffered", "failures"):
         shown.add_column(name, justify="right", no_wrap=True)
     for name, table in tables[:_TABLES]:
-        totals, failure = status.coordinator.totals.get(name), status.coordinator.failing.get(name)
+        totals, failure = status.coordinator.totals.get(name), status.led.failing.get(name)
         through = table.valid_through_us
         shown.add_row(
             Text(name, "red" if name in wrong else ""),
