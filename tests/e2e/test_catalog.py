@@ -115,14 +115,36 @@ def test_only_what_tables_can_never_take_is_discarded_and_the_rest_is_committed(
     sink.topic.send(*encode(*({"id": i, "to": "db.a"} for i in range(30, 35))))
     sink.publish_without_commit()
     record = tmp_path / "released.json"
-    with pytest.raises(CalvingError, match=r"calving release FILE --table db.a --table db.b --record"):
-        list(release(load(sink.config), ["db.a"], record))
-    list(release(load(sink.config), ["db.a", "db.b"], record))
-    assert json.loads(record.read_text())["rows"] == 20
+    with pytest.raises(CalvingError, match=r"nothing is buffered that table db.c cannot take"):
+        list(release(load(sink.config), ["db.a", "db.c"], record))
+    list(release(load(sink.config), ["db.a"], record))
+    assert json.loads(record.read_text())["rows"] == 10
+    list(release(load(sink.config), ["db.b"], record))
+    assert json.loads(record.read_text())["rows"] == 10
     sink.topic.send(*encode({"id": 35, "to": "db.a"}))
     sink.run_here()
     assert sorted(sink.ids("db.a")) == [*range(30, 36)]
     assert sorted(sink.ids("db.c")) == [*range(2, 30, 3)]
+
+
+def test_what_was_not_released_after_all_is_read_again_by_a_recovery(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    del sink.keys["iceberg.tables"]
+    sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "to"}
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    sink.topic.send(*encode(*({"id": i, "to": f"db.{'ab'[i % 2]}"} for i in range(20))))
+    sink.publish_without_commit()
+    schema = catalog.load_table("db.a").schema()
+    catalog.drop_table("db.a")
+    catalog.create_table("db.a", schema)
+    with pytest.raises(FileNotFoundError):
+        list(release(load(sink.config), ["db.a"], tmp_path / "no such folder" / "released.json"))
+    sink.recover_here()
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(0, 20, 2)]
+    assert sorted(sink.ids("db.b")) == [*range(1, 20, 2)]
 
 
 def test_files_are_let_go_while_the_sink_runs_and_commits_every_second(

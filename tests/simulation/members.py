@@ -18,6 +18,7 @@ from calving.model.events import (
     Event,
     Leader,
     Parked,
+    Place,
     Publication,
     StartCommit,
     TableId,
@@ -158,10 +159,11 @@ class SimCursor(Cursor):
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
         assert self.judge is not None
         self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
-        self._inner.acknowledge(position, events, settled, marks, parked, departed, leader)
+        self._inner.acknowledge(position, events, settled, marks, parked, departed, leader, released)
         for event in events:
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)

@@ -93,7 +93,9 @@ class Operators:
 
     def _waiting(self) -> set[TableId]:
         """Tables with files that wait, parked or not, for the table as it was before."""
-        events = [entry[0] for p, log in enumerate(self._world.store.log) for entry in log[self._saved(p) :] if entry]
+        log = [(p, o, e) for p, entries in enumerate(self._world.store.log) for o, e in enumerate(entries) if e]
+        released = {place for *_, entry in log for place in entry[6]}
+        events = [e[0] for p, o, e in log if o >= self._saved(p) and (p, o) not in released]
         events += [e.event for found in self._parked() for commit in found for e in commit.entries]
         return {e.table.identifier for e in events if isinstance(e, DataWritten) and self._is_former(e.table)}
 
@@ -114,20 +116,17 @@ class Operators:
 
     def release(self) -> None:
         """As ``calving release`` does, while the sink runs."""
+        if self.made_anew:
+            for table in sorted(self._waiting()):
+                self._release(table)
+
+    def _release(self, table: TableId) -> None:
         world = self._world
-        if not self.made_anew or not (waiting := self._waiting()):
-            return
-        cursor = MemorySession(world.store, "operator").follow(replay=True)
-        committer = world.committer(world, world.key(cursor.log.identity), lambda request: None)
-        former = {p for p, name in world.checks.files_of.items() if self.written_for[p] != world.tables[name].uuid}
-        for path in former:  # the ledgers may say so before it is done
-            world.checks.forgiven.update(world.files[path])
         try:
             world.release(
-                cursor,
-                committer,
+                MemorySession(world.store, "operator").follow(replay=True),
                 world.parking(SimStorage(world), lambda: str(world.next_id())),
-                sorted(waiting),
+                [table],
                 world.fresh_id(),
                 lambda name: world.uuid(world.tables[name].uuid),
                 self._written,
@@ -135,7 +134,8 @@ class Operators:
         except (Crash, CalvingError) as error:
             world.stats[f"release: {type(error).__name__}"] += 1
             return
-        world.checks.discard(former & self._released)
+        now = world.tables[table].uuid
+        world.checks.discard(path for path in self._released if self.written_for[path] != now)
         world.stats["released"] += 1
 
     def _written(self, released: Stale) -> None:

@@ -204,10 +204,44 @@ def test_a_successor_does_not_know_what_it_is_to_hear_again() -> None:
     assert buffer.handed_on()[T.identifier].waiting == {TP: (Span(0, 20),)}
 
 
-def test_what_is_brought_back_to_be_let_go_of_is_buffered_once() -> None:
-    buffer = heard(entry(1), complete(2, Span(10, 20)), entry(3), complete(4, Span(30, 40)))
-    buffer.unpark(T.identifier, [entry(0), entry(1)])
-    assert [e.offset for e in buffer.tables()[T.identifier]] == [0, 1, 3]
+def test_what_an_operator_releases_is_no_longer_parked_and_the_rest_still_is() -> None:
+    files = Files()
+    made = parking(files)
+    first = made.park(T.identifier, commit(3), None)
+    second = made.park(T.identifier, commit(5), Parked(first, 1, {}))
+    left = made.without(T.identifier, Parked(second, 2, {TP: (Span(30, 60),)}), {(0, 3)})
+    assert left is not None and left.entries == 1
+    assert [e.offset for c in parking(files).commits(T.identifier, left) for e in c.entries] == [5]
+
+
+def test_nothing_stays_parked_where_all_of_it_is_released() -> None:
+    made = parking(Files())
+    parked = Parked(made.park(T.identifier, commit(3), None), 1, {})
+    assert made.without(T.identifier, parked, {(0, 3)}) is None
+
+
+def test_a_released_entry_is_buffered_no_longer_and_what_it_covers_is_settled() -> None:
+    done = Envelope(0, 3, CommitComplete(COMMIT), released=frozenset([(0, 1)]))
+    buffer = heard(entry(1), complete(2, Span(10, 20)), done)
+    assert not buffer.tables()
+    assert buffer.settled() == {TP: (Span(10, 20),)}
+    assert not buffer.released()
+
+
+def test_an_entry_that_was_released_before_it_is_heard_is_not_buffered() -> None:
+    """The partitions of a control topic are heard in any order."""
+    buffer = heard(Envelope(0, 3, CommitComplete(COMMIT), released=frozenset([(1, 1)])))
+    for found in (entry(1), complete(2, Span(10, 20))):
+        buffer.hear(replace(found, partition=1))
+    assert not buffer.tables()
+
+
+def test_who_hears_a_released_entry_after_the_saved_position_is_told_of_it() -> None:
+    """Another table still waits for what comes before it."""
+    done = Envelope(0, 5, CommitComplete(COMMIT), released=frozenset([(0, 3)]))
+    buffer = heard(entry(1, U), complete(2, Span(10, 20)), entry(3), complete(4, Span(30, 40)), done)
+    assert buffer.position() == {0: 1}
+    assert buffer.released() == {(0, 3)}
 
 
 class Cycles:

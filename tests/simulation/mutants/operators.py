@@ -9,13 +9,13 @@ from uuid import UUID
 from calving.backend.interface import Cursor
 from calving.cli.release import Stale, discard
 from calving.iceberg.parking import Parking
-from calving.model.events import TableId
+from calving.model.events import Place, TableId
+from calving.protocol.buffer import Buffer
 from calving.protocol.ledger import GONE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_control
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
-from calving.runtime.coordinator import Committer
-from tests.simulation.mutants.registry import mutant
+from tests.simulation.mutants.registry import mutant, with_buffer
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimTarget
 from tests.simulation.world import World
@@ -47,14 +47,22 @@ class ReleasesAll(World):
     @staticmethod
     def release(
         cursor: Cursor,
-        committer: Committer,
         parking: Parking,
         tables: Collection[TableId],
         commit_id: UUID,
         uuid_of: Callable[[TableId], UUID | None],
         write_down: Callable[[Stale], object],
     ) -> Stale:
-        return discard(cursor, committer, parking, tables, commit_id, lambda _: None, write_down)
+        return discard(cursor, parking, tables, commit_id, lambda _: None, write_down)
+
+
+@mutant("C4 coordinators do not hear what an operator has released", "table recreated")
+class DeafToReleases(World):
+    class _Buffer(Buffer):
+        def release(self, places: Collection[Place]) -> None:
+            pass
+
+    coordinator = with_buffer(_Buffer)
 
 
 @mutant("C6 after a rollback a replay brings back what was taken away", "rolled back")

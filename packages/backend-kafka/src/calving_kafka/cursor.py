@@ -16,7 +16,7 @@ from calving.backend.entries import BEFORE, Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, TableId, TableMark
+from calving.model.events import Envelope, Event, Leader, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
@@ -100,9 +100,10 @@ class KafkaCursor(Cursor):
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
         records = records_of(
-            self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked, leader
+            self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked, leader, released
         )
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # Where the log ends right behind what is written here, nothing else is at the saved position or above.

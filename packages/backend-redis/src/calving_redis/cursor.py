@@ -12,7 +12,7 @@ from calving.backend.entries import BEFORE, Entries, beside_text, partition_key,
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, TableId, TableMark
+from calving.model.events import Envelope, Event, Leader, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
@@ -89,11 +89,12 @@ class RedisCursor(Cursor):
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
-        beside = beside_text(self._sink.group, events, parts, marks, parked, leader)
+        beside = beside_text(self._sink.group, events, parts, marks, parked, leader, released)
         arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), beside]
         arguments += [len(departed), *departed, *parts]
         keys = self._keys

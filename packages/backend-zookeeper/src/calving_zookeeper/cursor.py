@@ -18,7 +18,7 @@ from calving.backend.entries import BEFORE, Entries, beside_text, partition_key,
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, TableId, TableMark
+from calving.model.events import Envelope, Event, Leader, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
@@ -89,6 +89,7 @@ class ZooKeeperCursor(Cursor):
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
@@ -97,7 +98,7 @@ class ZooKeeperCursor(Cursor):
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=saved).without(departed)
 
-        beside = beside_text(self._sink.group, events, parts, marks, parked, leader)
+        beside = beside_text(self._sink.group, events, parts, marks, parked, leader, released)
         state = self._store.write(save, self._sender, spans_text(settled), parts, beside)
         if position and state.saved is not None:
             self._trim(state.saved)

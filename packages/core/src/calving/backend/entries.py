@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal
 from uuid import uuid4
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage
-from calving.model.events import DataComplete, DataWritten, Envelope, Event, Leader, Parked, TableId, TableMark
+from calving.model.events import DataComplete, DataWritten, Envelope, Event, Leader, Parked, Place, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
@@ -86,9 +86,10 @@ def beside_text(
     marks: Mapping[TableId, TableMark] | None = None,
     parked: Mapping[TableId, Parked] | None = None,
     leader: Leader | None = None,
+    released: Collection[Place] = (),
 ) -> bytes:
     """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks, what is
-    parked of them, and who leads.
+    parked of them, who leads, and which entries are released.
     """
     found: dict[str, object] = {"group": group}
     if any(isinstance(event, DataComplete) for event in events):
@@ -99,6 +100,8 @@ def beside_text(
         found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in parked.items()]
     if leader is not None:
         found["leader"] = leader
+    if released:
+        found["released"] = sorted(released)
     return json.dumps(found, separators=(",", ":")).encode()
 
 
@@ -173,4 +176,5 @@ class Entries:
         }
         parts = said.get("parts") if isinstance(decoded.event, DataComplete) else None
         leader = _leader(said.get("leader"))
-        return Envelope(partition, offset, decoded.event, coverage, parts, marks, parked, leader)
+        released = frozenset((int(p), int(o)) for p, o in said.get("released", ()))
+        return Envelope(partition, offset, decoded.event, coverage, parts, marks, parked, leader, released)

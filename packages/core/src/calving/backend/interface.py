@@ -16,7 +16,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, Publication, TableId, TableMark
+from calving.model.events import Envelope, Event, Leader, Parked, Place, Publication, TableId, TableMark
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 
@@ -84,13 +84,15 @@ class Cursor(ABC):
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
         """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
 
         Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``settled``, ``marks``,
-        ``parked`` and ``leader`` travel beside the events, as a publication's spans do. All coordinators write into one
-        partition, so whoever hears an event of his own has heard all that his predecessors wrote. Positions in topics
-        that have ``departed``, named ``within`` their identities, are dropped, where the store does not do so itself.
+        ``parked``, ``leader`` and ``released`` travel beside the events, as a publication's spans do. All coordinators
+        write into one partition, so whoever hears an event of his own has heard all that his predecessors wrote.
+        Positions in topics that have ``departed``, named ``within`` their identities, are dropped, where the store does
+        not do so by itself.
 
         :raises Fenced: a newer coordinator exists; nothing was written. Step down.
         :raises Unavailable: nothing was written.

@@ -26,6 +26,7 @@ from calving.model.events import (
     Event,
     Leader,
     Parked,
+    Place,
     Publication,
     TableId,
     TableMark,
@@ -33,7 +34,18 @@ from calving.model.events import (
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest, stored_in
 
-_Entry = tuple[Event, Coverage, int | None, Mapping[TableId, TableMark], Mapping[TableId, Parked], Leader | None] | None
+_Entry = (
+    tuple[
+        Event,
+        Coverage,
+        int | None,
+        Mapping[TableId, TableMark],
+        Mapping[TableId, Parked],
+        Leader | None,
+        frozenset[Place],
+    ]
+    | None
+)
 
 
 @dataclass
@@ -63,10 +75,11 @@ class MemoryStore:
         marks: Mapping[TableId, TableMark] | None = None,
         parked: Mapping[TableId, Parked] | None = None,
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
-        parts = sum(isinstance(event, DataWritten) for event in events)
+        parts, told = sum(isinstance(event, DataWritten) for event in events), frozenset(released)
         self.log[shard].extend(
-            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}, parked or {}, leader)
+            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}, parked or {}, leader, told)
             for event in events
         )
 
@@ -116,11 +129,12 @@ class MemoryCursor(Cursor):
         parked: Mapping[TableId, Parked] | None = None,
         departed: Collection[str] = (),
         leader: Leader | None = None,
+        released: Collection[Place] = (),
     ) -> None:
         store = self._store
         with store.lock:
             self._check()
-            store.append(events, settled or {}, 0, marks, parked, leader)
+            store.append(events, settled or {}, 0, marks, parked, leader, released)
             store.saved = furthest(store.saved, position)
             for tp in [tp for tp in store.positions if stored_in(tp.topic, store.topic_ids.get(tp, "")) in departed]:
                 del store.positions[tp]

@@ -152,7 +152,7 @@ def release(
     table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be given again.")],
     record: Annotated[Path, typer.Option(help="Where to write down what was discarded.")],
 ) -> None:
-    """Discard files buffered for tables that were dropped or recreated; commit everything else."""
+    """Discard files buffered for tables that were dropped or recreated. Everything else stays buffered."""
     from calving.cli.release import release as discard
 
     for line in discard(load(file), table, record):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
@@ -21,7 +21,7 @@ from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import CalvingError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage, merged
-from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark
+from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Span, furthest
 from calving.protocol.ledger import Reach
 from calving.wire.codec import Message, decode, encode
@@ -103,6 +103,18 @@ class Parking:
             together = commit if together is None else together.joined(commit)
         if together is not None:
             yield together
+
+    def without(self, table: TableId, parked: Parked, places: Collection[Place]) -> Parked | None:
+        """What is parked for a table, but for the entries at ``places``, in files of its own; None if that is nothing.
+
+        :raises Exception: whatever a storage raises; nothing is lost by it.
+        """
+        left: Parked | None = None
+        for commit in self.commits(table, parked):
+            if entries := tuple(entry for entry in commit.entries if entry.place not in places):
+                last = self.park(table, replace(commit, entries=entries), left)
+                left = Parked(last, len(entries) + (left.entries if left else 0), parked.waiting)
+        return left
 
     def made(self, table: TableId, commit: ParkedCommit, mark: TableMark | None) -> None:
         """The commit is in the table, which is at ``mark``. Without a sequence number nobody could see it go back."""

@@ -135,6 +135,10 @@ class Parked:
     waiting: Coverage
 
 
+Place = tuple[int, int]
+"""Partition and offset of an entry of the control log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """An event, where in the control log it was found, and what travelled beside it.
@@ -146,6 +150,7 @@ class Envelope:
 
     ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
     ``marks``, with CommitComplete: the tables as the coordinator last saw them. ``parked``, too: all that is.
+    ``released``, too: entries of DataWritten that an operator has released, so that no table gets their files.
     ``leader``: the coordinator that sent it; None if it does not say.
     """
 
@@ -157,6 +162,12 @@ class Envelope:
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
     leader: Leader | None = None
+    released: frozenset[Place] = frozenset()
+
+    @property
+    def place(self) -> Place:
+        """Where it was found."""
+        return self.partition, self.offset
 
 
 @dataclass(frozen=True, slots=True)

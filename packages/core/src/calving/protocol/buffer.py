@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, common, merged, without
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Parked, TableId
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Parked, Place, TableId
 from calving.model.offsets import ControlOffsets, Span, TopicPartition
 from calving.protocol.admission import plain, publication_of
 from calving.protocol.ledger import Reach
@@ -34,7 +34,7 @@ class Buffer:
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _Begun] = {}
         """Publications whose end has not been heard, by what they cover: no two cover the same records."""
-        self._begins: dict[tuple[int, int], int] = {}
+        self._begins: dict[Place, int] = {}
         """Where the publication of each buffered entry begins, by the entry's place."""
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
@@ -45,6 +45,8 @@ class Buffer:
         """How many entries had been heard before the oldest of each table that is buffered."""
         self.parked: dict[TableId, Parked] = {}
         """By table: it comes before what is buffered."""
+        self._released: set[Place] = set()
+        """Entries that operators have released, heard or not."""
         self.adopting = True
         """Whether what is heard to be parked is a predecessor's. Later it is the own voice, and old."""
 
@@ -61,13 +63,16 @@ class Buffer:
         self._count += 1
         match envelope.event:
             case DataWritten(table=table):
-                self._heard.setdefault(table.identifier, []).append(envelope)
-                self._counted.setdefault(table.identifier, self._count)
                 if envelope.spans:
                     # Parts are counted whether or not they seem to be known: a restart in between may change that.
                     begun = self._begun.setdefault(publication_of(envelope), _Begun(envelope.partition, begin))
                     begun.parts += 1
-                    self._begins[envelope.partition, envelope.offset] = begun.offset
+                if envelope.place in self._released:
+                    return
+                self._heard.setdefault(table.identifier, []).append(envelope)
+                self._counted.setdefault(table.identifier, self._count)
+                if envelope.spans:
+                    self._begins[envelope.place] = begun.offset
             case DataComplete():
                 begun = self._begun.pop(publication_of(envelope), _Begun(envelope.partition, envelope.offset))
                 self._check(envelope, begun.parts)
@@ -79,6 +84,7 @@ class Buffer:
                 self._restart(told - self._restarted)
                 self._cover(envelope.spans)
                 _add(self._told, envelope.spans)
+                self.release(envelope.released)
                 if self.adopting:
                     self.parked = dict(envelope.parked)
                     for parked in self.parked.values():
@@ -196,11 +202,11 @@ class Buffer:
         self.parked[table] = Parked(last, before.entries + len(entries), {tp: s for tp, s in waiting.items() if s})
         self.discard(table, entries)
 
-    def unpark(self, table: TableId, entries: Iterable[Envelope]) -> None:
-        """``entries`` are all that was parked for ``table``: from now on they are buffered again."""
-        self.parked.pop(table, None)
-        known = {(e.partition, e.offset): e for e in (*entries, *self._heard.get(table, ()))}
-        self._heard[table] = list(known.values())
+    def unpark(self, table: TableId, left: Parked | None) -> None:
+        """An operator has released what was parked for ``table``, but for what is ``left``."""
+        del self.parked[table]
+        if left is not None:
+            self.parked[table] = left
 
     def _below(self, table: TableId, read: ControlOffsets) -> list[Envelope]:
         return [e for e in self._heard.get(table, ()) if e.offset < read.get(e.partition, 0)]
@@ -215,6 +221,19 @@ class Buffer:
         if left:
             self._heard[table] = left
             self._counted[table] = self._count
+
+    def release(self, places: Collection[Place]) -> None:
+        """An operator has decided that no table gets the files of these entries, whether they were heard or not."""
+        self._released |= set(places)
+        for table, heard in list(self._heard.items()):
+            if away := [entry for entry in heard if entry.place in self._released]:
+                self.discard(table, away)
+
+    def released(self) -> frozenset[Place]:
+        """Entries that a successor will hear although they are released: it has to be told."""
+        position = self.position()
+        self._released = {(p, offset) for p, offset in self._released if offset >= position.get(p, 0)}
+        return frozenset(self._released)
 
     def position(self) -> dict[int, int]:
         """Where a successor has to start: at the lowest publication still buffered, else at the read position (C5).

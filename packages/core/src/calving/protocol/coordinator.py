@@ -290,5 +290,13 @@ class Coordinator:
             buffer.forget(departed)
             self._elsewhere -= departed
         return [
-            Acknowledge(buffer.position(), (done,), buffer.settled(), self._marks.known, buffer.handed_on(), departed)
+            Acknowledge(
+                buffer.position(),
+                (done,),
+                buffer.settled(),
+                self._marks.known,
+                buffer.handed_on(),
+                departed,
+                buffer.released(),
+            )
         ]

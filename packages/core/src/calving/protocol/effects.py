@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Parked, Publication, TableId, TableMark
+from calving.model.events import Envelope, Event, Parked, Place, Publication, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Spans
 from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import Reach
@@ -81,6 +81,8 @@ class Acknowledge:
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
     departed: frozenset[str] = frozenset()
     """Topics whose stored positions are dropped with it."""
+    released: frozenset[Place] = frozenset()
+    """Entries behind the position that an operator has released."""
 
     def __str__(self) -> str:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"

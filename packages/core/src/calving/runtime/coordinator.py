@@ -104,8 +104,8 @@ class CoordinatorLoop:
                     self._cursor.acknowledge({}, events, leader=self._leader)
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
-                case Acknowledge(position, events, settled, marks, parked, departed):
-                    self._cursor.acknowledge(position, events, settled, marks, parked, departed, self._leader)
+                case Acknowledge(position, events, settled, marks, parked, departed, released):
+                    self._cursor.acknowledge(position, events, settled, marks, parked, departed, self._leader, released)
                     if departed:
                         log.info("removed what was stored of topics that are gone: %s", listed(sorted(departed)))
                     self._note(events)

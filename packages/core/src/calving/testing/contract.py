@@ -299,6 +299,11 @@ class BackendContract:
         store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], parked=parked)
         assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].parked == parked
 
+    @rule("B5.10", "What an operator has released travels with the events of the acknowledgement.")
+    def test_what_is_released_travels_with_the_events(self, store: Store) -> None:
+        store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], released=[(0, 7), (1, 3)])
+        assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].released == {(0, 7), (1, 3)}
+
     @rule("B5.8", "A coordinator that hears itself has heard all that its predecessors wrote.")
     def test_who_hears_itself_has_heard_its_predecessors(self, store: Store) -> None:
         written = [uuid4() for _ in range(5)]
