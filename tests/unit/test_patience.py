@@ -212,7 +212,7 @@ class FakeCoordinator:
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self.ended = self.stopped = False
+        self.ended = self.stopped = self.caught_up = False
         self.moved = 0.0
         self.complete_cycles = 0
         self.place = "somewhere"
