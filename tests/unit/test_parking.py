@@ -244,6 +244,18 @@ def test_who_hears_a_released_entry_after_the_saved_position_is_told_of_it() -> 
     assert buffer.released() == {(0, 3)}
 
 
+def test_a_successor_that_hears_again_all_that_is_parked_can_park_it() -> None:
+    buffer = heard(entry(1), complete(2, Span(10, 20)), replace(entry(3), spans=entry(1).spans))
+    buffer.park(T.identifier, {0: 2}, "last")
+    parked = buffer.handed_on()
+    assert parked[T.identifier].waiting == {}
+    # Earlier versions name partitions of which nothing waits.
+    told = {T.identifier: replace(parked[T.identifier], waiting={OTHER: ()})}
+    successor = heard(Envelope(0, 5, CommitComplete(COMMIT), {}, parked=told), entry(6), complete(7, Span(60, 70)))
+    successor.park(T.identifier, successor.whole(), "next")
+    assert successor.parked[T.identifier].waiting == {TP: (Span(60, 70),)}
+
+
 class Cycles:
     """A coordinator with one table that fails."""
 

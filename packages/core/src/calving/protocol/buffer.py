@@ -169,10 +169,11 @@ class Buffer:
         other tables may not have it.
         """
         buffered = {tp: merged(spans) for tp, spans in self._buffered().items()}
-        return {
-            table: replace(p, waiting={tp: without(spans, buffered.get(tp, ())) for tp, spans in p.waiting.items()})
-            for table, p in self.parked.items()
-        }
+        found = {}
+        for table, parked in self.parked.items():
+            left = {tp: without(spans, buffered.get(tp, ())) for tp, spans in parked.waiting.items()}
+            found[table] = replace(parked, waiting={tp: spans for tp, spans in left.items() if spans})
+        return found
 
     def settled(self) -> Coverage:
         """What a successor is told: all that is in the tables, and which partitions have restarted."""
@@ -192,7 +193,7 @@ class Buffer:
     def park(self, table: TableId, read: ControlOffsets, last: str) -> None:
         """What was heard for ``table`` below ``read`` is parked in file ``last``, behind what was parked before."""
         entries, before = self._below(table, read), self.parked.get(table, Parked("", 0, {}))
-        spans = {tp: list(found) for tp, found in before.waiting.items()}
+        spans = {tp: list(found) for tp, found in before.waiting.items() if found}
         for entry in entries:
             for tp, found in entry.spans.items():
                 spans.setdefault(tp, []).append(plain(found[-1]))
