@@ -237,8 +237,10 @@ class Checks:
         table = self._world.tables[name]
         if wrong := sorted({row.record for row in table.live} ^ replayed(table.rows)):
             raise Violation(f"I7: {name} has {len(wrong)} rows too many or too few, such as {wrong[0]}")
-        if admitted.ledger.missing:
-            raise Violation(f"G2: {name} does not hold {dict(admitted.ledger.missing)}")
+        # Where offsets have started over, a ledger does not know that it holds what a successor hears once more.
+        missing = {tp: s for tp, s in admitted.ledger.missing.items() if tp not in admitted.reach.restarted}
+        if missing:
+            raise Violation(f"G2: {name} does not hold {missing}")
 
     def _check_read_again(self, name: TableId, left_out: Coverage) -> None:
         """What is left out while it is read again must be so until it has been."""

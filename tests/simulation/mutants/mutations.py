@@ -70,6 +70,11 @@ class ForgetsHeldBack(_Mutating):
     coordinator = with_buffer(_Buffer)
 
 
+@mutant("I7 offsets start over, and the control log has several partitions", "truncated")
+class StartsOver(_Mutating):
+    """No rule is broken: so much is not promised."""
+
+
 def _by_time(records: Iterable[Record]) -> Changes:
     return changes(sorted(records, key=event_time))
 
