@@ -29,6 +29,11 @@ def payload(number: int, tables: Sequence[str]) -> bytes | None:
     return b"this is no JSON" if apart == BAD else None
 
 
+def end_in_tables(sent: int, last: int) -> bool:
+    """Whether the ``last`` of the first ``sent`` records belong in tables."""
+    return not any(number % _EVERY in _APART for number in range(sent - last, sent))
+
+
 def rows(sent: int) -> int:
     """How many of the first ``sent`` records belong in a table."""
     whole, rest = divmod(sent, _EVERY)
