@@ -119,11 +119,14 @@ def test_kubernetes_takes_the_manifests(kind: str) -> None:
 def test_the_sink_of_the_manifests_is_valid_and_serves_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CALVING_TOKEN", "0123456789abcdef")
     monkeypatch.setenv("CATALOG_TOKEN", "x")
+    monkeypatch.setenv("POD_IP", "10.0.0.7")
     sink = parse(flat(tomllib.loads(manifest("ConfigMap")["data"]["sink.toml"])))
     pod = manifest("Deployment")["spec"]["template"]
     (worker,) = pod["spec"]["containers"]
     (port,) = worker["ports"]
     assert sink.keys.http_port == port["containerPort"]
+    assert sink.keys.http_advertised == f"http://10.0.0.7:{port['containerPort']}/"
+    assert [each["name"] for each in worker["env"]] == ["POD_IP"]
     probes = [worker[f"{which}Probe"]["httpGet"] for which in ("liveness", "readiness")]
     assert probes == [{"path": "/healthz", "port": port["name"]}, {"path": "/readyz", "port": port["name"]}]
     (scraped,) = manifest("PodMonitor")["spec"]["podMetricsEndpoints"]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from calving.model.events import Leader
 from calving.serving.history import History
 from calving.status.values import Status
-from tests.serving.sinks import Worker, serving, status
+from tests.serving.sinks import Worker, not_leading, serving, status
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "page"
 CHROMIUM = next(
@@ -112,3 +113,22 @@ def test_names_that_are_markup_are_shown_as_text(tmp_path: Path) -> None:
         drawn = browse(client.url, tmp_path, "--dump-dom")
     assert "&lt;img src=x" in drawn
     assert "data-evil" not in drawn
+
+
+def test_a_worker_that_does_not_lead_names_the_leader_without_a_link(tmp_path: Path) -> None:
+    found = not_leading(status(time.time()))
+    found = replace(found, log=replace(found.log, leader=Leader("m-2", "k2", "https://k2:8083/")))
+    with serving(Worker(found)) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+    assert "running, led by https://k2:8083/ on k2" in drawn
+    assert 'href="https://k2' not in drawn
+
+
+def test_row_mutations_are_shown_where_there_are_any(tmp_path: Path) -> None:
+    found = status(time.time())
+    with serving(Worker(found)) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+    assert '<section id="changes">' in drawn and "deletes without a row" in drawn and "500 keys, 470 rows" in drawn
+    plain = replace(found, coordinator=replace(found.coordinator, mutations={}))
+    with serving(Worker(plain)) as client:
+        assert '<section id="changes" hidden="">' in browse(client.url, tmp_path, "--dump-dom")
