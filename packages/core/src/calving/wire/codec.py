@@ -10,6 +10,7 @@ import io
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -89,6 +90,8 @@ def encode(message: Message) -> bytes:
     raw = text.encode()
     out.write(MAGIC + struct.pack(">H", len(raw)) + raw)
     fastavro.schemaless_writer(out, resolve(text).schema, body)
+    if isinstance(event, DataComplete):
+        out.write(_assignments_out(event.assignments, text))
     return out.getvalue()
 
 
@@ -101,15 +104,15 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
         raise UndecodableError("the first two bytes are not those of a control event")
     try:
         (length,) = struct.unpack(">H", data[2:4])
-        resolved = resolve(_modified_utf8(data[4 : 4 + length]))
-        schema = resolved.schema if progress else resolved.brief
-        body: Any = fastavro.schemaless_reader(io.BytesIO(data[4 + length :]), schema, None)
-        return Message(
-            UUID(bytes=body["f10500"]),
-            _micros(body["f10502"], "f10502", resolved) or 0,
-            body["f10503"],
-            _DECODERS[resolved.payload](body["f10504"], resolved),
-        )
+        text = _modified_utf8(data[4 : 4 + length])
+        resolved = resolve(text)
+        stream = io.BytesIO(data[4 + length :])
+        body: Any = fastavro.schemaless_reader(stream, resolved.schema, None)
+        event = _DECODERS[resolved.payload](body["f10504"], resolved)
+        if progress and isinstance(event, DataComplete) and (rest := stream.read()):
+            event = DataComplete(event.commit_id, _assignments(rest, text))
+        micros = _micros(body["f10502"], "f10502", resolved) or 0
+        return Message(UUID(bytes=body["f10500"]), micros, body["f10503"], event)
     except UndecodableError:
         raise
     except Exception as error:  # bytes from the network can fail a decoder in any way
@@ -240,14 +243,23 @@ def _written_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
 
 
 def _complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
-    return DataComplete(
-        UUID(bytes=body["f10100"]),
-        tuple(
-            PartitionProgress(
-                TopicPartition(a["f10700"], a["f10701"]), a["f10702"], _micros(a["f10703"], "f10703", resolved)
-            )
-            for a in body.get("f10101") or ()
-        ),
+    return DataComplete(UUID(bytes=body["f10100"]), _progress_in(body.get("f10101"), resolved))
+
+
+@lru_cache(maxsize=16)
+def _assignments(data: bytes, text: str) -> tuple[PartitionProgress, ...]:
+    """What ends a DataComplete of this schema. A worker that has nothing to do says the same every time."""
+    resolved = resolve(text)
+    found: Any = fastavro.schemaless_reader(io.BytesIO(data), resolved.assignments, None)
+    return _progress_in(found, resolved)
+
+
+def _progress_in(found: Sequence[Mapping[str, Any]] | None, resolved: Resolved) -> tuple[PartitionProgress, ...]:
+    return tuple(
+        PartitionProgress(
+            TopicPartition(a["f10700"], a["f10701"]), a["f10702"], _micros(a["f10703"], "f10703", resolved)
+        )
+        for a in found or ()
     )
 
 
@@ -269,13 +281,17 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any], Resolved], Event]] = {
 }
 
 
-def _complete_out(event: DataComplete) -> dict[str, object]:
-    assignments = [
+@lru_cache(maxsize=4)
+def _assignments_out(assignments: tuple[PartitionProgress, ...], text: str) -> bytes:
+    """What ends a DataComplete, which this schema has as its last field."""
+    found = [
         {"f10700": a.source.topic, "f10701": a.source.partition, "f10702": a.offset, "f10703": a.timestamp_us}
-        for a in event.assignments
+        for a in assignments
     ]
+    out = io.BytesIO()
     # The branch is named, or fastavro would try each assignment on it first.
-    return {"f10100": event.commit_id.bytes, "f10101": ("array", assignments)}
+    fastavro.schemaless_writer(out, resolve(text).assignments, ("array", found))
+    return out.getvalue()
 
 
 _ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {
@@ -286,7 +302,7 @@ _ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {
         "f10302": ("array", [_file_out(f) for f in e.data_files]),
         "f10304": ("array", [_file_out(f) for f in e.delete_files]),
     },
-    DataComplete: _complete_out,
+    DataComplete: lambda e: {"f10100": e.commit_id.bytes},
     CommitToTable: lambda e: {
         "f10400": e.commit_id.bytes,
         "f10401": _table_out(e.table),

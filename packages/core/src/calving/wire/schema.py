@@ -188,8 +188,9 @@ class Resolved:
     """A schema that fastavro takes, fields renamed to ``f<id>``, and what the renaming would lose."""
 
     schema: Json
-    brief: Json
-    """The same without a DataComplete's assignments, where they are what comes last."""
+    """Without a DataComplete's assignments, where they are what comes last."""
+    assignments: Json
+    """Theirs."""
     payload: str
     """Class name of the payload, without its package."""
     partition: tuple[PartitionField, ...]
@@ -208,21 +209,23 @@ def resolve(text: str) -> Resolved:
     payload = next((f["type"] for f in parsed["fields"] if f["name"] == "f10504"), None)
     if not isinstance(payload, Mapping):
         raise ValueError("the schema has no payload")
+    schema, assignments = _parted(parsed)
     return Resolved(
-        fastavro.parse_schema(parsed),
-        fastavro.parse_schema(_brief(parsed)),
+        fastavro.parse_schema(schema),
+        fastavro.parse_schema(assignments),
         payload["name"].rpartition(".")[2],
         tuple(resolver.partition),
         frozenset(resolver.millis),
     )
 
 
-def _brief(event: Json) -> Json:
+def _parted(event: Json) -> tuple[Json, Json]:
+    """The schema without a DataComplete's assignments, and theirs, where they are what comes last."""
     *before, last = event["fields"]
     *kept, final = last["type"]["fields"] if last["name"] == "f10504" else [None]
     if final is None or final["name"] != "f10101":
-        return event
-    return {**event, "fields": [*before, {**last, "type": {**last["type"], "fields": kept}}]}
+        return event, "null"
+    return {**event, "fields": [*before, {**last, "type": {**last["type"], "fields": kept}}]}, final["type"]
 
 
 class _Resolver:
