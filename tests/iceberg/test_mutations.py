@@ -100,14 +100,14 @@ def test_a_commit_counts_rows_it_deleted_and_deletes_that_met_none(
     first = table.commit(table.step([row(1, "b")], [{"id": 2, "g": 0}])).counts
     assert first is not None
     assert (first.keys, first.located, first.superseded, first.positions, first.unmatched) == (2, 2, 2, 2, 0)
-    # One is new, one was deleted before, one never was, one comes and goes.
+    # Two are new, one of them in the last step; one was deleted before, one never was, one comes and goes.
     steps = (
         table.step([row(7, "c"), row(9, "c")], [{"id": 2, "g": 0}, {"id": 8, "g": 0}]),
-        table.step([], [{"id": 9, "g": 0}]),
+        table.step([row(11, "d")], [{"id": 9, "g": 0}]),
     )
     second = table.commit(*steps).counts
     assert second is not None
-    assert (second.keys, second.located, second.superseded, second.unmatched) == (4, 0, 1, 2)
+    assert (second.keys, second.located, second.superseded, second.unmatched) == (5, 0, 1, 2)
     assert pyiceberg_rows(table.table) == table.rows()
 
 
