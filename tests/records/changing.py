@@ -106,7 +106,8 @@ class Changing:
         for partition, found in messages.items():
             self._log.setdefault(partition, []).extend(found)
         settings = TableSettings(self.partition_by, self.id_columns, mutations=self.mutations)
-        rules = TableRules(create_properties=self.properties, defaults=settings)
+        fold = self.evolution.case_insensitive
+        rules = TableRules(create_properties=self.properties, defaults=settings, case_insensitive=fold)
         path = RecordPath(
             {},
             self.routing,

@@ -295,6 +295,43 @@ def test_keys_inside_of_structs(tmp_path: Path, slots: int) -> None:
     assert sink.reasons(outcome) == [(5, "table db.t: field k.a is null, but identifies the row")]
 
 
+@pytest.mark.parametrize("slots", [1, 2])
+def test_a_table_is_created_with_identifier_fields_inside_of_structs(tmp_path: Path, slots: int) -> None:
+    sink = Changing(tmp_path, id_columns=("k.a", "b"), slots=slots)
+
+    def row(op: str, k: Any, value: str) -> Message:
+        return None, {"k": k, "b": 1, "v": value, "op": op}
+
+    outcome = sink.take(row("c", {"a": 1, "x": 5}, "v1"), row("c", {"a": 2}, "v1"), row("c", {"x": 5}, "v1"))
+    assert [offset for offset, _ in sink.reasons(outcome)] == [2]
+    schema = sink.table.schema()
+    assert {schema.find_column_name(each) for each in schema.identifier_field_ids} == {"b", "k.a"}
+    sink.take(row("u", {"a": 1}, "v2"), row("d", {"a": 2}, ""), row("d", {"a": 3}, ""))
+    assert sink.rows("v") == [("v2",)]
+
+
+@pytest.mark.parametrize("where", [{"k": [{"a": 1}]}, {"k": 1}, {"k": {"a": 1.5}}, {"k": {"a": {"x": 1}}}], ids=str)
+def test_what_cannot_hold_an_identifier_field_creates_no_table(tmp_path: Path, where: dict[str, Any]) -> None:
+    sink = Changing(tmp_path, id_columns=("k.a",))
+    ((_, reason),) = sink.reasons(sink.take((None, {**where, "op": "c"})))
+    assert "the id-column 'k.a'" in reason
+
+
+@pytest.mark.parametrize("name", ["ID", "K.Id"])
+def test_id_columns_may_differ_by_case_if_all_columns_may(tmp_path: Path, name: str) -> None:
+    """In a table that is created, and in one that was there."""
+
+    def change(op: str, number: int, value: str) -> Message:
+        return None, {"v": value, "op": op, **({"iD": number} if name == "ID" else {"k": {"iD": number}})}
+
+    sink = Changing(tmp_path, id_columns=(name,), evolution=Evolution(create=True, case_insensitive=True))
+    sink.take(change("c", 1, "a"), change("c", 2, "a"))
+    assert name in sink.table.schema().column_names
+    other = sink.with_(id_columns=(name.lower(),))
+    other.take(change("u", 1, "b"), change("d", 2, ""))
+    assert other.rows("v") == [("b",)]
+
+
 def test_records_that_are_tried_one_by_one_come_to_the_same(tmp_path: Path) -> None:
     """As they are once something has gone wrong that only writing shows."""
     task = BatchRunner._task

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -12,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, Primiti
 
 from calving.errors import ConfigError
 from calving.model.tables import SchemaChange
-from calving.records.inferred import InferredType
+from calving.records.inferred import InferredType, find
 
 
 def is_open(change: SchemaChange, schema: Schema) -> bool:
@@ -51,32 +52,69 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
 
 def spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
     """The kind of a table with the fields of these names as the settings spell them, whatever their case."""
-    spelling = {name.lower(): name for name in names}
+    names = list(names)
+    inside: dict[str, list[str]] = {}
+    spelling: dict[str, str] = {}
+    for head, _, rest in (name.partition(".") for name in names):
+        spelling.setdefault(head.lower(), head)
+        if rest:
+            inside.setdefault(head.lower(), []).append(rest)
+    spelling |= {name.lower(): name for name in names}
+
+    def within(name: str, inner: InferredType) -> InferredType:
+        is_struct = isinstance(inner, Mapping) and "struct" in inner
+        return spelt(inner, inside.get(name.lower(), ())) if is_struct else inner
+
     return kind | {
-        "struct": {spelling.get(name.lower(), name): inner for name, inner in kind["struct"].items()},
+        "struct": {spelling.get(name.lower(), name): within(name, inner) for name, inner in kind["struct"].items()},
         "required": [spelling.get(name.lower(), name) for name in kind.get("required", ())],
     }
 
 
+def as_in(schema: Schema, names: Iterable[str], *, fold: bool) -> tuple[str, ...]:
+    """The names as the schema has them, with ``fold`` whatever their case; those that it has not, as they are."""
+    found: list[str] = []
+    for name in names if fold else ():
+        for exactly in (True, False):
+            with suppress(ValueError):
+                found.append(schema.find_column_name(schema.find_field(name, exactly).field_id) or name)
+                break
+        else:
+            found.append(name)
+    return tuple(found) if fold else tuple(names)
+
+
 def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Schema:
-    """The schema of a new table; required are the identifier fields, and what the records' schema says is.
+    """The schema of a new table; required are the identifier fields, with the structs that they are in, and what the
+    records' schema says is.
 
     :raises ConfigError: an id-column is not among the fields.
     """
-    fields = kind["struct"] if isinstance(kind, Mapping) else {}
+    keys = set()
     for column in id_columns:
-        if column not in fields:
+        found = find(kind, column)
+        if found is None:
+            fields = kind["struct"] if isinstance(kind, Mapping) else {}
             raise ConfigError(f"table {table}: id-column '{column}' is not among its fields: {', '.join(fields)}")
-    ids = itertools.count(1)
-    required = kind.get("required", ()) if isinstance(kind, Mapping) else ()
-    columns = [
-        NestedField(next(ids), name, _iceberg_type(item, ids), required=name in id_columns or name in required)
-        for name, item in fields.items()
-    ]
-    return Schema(*columns, identifier_field_ids=[c.field_id for c in columns if c.name in id_columns])
+        keys.add(found[0])
+    columns = _fields(kind if isinstance(kind, Mapping) else {"struct": {}}, itertools.count(1), keys)
+    schema = Schema(*columns)
+    return Schema(*columns, identifier_field_ids=sorted(schema.find_field(".".join(key)).field_id for key in keys))
 
 
-def _iceberg_type(kind: InferredType, ids: Iterator[int]) -> IcebergType:
+def _fields(kind: InferredType, ids: Iterator[int], keys: Collection[Sequence[str]] = ()) -> list[NestedField]:
+    """``keys`` are the paths of those that have a value in every row."""
+    required = kind.get("required") or ()
+    fields = []
+    for name, item in kind["struct"].items():
+        inside = [key[1:] for key in keys if key[0] == name]
+        number = next(ids)
+        type_ = _iceberg_type(item, ids, [key for key in inside if key])
+        fields.append(NestedField(number, name, type_, required=bool(inside) or name in required))
+    return fields
+
+
+def _iceberg_type(kind: InferredType, ids: Iterator[int], keys: Collection[Sequence[str]] = ()) -> IcebergType:
     if isinstance(kind, str):
         return _primitive(kind)
     required = kind.get("required") or ()
@@ -87,9 +125,7 @@ def _iceberg_type(kind: InferredType, ids: Iterator[int]) -> IcebergType:
         return MapType(
             next(ids), _iceberg_type(key, ids), next(ids), _iceberg_type(value, ids), value_required=bool(required)
         )
-    return StructType(
-        *(NestedField(next(ids), n, _iceberg_type(k, ids), required=n in required) for n, k in kind["struct"].items())
-    )
+    return StructType(*_fields(kind, ids, keys))
 
 
 def _primitive(kind: str) -> PrimitiveType:

@@ -27,7 +27,7 @@ from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
 from calving.iceberg.partition_terms import parse_term, partition_spec
-from calving.iceberg.schemas import change_schema, is_open, schema_of, spelt
+from calving.iceberg.schemas import as_in, change_schema, is_open, schema_of, spelt
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
@@ -209,8 +209,10 @@ class Tables:
         if distribution == "hash" and metadata.spec().is_unpartitioned():
             distribution = "none"
         rules = self._rules.of(name)
+        id_columns = rules.id_columns
         if rules.mutations is not None:
-            check_mutations(name, table, rules.id_columns, rules.mutations)
+            id_columns = as_in(table.schema(), id_columns, fold=self._rules.case_insensitive)
+            check_mutations(name, table, id_columns, rules.mutations)
             distribution = "keys"
         return TableSpec(
             name,
@@ -223,7 +225,7 @@ class Tables:
             table.sort_order().model_dump_json(),
             distribution,
             encode_coverage(self._rules.left_out(name, properties)),
-            rules.id_columns,
+            id_columns,
             rules.mutations,
         )
 

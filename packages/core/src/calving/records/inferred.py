@@ -7,7 +7,7 @@ or values are never null. None says nothing: only nulls, or empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -141,6 +141,22 @@ def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None
         if a.startswith("decimal") or b.startswith("decimal"):
             return _merge_decimals(a, b)
     return "string"
+
+
+def find(
+    kind: InferredType | None, name: str, key: Callable[[str], str] = str
+) -> tuple[tuple[str, ...], InferredType] | None:
+    """The path and type of a field by its dotted name, maybe inside of structs; ``key`` tells which names are equal."""
+    fields = kind.get("struct", {}) if isinstance(kind, Mapping) else {}
+    head, _, rest = name.partition(".")
+    for field, inner in fields.items():
+        if key(field) == key(name):
+            return (field,), inner
+    for field, inner in fields.items():
+        found = find(inner, rest, key) if rest and key(field) == key(head) else None
+        if found is not None:
+            return (field, *found[0]), found[1]
+    return None
 
 
 def all_optional(kind: InferredType) -> InferredType:

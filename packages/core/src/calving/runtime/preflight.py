@@ -15,6 +15,7 @@ from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.partition_terms import parse_term
+from calving.iceberg.schemas import as_in
 from calving.iceberg.tables import check_mutations
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, present
@@ -123,6 +124,7 @@ def _check_id_columns(sink: Sink, name: str, table: Table | None) -> None:
     if mutations is None:
         return
     if table is not None:
+        id_columns = as_in(table.schema(), id_columns, fold=sink.keys.case_insensitive)
         check_mutations(name, table, id_columns, mutations)
     elif not id_columns:
         raise ConfigError(f"table {name} has no id columns: set iceberg.table.{name}.id-columns")

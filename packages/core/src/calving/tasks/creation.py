@@ -9,7 +9,7 @@ from calving.casting.growth import check_new
 from calving.casting.schema_changes import SchemaChanges
 from calving.casting.table import STAGE
 from calving.model.tables import SchemaChange
-from calving.records.inferred import InferredType, folded, of_array, of_type, of_value
+from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
 from calving.records.values import RecordError, Values
 from calving.tasks.spec import TaskSpec
 
@@ -72,10 +72,8 @@ class Creation:
         """Why the table cannot be created from a record of this type; None: it can."""
         fold = self._spec.path.evolution.case_insensitive
         kind = folded(kind) if fold else kind
-        fields = {} if kind is None else kind["struct"]
-        kinds = {name.lower() if fold else name: inner for name, inner in fields.items()}
         for column in self._spec.id_columns.get(table, ()):
-            found = kinds.get(column.lower() if fold else column)
+            _, found = find(kind, column, str.lower if fold else str) or ((), None)
             if found is None:
                 return f"the record has no value for the id-column '{column}'"
             if not isinstance(found, str) or found in ("float", "double"):
