@@ -45,7 +45,7 @@ CARGO := $(firstword $(shell command -v cargo) $(wildcard $(HOME)/.cargo/bin/car
 ifneq ($(CARGO),)
 NATIVE := .cache/native/$(shell cat $(sort $(wildcard packages/native/*.* packages/native/src/*)) | sha256sum | cut -c1-12)
 $(NATIVE)/built: | $(BIN)/uv
-	@PATH="$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo \
+	@mkdir -p $(WHEELS); PATH="$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo \
 		$(BIN)/uv build --quiet --wheel --out-dir $(NATIVE) packages/native && touch $@ || \
 		echo "calving-native could not be built: JSON is decoded without Rust"
 endif

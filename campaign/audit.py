@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 _EXAMPLES = 5
 """Of each kind."""
@@ -140,10 +141,13 @@ class Audit:
             if number in self._where:
                 self._table[number] = -1
 
-    @property
-    def gone(self) -> int:
-        """How many records were dropped."""
-        return len(self._gone)
+    def is_complete(self, numbers: npt.NDArray[np.int64]) -> bool:
+        """Whether each of these records is in a table, or was dropped."""
+        if len(numbers) and numbers.max() >= len(self._count):
+            return False
+        there = self._count > 0
+        there[[number for number in self._gone if number < len(there)]] = True
+        return bool(there[numbers].all())
 
     def recreated(self) -> None:
         """The topic was deleted and created again; everything in it was committed before."""

@@ -9,6 +9,7 @@ Each line on standard input is a JSON array that tells it what somebody has done
     ["back"]                         all tables have gone back in time
     ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
     ["released", [FILE, ...]]        an operator has discarded these files, which belong in no table any more
+    ["complete", SENT]               answer yes or no: each of so many records is where it belongs, or was dropped
     ["recreating"]                   read the topic to its end, before it is deleted
     ["recreated", TOPIC_ID]          the topic was deleted and created again; everything in it was committed before
     ["end", SENT, SECONDS]           everything is sent, or soon is, and all parts of the sink are back
@@ -75,13 +76,23 @@ class Checker:
         """``sent`` records will be there, and in the tables within ``seconds``. All parts of the sink are back."""
         self.tell("end", sent, seconds)
 
+    def is_complete(self, sent: int) -> bool:
+        """Whether of the first ``sent`` records each is where it belongs, or was dropped with its table."""
+        return self._asked("complete", sent) == "yes"
+
     def tell(self, *line: Any) -> None:
-        """One of the lines above; when this returns, the checker knows. :raises AssertionError: it has ended."""
+        """One of the lines above; when this returns, the checker knows."""
+        assert self._asked(*line) == "done"
+
+    def _asked(self, *line: Any) -> str:
+        """:raises AssertionError: it has ended."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._child.stdin.write(f"{json.dumps(line)}\n")
         self._child.stdin.flush()
-        assert self._child.stdout.readline() == "done\n", f"the checker failed: {Path(self._log.name).read_text()}"
+        answer: str = self._child.stdout.readline().strip()
+        assert answer, f"the checker failed: {Path(self._log.name).read_text()}"
+        return answer
 
     def report(self) -> dict[str, Any]:
         """What it found. :raises AssertionError: it failed itself."""
@@ -234,8 +245,7 @@ class Tables:
         self._audit.look({name: seen.claim for name, seen in self._seen.items() if name in self._names})
 
     def complete(self, sent: int) -> bool:
-        found = sum(len(numbers) for seen in self._seen.values() for numbers in seen.files.values())
-        return found + self._audit.gone >= records.rows(sent)
+        return self._audit.is_complete(records.with_rows(sent))
 
     def dropped(self, name: str, location: str) -> None:
         """The table with its metadata at ``location`` is gone, and all records in it."""
@@ -376,31 +386,40 @@ def main(settings: dict[str, Any]) -> None:
         if select.select([sys.stdin], [], [], 0.2)[0]:
             if not (line := sys.stdin.readline()):
                 return  # the campaign has gone
-            match json.loads(line):
-                case ["back"]:
-                    audit.went_back()
-                case ["dropped", table, location]:
-                    tables.dropped(table, location)
-                case ["released", files]:
-                    tables.released(files)
-                case ["recreating"]:
-                    while not source.read(_READ_SECONDS):
-                        pass
-                case ["recreated", topic_id]:
-                    audit.recreated()
-                    source.recreated()
-                    tables.recreated(topic_id)
-                case ["end", sent, seconds]:
-                    print("done", flush=True)
-                    break
-            print("done", flush=True)
+            what, *rest = json.loads(line)
+            if what == "end":
+                print("done", flush=True)
+                break
+            print(_answer(what, rest, source, tables, audit, database), flush=True)
         if time.monotonic() - looked > _LOOK_SECONDS:
             _look(source, tables, database)
             looked = time.monotonic()
+    sent, seconds = rest
     cycles = _cycles(source, tables, audit, database, sent, seconds)
     bury(settings["servers"], settings["letters"], settings["topic"], audit)
     audit.end(sent, cycles)
     print(json.dumps({"report": audit.report() | {"troubles": source.troubles}, "commits": tables.commits}))
+
+
+def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: Audit, database: Path) -> str:
+    match what, *rest:
+        case "back", *_:
+            audit.went_back()
+        case "dropped", table, location:
+            tables.dropped(table, location)
+        case "released", files:
+            tables.released(files)
+        case "recreating", *_:
+            while not source.read(_READ_SECONDS):
+                pass
+        case "recreated", topic_id:
+            audit.recreated()
+            source.recreated()
+            tables.recreated(topic_id)
+        case "complete", sent:
+            _look(source, tables, database)
+            return "yes" if tables.complete(sent) else "no"
+    return "done"
 
 
 def _look(source: Source, tables: Tables, database: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from tests.e2e.harness import value
 
 _EVERY = 40
@@ -34,7 +37,7 @@ def end_in_tables(sent: int, last: int) -> bool:
     return not any(number % _EVERY in _APART for number in range(sent - last, sent))
 
 
-def rows(sent: int) -> int:
-    """How many of the first ``sent`` records belong in a table."""
-    whole, rest = divmod(sent, _EVERY)
-    return whole * (_EVERY - 2) + sum(number not in _APART for number in range(rest))
+def with_rows(sent: int) -> npt.NDArray[np.int64]:
+    """Which of the first ``sent`` records belong in a table."""
+    numbers = np.arange(sent)
+    return numbers[~np.isin(numbers % _EVERY, list(_APART))]

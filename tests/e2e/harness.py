@@ -163,8 +163,9 @@ class Run:
             time.sleep(0.5)
 
     def release(self, table: str, out: Path) -> bool:
-        """``calving release``; whether anything was discarded, which then stands in ``out``."""
-        return self._command("release", "--table", table, "--record", str(out)).returncode == 0
+        """``calving release``; whether anything was discarded, or may have been, which then stands in ``out``."""
+        self._command("release", "--table", table, "--record", str(out))
+        return out.exists()
 
     def _command(self, name: str, *options: str) -> subprocess.CompletedProcess[str]:
         start = [sys.executable, "-c", "from calving.cli.main import main; main()", name, str(self.config), *options]

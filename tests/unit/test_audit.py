@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from campaign.audit import INVARIANTS, Audit, Claim, Row
@@ -202,7 +203,8 @@ def test_what_was_dropped_with_its_table_is_not_lost(audit: Audit) -> None:
     audit.dropped([0, 2, 4, 6])
     audit.look({"db.odd": claim(10, settled=10)})
     assert found(audit) == {"GAP": 1, "I1": 1}
-    assert audit.gone == 4
+    assert audit.is_complete(np.arange(8))
+    assert not audit.is_complete(np.arange(9))
 
 
 def test_the_ledger_of_a_table_that_was_dropped_begins_again(audit: Audit) -> None:

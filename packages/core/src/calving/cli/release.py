@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import CalvingError, Fenced
+from calving.errors import CalvingError, Fenced, OutcomeUnknown
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
@@ -64,6 +64,11 @@ def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableI
             )
         except Fenced:
             record.unlink(missing_ok=True)
+        except OutcomeUnknown as error:
+            raise CalvingError(
+                f"whether anything was discarded is not known ({error}): run it again with another record; if nothing"
+                f" is buffered then, what {record} lists was discarded"
+            ) from error
         finally:
             cursor.close()
     raise CalvingError(

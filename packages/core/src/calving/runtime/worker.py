@@ -106,6 +106,8 @@ class WorkerLoop:
         self._stored_within: dict[TopicPartition, str] = {}
         """Which topics the stored positions are in."""
         self._truncated: set[TopicPartition] = set()
+        self._mirrors_again = False
+        """A copy of positions may get lost, as while the group rebalances: the next publication makes it once more."""
         self._looked = self._searched = float("-inf")
         self.hidden = Hidden()
         self._ear = Ear(policy.deaf_seconds, clock())
@@ -168,7 +170,7 @@ class WorkerLoop:
             self._truncated |= {tp} if identity.endswith(TRUNCATED) else set()
         for tp in self._recreated(stored.keys() & set(partitions)):
             self._skip(tp, Span(stored[tp], bounds.begins[tp]), recreated_text(tp, stored[tp]))
-        self._looked = float("-inf")
+        self._looked, self._mirrors_again = float("-inf"), True
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
         self._recognise({tp.topic for tp in every})
@@ -265,8 +267,9 @@ class WorkerLoop:
                     self._stored_within.update({tp: self._topic_ids.get(tp.topic, "") for tp in publication.advances})
                     self.machine.published()
                     self._ear.spoke(self._clock())
-                    if self._policy.mirror:
-                        self._group.mirror({tp: advance.end for tp, advance in publication.advances.items()})
+                    if self._policy.mirror and (publication.advances or self._mirrors_again):
+                        self._group.mirror(self.machine.positions)
+                        self._mirrors_again = bool(publication.advances)
 
 
 def recreated_text(tp: TopicPartition, stored: int) -> str:
