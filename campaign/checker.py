@@ -8,6 +8,7 @@ Each line on standard input is a JSON array that tells it what somebody has done
 
     ["back"]                         all tables have gone back in time
     ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
+    ["releasing"]                    an operator discards files: nothing is looked at until it is known which
     ["released", [FILE, ...]]        an operator has discarded these files, which belong in no table any more
     ["complete", SENT]               answer yes or no: each of so many records is where it belongs, or was dropped
     ["recreating"]                   read the topic to its end, before it is deleted
@@ -381,7 +382,7 @@ def main(settings: dict[str, Any]) -> None:
     ledger = f"kafka.connect.offsets.{settings['control']}.{settings['group']}"
     tables = Tables(names, settings["topic"], ledger, audit)
     database = Path(settings["database"])
-    looked = 0.0
+    looked, releasing = 0.0, False
     while True:
         if select.select([sys.stdin], [], [], 0.2)[0]:
             if not (line := sys.stdin.readline()):
@@ -390,8 +391,9 @@ def main(settings: dict[str, Any]) -> None:
             if what == "end":
                 print("done", flush=True)
                 break
+            releasing = what == "releasing"
             print(_answer(what, rest, source, tables, audit, database), flush=True)
-        if time.monotonic() - looked > _LOOK_SECONDS:
+        if time.monotonic() - looked > _LOOK_SECONDS and not releasing:
             _look(source, tables, database)
             looked = time.monotonic()
     sent, seconds = rest

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from pyiceberg.catalog import Catalog
 
 from calving.cli.release import release
 from calving.errors import CalvingError, DataLossError
@@ -102,16 +103,11 @@ def test_an_entry_of_the_sink_that_cannot_be_decoded_is_not_passed_over(sink: Cl
 def test_only_what_tables_can_never_take_is_discarded_and_the_rest_is_committed(
     tmp_path: Path, topic: Callable[..., Topic], unique: str
 ) -> None:
-    sink = Cli(tmp_path, topic(), unique)
-    del sink.keys["iceberg.tables"]
-    sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "to"}
-    catalog = open_catalog("iceberg", sink.catalog_keys)
+    sink, catalog = routed(tmp_path, topic(), unique)
     sink.topic.send(*encode(*({"id": i, "to": f"db.{'abc'[i % 3]}"} for i in range(30))))
     sink.publish_without_commit()
-    schema = catalog.load_table("db.a").schema()
-    catalog.drop_table("db.a")
+    recreate(catalog, "db.a")
     catalog.drop_table("db.b")
-    catalog.create_table("db.a", schema)
     sink.topic.send(*encode(*({"id": i, "to": "db.a"} for i in range(30, 35))))
     sink.publish_without_commit()
     record = tmp_path / "released.json"
@@ -130,15 +126,10 @@ def test_only_what_tables_can_never_take_is_discarded_and_the_rest_is_committed(
 def test_what_was_not_released_after_all_is_read_again_by_a_recovery(
     tmp_path: Path, topic: Callable[..., Topic], unique: str
 ) -> None:
-    sink = Cli(tmp_path, topic(), unique)
-    del sink.keys["iceberg.tables"]
-    sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "to"}
-    catalog = open_catalog("iceberg", sink.catalog_keys)
+    sink, catalog = routed(tmp_path, topic(), unique)
     sink.topic.send(*encode(*({"id": i, "to": f"db.{'ab'[i % 2]}"} for i in range(20))))
     sink.publish_without_commit()
-    schema = catalog.load_table("db.a").schema()
-    catalog.drop_table("db.a")
-    catalog.create_table("db.a", schema)
+    recreate(catalog, "db.a")
     with pytest.raises(FileNotFoundError):
         list(release(load(sink.config), ["db.a"], tmp_path / "no such folder" / "released.json"))
     sink.recover_here()
@@ -161,9 +152,7 @@ def test_files_are_let_go_while_the_sink_runs_and_commits_every_second(
         assert died(run.start("publish:after:1"))
         catalog = open_catalog("iceberg", run.catalog_keys)
         for table in TABLES:
-            schema = catalog.load_table(table).schema()
-            catalog.drop_table(table)
-            catalog.create_table(table, schema)
+            recreate(catalog, table)
         for _ in range(2):
             run.start()
         run.produce(600)
@@ -177,6 +166,21 @@ def test_files_are_let_go_while_the_sink_runs_and_commits_every_second(
         assert sorted(run.rows()["id"].to_pylist()) == [*range(600, 1400)]
     finally:
         run.close()
+
+
+def routed(tmp_path: Path, topic: Topic, unique: str) -> tuple[Cli, Catalog]:
+    """A sink whose records name their table in the field ``to``."""
+    sink = Cli(tmp_path, topic, unique)
+    del sink.keys["iceberg.tables"]
+    sink.keys |= {"iceberg.tables.dynamic-enabled": True, "iceberg.tables.route-field": "to"}
+    return sink, open_catalog("iceberg", sink.catalog_keys)
+
+
+def recreate(catalog: Catalog, table: str) -> None:
+    """Drop a table, and create it empty with its schema."""
+    schema = catalog.load_table(table).schema()
+    catalog.drop_table(table)
+    catalog.create_table(table, schema)
 
 
 def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:

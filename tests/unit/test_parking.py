@@ -225,7 +225,7 @@ def test_a_released_entry_is_buffered_no_longer_and_what_it_covers_is_settled() 
     buffer = heard(entry(1), complete(2, Span(10, 20)), done)
     assert not buffer.tables()
     assert buffer.settled() == {TP: (Span(10, 20),)}
-    assert not buffer.released()
+    assert not buffer.released(buffer.position())
 
 
 def test_an_entry_that_was_released_before_it_is_heard_is_not_buffered() -> None:
@@ -241,7 +241,7 @@ def test_who_hears_a_released_entry_after_the_saved_position_is_told_of_it() -> 
     done = Envelope(0, 5, CommitComplete(COMMIT), released=frozenset([(0, 3)]))
     buffer = heard(entry(1, U), complete(2, Span(10, 20)), entry(3), complete(4, Span(30, 40)), done)
     assert buffer.position() == {0: 1}
-    assert buffer.released() == {(0, 3)}
+    assert buffer.released(buffer.position()) == {(0, 3)}
 
 
 def test_a_successor_that_hears_again_all_that_is_parked_can_park_it() -> None:

@@ -46,7 +46,6 @@ BRANCHING = {
     "calving_redis/durability.py: inspect": "a check for each setting of Redis that can lose writes",
     "calving/iceberg/expiry.py: expired": "the table properties that decide, one after the other",
     "calving/cli/recover.py: recover": "the steps of a recovery in their order, which is what it is about",
-    "calving/cli/release.py: discard": "the steps of a release in their order, which is what it is about",
 }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -14,7 +15,7 @@ from calving.backend.interface import Cursor, Session
 from calving.errors import CalvingError, Fenced, OutcomeUnknown
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.parking import CatalogStorage, Parking
-from calving.model.events import CommitComplete, DataWritten, Envelope, TableId
+from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
 from calving.protocol.buffer import Buffer
 from calving.protocol.marks import Marks
 from calving.runtime.heard import read_to_end
@@ -93,39 +94,54 @@ def discard(
     :raises Fenced: a coordinator came in between; nothing was discarded.
     :raises CalvingError: there is nothing to discard.
     """
+    buffer, marks = _heard(cursor)
+    parked, buffered = _found(buffer, parking, {table: uuid_of(table) for table in tables})
+    released = {table: (*parked[table], *buffered[table]) for table in tables}
+    if idle := [".".join(table) for table, entries in released.items() if not entries]:
+        raise CalvingError(f"nothing is buffered that table {', '.join(idle)} cannot take")
+    former = {table: buffer.parked[table] for table, entries in parked.items() if entries}
+    for table, before in former.items():
+        buffer.unpark(table, parking.without(table, before, _places(parked[table])))
+    buffer.release(_places(itertools.chain(*buffered.values())))
+    write_down(released)
+    position = buffer.position()
+    cursor.acknowledge(
+        position,
+        (CommitComplete(commit_id),),
+        buffer.settled(),
+        marks.known,
+        buffer.handed_on(),
+        released=buffer.released(position),
+    )
+    for table, before in former.items():
+        parking.served(table, before)
+        parking.clear(table, buffer.parked.get(table))
+    return released
+
+
+def _heard(cursor: Cursor) -> tuple[Buffer, Marks]:
     buffer, marks = Buffer(cursor.log.start), Marks()
     for entry in read_to_end(cursor):
         buffer.hear(entry)
         for table, mark in entry.marks.items():
             marks.note(table, mark)
-    former, heard = dict(buffer.parked), buffer.tables()
-    released: dict[TableId, tuple[Envelope, ...]] = {}
-    for table in tables:
-        uuid = uuid_of(table)
-        parked = parking.commits(table, former[table]) if table in former else ()
-        kept = _stale([entry for commit in parked for entry in commit.entries], uuid)
-        buffered = _stale(heard.get(table, ()), uuid)
-        if kept:
-            left = parking.without(table, former[table], {entry.place for entry in kept})
-            buffer.unpark(table, left)
-        buffer.release({entry.place for entry in buffered})
-        if kept or buffered:
-            released[table] = (*kept, *buffered)
-    if idle := [".".join(table) for table in tables if table not in released]:
-        raise CalvingError(f"nothing is buffered that table {', '.join(idle)} cannot take")
-    write_down(released)
-    cursor.acknowledge(
-        buffer.position(),
-        (CommitComplete(commit_id),),
-        buffer.settled(),
-        marks.known,
-        buffer.handed_on(),
-        released=buffer.released(),
-    )
-    for table in released.keys() & former.keys():
-        parking.served(table, former[table])
-        parking.clear(table, buffer.parked.get(table))
-    return released
+    return buffer, marks
+
+
+def _found(buffer: Buffer, parking: Parking, uuids: Mapping[TableId, UUID | None]) -> tuple[Stale, Stale]:
+    """What is parked and what is buffered for tables as they were before they had these UUIDs."""
+    heard = buffer.tables()
+    parked = {table: _stale(_parked(buffer, parking, table), uuid) for table, uuid in uuids.items()}
+    return parked, {table: _stale(heard.get(table, ()), uuid) for table, uuid in uuids.items()}
+
+
+def _parked(buffer: Buffer, parking: Parking, table: TableId) -> list[Envelope]:
+    found = buffer.parked.get(table)
+    return [] if found is None else [entry for commit in parking.commits(table, found) for entry in commit.entries]
+
+
+def _places(entries: Iterable[Envelope]) -> set[Place]:
+    return {entry.place for entry in entries}
 
 
 def _uuid(catalog: Catalog, table: TableId) -> UUID | None:
@@ -156,7 +172,7 @@ def _written_down(released: Stale) -> dict[str, object]:
     tables = []
     for table, entries in released.items():
         files, rows = _files(entries)
-        places = [[e.partition, e.offset] for e in entries]
+        places = [e.place for e in entries]
         tables.append({"table": ".".join(table), "rows": rows, "files": files, "control_entries": places})
     return {
         "released_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -122,13 +122,25 @@ def _tables(tables: Iterable[TableHealth], now: float) -> RichTable:
     return shown
 
 
+_MUTATIONS = {
+    "keys": "keys",
+    "rows": "superseded",
+    "no row": "unmatched",
+    "positions": "positions",
+    "files": "files",
+    "cached": "cached",
+    "load": "load-ms",
+    "resolve": "resolve-ms",
+    "write": "write-ms",
+}
+"""What is shown of them, by the heads of the columns."""
+
+
 def _mutations(tables: Iterable[TableHealth]) -> RichTable:
-    names = ("table", "keys", "rows", "no row", "positions", "files", "cached", "load", "resolve", "write")
-    shown = RichTable(*names, title="Row mutations of the last commit")
-    keys = ("keys", "superseded", "unmatched", "positions", "files", "cached", "load-ms", "resolve-ms", "write-ms")
+    shown = RichTable("table", *_MUTATIONS, title="Row mutations of the last commit")
     for t in tables:
         if t.mutations:
-            found = [(key, t.mutations.get(key)) for key in keys]
+            found = [(key, t.mutations.get(key)) for key in _MUTATIONS.values()]
             values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in found)
             shown.add_row(t.name, *values)
     return shown

@@ -105,11 +105,9 @@ class Resolver:
         def read() -> Iterator[pa.RecordBatch]:
             return reading.batches(file.path, file.file_format)
 
-        return (
-            (read(), False)
-            if self._cache is None
-            else self._cache.batches(file.path, reading.columns, read, self._owner)
-        )
+        if self._cache is None:
+            return read(), False
+        return self._cache.batches(file.path, reading.columns, read, self._owner)
 
     def ordered(self, reading: Reading, file: Candidate) -> pa.RecordBatch | None:
         """The keys of a file in their order, if they are worth having: the file was looked into before."""

@@ -73,15 +73,14 @@ def spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
 
 def as_in(schema: Schema, names: Iterable[str], *, fold: bool) -> tuple[str, ...]:
     """The names as the schema has them, with ``fold`` whatever their case; those that it has not, as they are."""
-    found: list[str] = []
-    for name in names if fold else ():
-        for exactly in (True, False):
-            with suppress(ValueError):
-                found.append(schema.find_column_name(schema.find_field(name, exactly).field_id) or name)
-                break
-        else:
-            found.append(name)
-    return tuple(found) if fold else tuple(names)
+    return tuple(_as_in(schema, name) for name in names) if fold else tuple(names)
+
+
+def _as_in(schema: Schema, name: str) -> str:
+    for exactly in (True, False):
+        with suppress(ValueError):
+            return schema.find_column_name(schema.find_field(name, exactly).field_id) or name
+    return name
 
 
 def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Schema:

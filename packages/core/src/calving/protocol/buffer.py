@@ -183,8 +183,8 @@ class Buffer:
     def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
         """What was heard for ``table`` below ``read``, and what was parked before, is in it, but for ``held_back``."""
         self.parked.pop(table, None)
-        kept = {(e.partition, e.offset) for e in held_back}
-        self.discard(table, [e for e in self._below(table, read) if (e.partition, e.offset) not in kept])
+        kept = {e.place for e in held_back}
+        self.discard(table, [e for e in self._below(table, read) if e.place not in kept])
 
     def behind(self, table: TableId) -> int:
         """How many entries a successor would have to hear again for the sake of this table."""
@@ -214,8 +214,8 @@ class Buffer:
 
     def discard(self, table: TableId, entries: Iterable[Envelope]) -> None:
         """These are elsewhere by now, or will never be in their table: an operator has decided."""
-        away = {(e.partition, e.offset) for e in entries}
-        left = [e for e in self._heard.pop(table, ()) if (e.partition, e.offset) not in away]
+        away = {e.place for e in entries}
+        left = [e for e in self._heard.pop(table, ()) if e.place not in away]
         self._counted.pop(table, None)
         for place in away:
             self._begins.pop(place, None)
@@ -225,16 +225,16 @@ class Buffer:
 
     def release(self, places: Collection[Place]) -> None:
         """An operator has decided that no table gets the files of these entries, whether they were heard or not."""
+        if not places:
+            return
         self._released |= set(places)
         for table, heard in list(self._heard.items()):
-            if away := [entry for entry in heard if entry.place in self._released]:
+            if away := [entry for entry in heard if entry.place in places]:
                 self.discard(table, away)
 
-    def released(self) -> frozenset[Place]:
-        """Entries that a successor will hear although they are released: it has to be told."""
-        position = self.position()
-        self._released = {(p, offset) for p, offset in self._released if offset >= position.get(p, 0)}
-        return frozenset(self._released)
+    def released(self, position: ControlOffsets) -> frozenset[Place]:
+        """Released entries that a successor who starts at ``position`` hears again: it has to be told of them."""
+        return frozenset((p, offset) for p, offset in self._released if offset >= position.get(p, 0))
 
     def position(self) -> dict[int, int]:
         """Where a successor has to start: at the lowest publication still buffered, else at the read position (C5).
@@ -244,7 +244,7 @@ class Buffer:
         position = dict(self.read)
         for envelopes in self._heard.values():
             for e in envelopes:
-                begin = self._begins.get((e.partition, e.offset), e.offset)
+                begin = self._begins.get(e.place, e.offset)
                 position[e.partition] = min(position[e.partition], begin)
         return position
 

@@ -289,14 +289,15 @@ class Coordinator:
             departed = self._departed() & (buffer.topics | self._elsewhere)
             buffer.forget(departed)
             self._elsewhere -= departed
+        position = buffer.position()
         return [
             Acknowledge(
-                buffer.position(),
+                position,
                 (done,),
                 buffer.settled(),
                 self._marks.known,
                 buffer.handed_on(),
                 departed,
-                buffer.released(),
+                buffer.released(position),
             )
         ]

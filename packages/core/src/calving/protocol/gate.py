@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from calving.model.coverage import lowest_uncovered, merged
-from calving.model.events import TableId
+from calving.model.events import Place, TableId
 from calving.model.offsets import TopicPartition, named
 from calving.model.text import counted, listed
 from calving.protocol.admission import Admitted
@@ -16,14 +16,13 @@ class Gate:
     """Of one coordinator. Tables may be told from several threads, each table from one at a time."""
 
     def __init__(self) -> None:
-        self._commits: dict[TableId, Mapping[tuple[int, int], int]] = {}
+        self._commits: dict[TableId, Mapping[Place, int]] = {}
         self._waits: dict[TableId, str] = {}
 
     def settled(self, table: TableId, admitted: Admitted) -> None:
         """A commit of the table has settled."""
         before = self._commits.get(table, {})
-        places = [(entry.partition, entry.offset) for entry in admitted.held_back]
-        self._commits[table] = now = {place: before.get(place, 0) + 1 for place in places}
+        self._commits[table] = now = {e.place: before.get(e.place, 0) + 1 for e in admitted.held_back}
         late = [count for count in now.values() if count >= DEGRADED]
         if late:
             waits = f"{counted(len(late), 'entry', 'entries')} waited for {max(late)} commit cycles"

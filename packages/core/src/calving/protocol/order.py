@@ -73,7 +73,7 @@ def _publications(entries: Iterable[Envelope], restarted: Collection[TopicPartit
     for entry in entries:
         own = {tp: spans[-1] for tp, spans in entry.spans.items() if tp not in restarted}
         # Other senders than calving do not say what they cover; then each entry stands for itself.
-        key: Hashable = frozenset(entry.spans.items()) or (entry.partition, entry.offset)
+        key: Hashable = frozenset(entry.spans.items()) or entry.place
         found.setdefault(key, _Publication(own)).entries.append(entry)
     return found
 

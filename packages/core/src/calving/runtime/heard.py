@@ -64,7 +64,7 @@ class Heard:
             case DataComplete(commit_id, assignments) if commit_id in self._answered:
                 self._answered[commit_id] |= {a.source for a in assignments}
             case DataWritten():
-                self._written[envelope.partition, envelope.offset] = self._cycles
+                self._written[envelope.place] = self._cycles
             case CommitComplete(commit_id):
                 self._closed = commit_id
                 self._cycles += 1
@@ -92,7 +92,7 @@ class Heard:
 
     def cycles(self, waiting: Iterable[Envelope]) -> int:
         """Commit cycles that have ended since the first of these came."""
-        return max((self._cycles - self._written[e.partition, e.offset] for e in waiting), default=0)
+        return max((self._cycles - self._written[e.place] for e in waiting), default=0)
 
     def answered(self, tp: TopicPartition) -> bool | None:
         """Whether the last cycle that has ended had an answer for a partition; None where the log does not say."""
