@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import ConfigError, OutcomeUnknown, Unavailable
+from calving.errors import ConfigError, Fenced, OutcomeUnknown, Unavailable
 from calving.model.events import CommitComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import free_port
@@ -94,6 +94,23 @@ def test_a_store_out_of_memory_writes_nothing(start: Start) -> None:
     with pytest.raises(Unavailable, match=r"OOM|OutOfMemory"):
         session.publish(move(None, 5), member_claim("group"))
     assert session.committed([TP]) == {}
+    session.close()
+
+
+def test_a_store_that_was_emptied_refuses_whoever_was_connected_before(start: Start) -> None:
+    server = start()
+    session, cursor = backend(server).open("m"), backend(server).open("c").follow(replay=True)
+    with redis.Redis(port=server.port) as client:
+        client.flushall()
+    backend(server).open("another").close()
+    with pytest.raises(Fenced, match="emptied"):
+        session.publish(move(None, 5), member_claim("group"))
+    with pytest.raises(Fenced, match="emptied"):
+        cursor.acknowledge({}, [StartCommit(uuid4())])
+    with pytest.raises(Fenced, match="emptied"):
+        cursor.rewind({TP: 3})
+    assert session.committed([TP]) == {}
+    cursor.close()
     session.close()
 
 

@@ -113,10 +113,12 @@ class RedisCursor(Cursor):
             self._writer.ping()
         with writing(self._options):
             verdict, *why = self._writer.register_script(script)(keys, arguments)
-        if verdict == b"restarted":
+        if verdict == b"recreated":
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"fenced":
             raise Fenced(f"coordinator {why[0].decode()} has followed coordinator {self._epoch}")
+        if verdict != b"done":
+            raise ProtocolError(f"the store's script answers {verdict!r}")
         self._durability.wait(self._writer, self._options)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, Stale
+from calving.errors import Fenced, ProtocolError, Stale
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -74,11 +74,13 @@ class RedisSession(Session):
             self._client.ping()  # a store that is away is found out before anything is sent
         with writing(self._options):
             verdict, *why = self._publish([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
-        if verdict == b"restarted":
+        if verdict == b"recreated":
             raise Fenced(f"{where(self._options)}: the store was emptied")
         if verdict == b"moved":
             tp, stored, start = (text.decode() for text in why)
             raise Stale(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
+        if verdict != b"done":
+            raise ProtocolError(f"the store's script answers {verdict!r}")
         self._durability.wait(self._client, self._options)
 
     def _fields(self, key: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, bytes]:
