@@ -64,10 +64,11 @@ test: $(BIN)/uv $(BUILT)
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
 	@PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$(if $(NATIVE),$(native_wheel))" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
 
+SLOWER = packaging fuzz serving iceberg cli
 test-quick: $(BIN)/calving
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
-	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 tests/unit tests/records tests/conformance/test_memory.py \
-		tests/simulation tests/protocol -k 'not broken_rule'
+	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 -m 'not services' -k 'not broken_rule' tests \
+		$(SLOWER:%=--ignore tests/%)
 
 # As a user has it: calving[kafka] and nothing else, installed and compiled as pip does it.
 USER_ENV = .cache/bench

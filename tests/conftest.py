@@ -15,15 +15,40 @@ from hypothesis import settings
 
 from calving.converters.json import JsonConverter
 from calving.errors import NotInstalledError
+from calving.services.container import Container
 from calving.services.kafka import KafkaServer, kafka
+from calving.services.process import Process
 from calving.services.rest_catalog import RestCatalog
 from calving.source.client import client_config
+from tests.registry import SchemaRegistry, serving
 
 logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
+_SERVICES = {"servers", "own_broker", "rest_uri"}
+"""Fixtures that start a service. Tests that start one by another way carry the marker themselves."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _SERVICES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("services")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unmarked_tests_start_no_service(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Under ``-m "not services"`` a test that starts one fails, and says which marker it lacks."""
+    with pytest.MonkeyPatch.context() as patch:
+        if pytestconfig.option.markexpr == "not services":
+            patch.setattr(Process, "__init__", _refuse)
+            patch.setattr(Container, "__init__", _refuse)
+        yield
+
+
+def _refuse(*arguments: object, **named: object) -> None:
+    pytest.fail("this test starts a service: mark it with pytest.mark.services")
 
 
 def _or_skip() -> Generator[None, object, object]:
@@ -80,6 +105,12 @@ def rest_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.uri
     finally:
         server.stop()
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with serving() as found:
+        yield found
 
 
 @pytest.fixture

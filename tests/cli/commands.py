@@ -24,7 +24,7 @@ from calving.runtime.app import App
 from calving.settings.load import load
 from calving.source.kafka import members
 from tests.conftest import Topic
-from tests.data.conftest import encode
+from tests.tasks.conftest import encode
 
 
 class Cli:

@@ -13,7 +13,7 @@ import pytest
 import calving
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.data.conftest import encode
+from tests.tasks.conftest import encode
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.data.conftest import encode
+from tests.tasks.conftest import encode
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from calving_redis.options import RedisOptions
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 
+pytestmark = pytest.mark.services
+
 CLAIM = member_claim("group")
 TPS = [TopicPartition("t", p) for p in range(2)]
 STEPS = st.lists(

@@ -19,6 +19,8 @@ from calving_kafka.backend import KafkaBackend
 from calving_kafka.options import KafkaOptions
 from tests.conftest import Topic
 
+pytestmark = pytest.mark.services
+
 
 class KafkaHarness(Harness):
     drops_positions_itself = True

@@ -15,6 +15,8 @@ from calving.testing import BackendContract, Harness, member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
 
+pytestmark = pytest.mark.services
+
 KEYS = "calving:{control:group}:"
 
 

@@ -16,6 +16,8 @@ from calving.testing import BackendContract, Harness, member_claim
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 
+pytestmark = pytest.mark.services
+
 
 class ZooKeeperHarness(Harness):
     def __init__(self, server: ZooKeeperServer, name: str) -> None:

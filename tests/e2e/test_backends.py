@@ -18,6 +18,8 @@ from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.e2e.harness import Run, Store, died, pause, settings_of
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture
 def run(store: Store, servers: str, tmp_path: Path, unique: str) -> Iterator[Run]:

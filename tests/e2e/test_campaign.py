@@ -8,6 +8,8 @@ import pytest
 
 from campaign.run import Plan, campaign
 
+pytestmark = pytest.mark.services
+
 FOUND = {
     "dropped file": {"lost", "invariants"},
     "doubled file": {"doubled"},

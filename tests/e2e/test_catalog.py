@@ -19,8 +19,10 @@ from calving.settings.load import load
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.data.conftest import encode
 from tests.e2e.harness import TABLES, Run, died
+from tests.tasks.conftest import encode
+
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture

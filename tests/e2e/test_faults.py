@@ -16,6 +16,8 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import Process
 from tests.e2e.harness import TABLES, Run, died, pause
 
+pytestmark = pytest.mark.services
+
 KILLED_AT = [
     "batch:before:2",
     "batch:after:2",

@@ -15,6 +15,8 @@ from calving.services.process import Process
 from campaign.proxy import Proxy
 from tests.e2e.harness import TABLES, Run
 
+pytestmark = pytest.mark.services
+
 SOON = {"iceberg.control.commit.table-timeout-ms": "2000", "iceberg.stop-timeout-ms": "3000"}
 
 

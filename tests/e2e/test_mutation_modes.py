@@ -16,6 +16,8 @@ from tests.conftest import Topic
 from tests.iceberg.histories import duckdb_rows
 from tests.iceberg.structure import check
 
+pytestmark = pytest.mark.services
+
 Rows = dict[int, tuple[Any, ...]]
 
 

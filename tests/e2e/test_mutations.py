@@ -20,6 +20,8 @@ from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.e2e.harness import Run
 
+pytestmark = pytest.mark.services
+
 JSON_KEYS = {"key.converter": "json", "key.converter.schemas.enable": "false"}
 
 

@@ -17,6 +17,8 @@ from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.e2e.harness import settings_of
 
+pytestmark = pytest.mark.services
+
 OTHERS = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
 
 

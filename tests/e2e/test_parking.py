@@ -20,6 +20,8 @@ from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.e2e.harness import Run, settings_of
 
+pytestmark = pytest.mark.services
+
 BROKEN, WELL = "db.odd", "db.even"
 BEHIND = 40
 

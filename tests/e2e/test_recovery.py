@@ -16,6 +16,8 @@ from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.e2e.harness import TABLES, Run, died, settings_of
 
+pytestmark = pytest.mark.services
+
 STATIC = {
     "iceberg.tables.dynamic-enabled": "false",
     "iceberg.tables": ",".join(TABLES),

@@ -11,6 +11,8 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port
 from tests.e2e.harness import Run
 
+pytestmark = pytest.mark.services
+
 SECRET = "not-for-logs-7f3a"
 
 

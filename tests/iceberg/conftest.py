@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.fixture(params=["sql", "rest"])
+@pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.services)])
 def catalog_keys(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     if request.param == "sql":
         return {"type": "embedded", "warehouse": str(tmp_path / "warehouse")}

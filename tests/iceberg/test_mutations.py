@@ -17,7 +17,7 @@ from calving.mutations.cache import KeyCache
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture(params=[2, pytest.param(3, marks=pytest.mark.services)])
 def version(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 

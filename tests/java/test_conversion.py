@@ -18,7 +18,7 @@ from tests.java.ours import converted, differences, lean, written
 from tests.java.reference import Answer, Java, Message, running
 from tests.java.value_differences import CONVERSION, CONVERTERS
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.services]
 Maker = Callable[[Random], list[Message]]
 
 

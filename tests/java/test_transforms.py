@@ -15,7 +15,7 @@ from tests.java.ours import differences, lean, transformed
 from tests.java.reference import Java, Message, running
 from tests.java.value_differences import CONVERSION, CONVERTERS
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.services]
 _RECORDS = 60
 _MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "records.md"
 Compare = Callable[[Case], list[Found]]

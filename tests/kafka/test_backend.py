@@ -33,6 +33,8 @@ from calving_kafka.session import KafkaSession
 from calving_kafka.trimming import Trimming
 from tests.conftest import Topic
 
+pytestmark = pytest.mark.services
+
 COMMIT = uuid4()
 TABLE = TableReference("c", ("db",), "t")
 PROTOCOLS = ["classic", "consumer"]

@@ -1,5 +1,5 @@
 """The data plane's fixtures serve here too."""
 
-from tests.data.conftest import fill, plane
+from tests.tasks.conftest import fill, plane
 
 __all__ = ["fill", "plane"]

@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from calving.host import java
 from calving.model.events import (
     CommitComplete,
@@ -22,6 +24,8 @@ from calving.model.files import DataFile, FileContent, PartitionField, Partition
 from calving.model.offsets import TopicPartition
 from calving.services.maven import Artifact, jars
 from calving.wire.codec import Message, encode
+
+pytestmark = pytest.mark.services
 
 COMMIT, TS = UUID(int=7), 1704164645678901
 TABLE = TableReference("cat", ("db",), "t", UUID(int=3))

@@ -12,6 +12,8 @@ from calving.iceberg.catalog import open_catalog
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
 from tests.readback.test_readback import spark_on
 
+pytestmark = pytest.mark.services
+
 MERGE_ON_READ = "'write.delete.mode'='merge-on-read', 'write.merge.mode'='merge-on-read'"
 
 

@@ -38,7 +38,9 @@ from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.tables import TableRules
 from calving.model.record_path import RouteRule, Routing
 from tests.conftest import Topic
-from tests.data.conftest import Plane, encode
+from tests.tasks.conftest import Plane, encode
+
+pytestmark = pytest.mark.services
 
 COUNT = 300
 

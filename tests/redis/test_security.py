@@ -17,6 +17,8 @@ from calving_redis.options import RedisOptions
 from tests.publishing import publishes
 from tests.tls import Authority, Front, Pair
 
+pytestmark = pytest.mark.services
+
 
 def works(**options: object) -> bool:
     """Whether a sink with these options gets a publication in, and reads it back."""

@@ -20,6 +20,8 @@ from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
 
+pytestmark = pytest.mark.services
+
 Start = Callable[..., RedisServer]
 TP = TopicPartition("t", 0)
 

@@ -17,6 +17,8 @@ from calving_zookeeper.options import ZooKeeperOptions
 from tests.publishing import publishes
 from tests.tls import Authority, Pair
 
+pytestmark = pytest.mark.services
+
 
 @dataclass(frozen=True)
 class Guarded:

@@ -24,6 +24,8 @@ from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.session import ZooKeeperSession
 
+pytestmark = pytest.mark.services
+
 TP = TopicPartition("t", 0)
 
 

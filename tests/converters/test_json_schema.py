@@ -1,0 +1,202 @@
+"""JSON with a JSON Schema from a registry."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from calving.converters.registry import converter
+from tests.converters.decoding import decode
+from tests.registry import SchemaRegistry, framed
+
+DATA = "org.apache.kafka.connect.data."
+
+
+def schema_of(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def read(registry: SchemaRegistry, schema: Any, *values: Any, **options: str) -> Any:
+    number = registry.register("t-value", json.dumps(schema), "JSON")
+    made = converter(
+        "io.confluent.connect.json.JsonSchemaConverter", {"schema.registry.url": registry.url, **options}, is_key=False
+    )
+    return decode(made, [framed(number, v if isinstance(v, bytes) else json.dumps(v).encode()) for v in values])
+
+
+def one_of(*branches: Any) -> dict[str, Any]:
+    return {"oneOf": list(branches)}
+
+
+NULL, INTEGER, STRING = {"type": "null"}, {"type": "integer"}, {"type": "string"}
+UNION = "io.confluent.connect.json.OneOf.field."
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ({"type": "boolean"}, True, True),
+        (INTEGER, 2**40, 2**40),
+        ({"type": "integer", "connect.type": "int8"}, 5, 5),
+        ({"type": "number"}, 0.1, 0.1),
+        ({"type": "number"}, 3, 3.0),
+        ({"type": "number", "connect.type": "float32"}, 1.5, 1.5),
+        (STRING, "é", "é"),
+        ({"type": "string", "connect.type": "bytes"}, "aGk=", b"hi"),
+        ({"type": "string", "enum": ["A", "B"]}, "B", "B"),
+        ({"enum": ["A", "B"]}, "B", "B"),
+        ({"const": "A"}, "A", "A"),
+        ({"type": "integer", "connect.type": "int32", "title": DATA + "Date"}, 19000, date(2022, 1, 8)),
+        ({"type": "integer", "connect.type": "int32", "title": DATA + "Time"}, 1, time(0, 0, 0, 1000)),
+        (
+            {"type": "integer", "connect.type": "int64", "title": DATA + "Timestamp"},
+            1704164645678,
+            datetime(2024, 1, 2, 3, 4, 5, 678000, UTC),
+        ),
+        (
+            {
+                "type": "number",
+                "connect.type": "bytes",
+                "title": DATA + "Decimal",
+                "connect.parameters": {"scale": "2"},
+            },
+            base64.b64encode(b"\x04\xd2").decode(),
+            Decimal("12.34"),
+        ),
+        (
+            {
+                "type": "number",
+                "connect.type": "bytes",
+                "title": DATA + "Decimal",
+                "connect.parameters": {"scale": "2"},
+            },
+            12.34,
+            Decimal("12.34"),
+        ),
+        ({"type": "array", "items": INTEGER}, [1, 2], [1, 2]),
+        ({"type": "object", "connect.type": "map", "additionalProperties": INTEGER}, {"a": 1}, [("a", 1)]),
+        (
+            {"type": "array", "connect.type": "map", "items": schema_of(key=INTEGER, value=STRING)},
+            [{"key": 1, "value": "x"}],
+            [(1, "x")],
+        ),
+        (schema_of(x=INTEGER), {"x": 1, "y": 2}, {"x": 1}),
+        (one_of(NULL, INTEGER), None, None),
+        ({"anyOf": [INTEGER, NULL]}, 7, 7),
+        ({"type": ["null", "integer"]}, 7, 7),
+        ({**one_of(NULL, INTEGER), "default": 9}, None, 9),
+        ({"type": "integer", "default": 9}, None, 9),
+        (one_of(STRING, INTEGER), 7, {UNION + "0": None, UNION + "1": 7}),
+        (one_of(NULL, STRING, INTEGER), "x", {UNION + "0": "x", UNION + "1": None}),
+        (
+            one_of(schema_of(a=STRING), schema_of(a=STRING, b=STRING)),
+            {"a": "x", "b": "y"},
+            {UNION + "0": None, UNION + "1": {"a": "x", "b": "y"}},
+        ),
+        ({"allOf": [STRING, {"enum": ["A"]}]}, "A", "A"),
+        ({"allOf": [schema_of(a=STRING), schema_of(b=INTEGER)]}, {"a": "x", "b": 1}, {"a": "x", "b": 1}),
+        ({"type": "object"}, {"a": [0.10, None]}, {"a": [Decimal("0.1"), None]}),
+        ({}, [1], [1]),
+    ],
+)
+def test_every_type_is_decoded(registry: SchemaRegistry, kind: Any, value: Any, expected: Any) -> None:
+    assert read(registry, schema_of(v=kind), {"v": value}).values == {0: {"v": expected}}
+
+
+def test_json_text_keeps_every_digit(registry: SchemaRegistry) -> None:
+    found = read(registry, schema_of(v={}), b'{"v":{"a":1234567890.12345678901234567890}}')
+    assert found.values == {0: {"v": {"a": Decimal("1234567890.12345678901234567890")}}}
+
+
+def test_fields_stand_in_the_order_of_connect(registry: SchemaRegistry) -> None:
+    schema = schema_of(b={**INTEGER, "connect.index": 1}, c=INTEGER, a={**INTEGER, "connect.index": 0})
+    assert read(registry, schema, {}).types == ["struct<a: int64, b: int64, c: int64>"]
+
+
+def test_a_required_property_is_a_required_column(registry: SchemaRegistry) -> None:
+    schema = schema_of(("a", "b"), a=INTEGER, b=one_of(NULL, INTEGER), c=INTEGER)
+    found = read(registry, schema, {"a": 1})
+    assert found.types == ["struct<a: int64 not null, b: int64, c: int64>"]
+    assert found.values == {0: {"a": 1, "b": None, "c": None}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (INTEGER, 1.5),
+        (INTEGER, "1"),
+        (INTEGER, 2**63),
+        (INTEGER, None),
+        ({"type": "integer", "connect.type": "int8"}, 128),
+        ({"type": "number", "connect.type": "float32"}, 1e39),
+        ({"type": "number"}, True),
+        (STRING, 1),
+        ({"type": "boolean"}, 0),
+        ({"type": "array", "items": STRING}, "ab"),
+        (schema_of(x=INTEGER), []),
+        ({"type": "object"}, [1]),
+        (one_of(STRING, INTEGER), True),
+        ({"type": "null"}, 1),
+    ],
+)
+def test_a_value_that_is_not_of_its_type_is_bad_and_its_field_named(
+    registry: SchemaRegistry, kind: Any, value: Any
+) -> None:
+    assert read(registry, schema_of(("v",), v=kind), {"v": value}).bad[0].startswith("field 'v'")
+
+
+def test_references_inside_a_schema_are_followed(registry: SchemaRegistry) -> None:
+    schema = {
+        **schema_of(a={"$ref": "#/definitions/money"}, b={"$ref": "#/definitions/money"}),
+        "definitions": {"money": schema_of(cents=INTEGER)},
+    }
+    assert read(registry, schema, {"a": {"cents": 1}, "b": {"cents": 2}}).values == {
+        0: {"a": {"cents": 1}, "b": {"cents": 2}}
+    }
+
+
+def test_references_to_other_subjects_are_followed(registry: SchemaRegistry) -> None:
+    inner = {**schema_of(x={"$ref": "#/$defs/n"}), "$defs": {"n": INTEGER}}
+    registry.register("money", json.dumps(inner), "JSON")
+    reference = {"name": "money.json", "subject": "money", "version": 1}
+    outer = json.dumps(schema_of(price={"$ref": "money.json"}))
+    number = registry.register("t-value", outer, "JSON", references=[reference])
+    made = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
+    assert decode(made, [framed(number, b'{"price":{"x":5}}')]).values == {0: {"price": {"x": 5}}}
+
+
+def test_a_union_may_be_named_as_connect_s_general_one(registry: SchemaRegistry) -> None:
+    found = read(registry, schema_of(v=one_of(STRING, INTEGER)), {"v": 1}, **{"generalized.sum.type.support": "true"})
+    assert found.values == {0: {"v": {"connect_union_field_0": None, "connect_union_field_1": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ({**schema_of(next={"$ref": "#"})}, "contains itself"),
+        (schema_of(v={"$ref": "#/nowhere"}), "leads nowhere"),
+        (schema_of(v={"$ref": "lost.json"}), "no reference of the name 'lost.json'"),
+        (schema_of(v={"type": "array"}), "items"),
+        (schema_of(v={"type": "colour"}), "'colour' is not a type"),
+        (schema_of(v=False), "not a schema"),
+    ],
+)
+def test_a_schema_that_is_no_table_makes_bad_records(registry: SchemaRegistry, schema: Any, reason: str) -> None:
+    assert reason in read(registry, schema, {}).bad[0]
+
+
+@pytest.mark.parametrize("poison", [b"", b"{", b"1", b"\xff", b'{"v":1}{"v":1}', b"null", b"[" * 50_000])
+def test_a_poison_value_is_told_from_the_others(registry: SchemaRegistry, poison: bytes) -> None:
+    found = read(registry, schema_of(v=INTEGER), {"v": 1}, poison, {"v": 2})
+    assert found.values == {0: {"v": 1}, 2: {"v": 2}}
+    assert list(found.bad) == [1]
+
+
+def test_a_value_without_the_registry_s_header_is_bad(registry: SchemaRegistry) -> None:
+    made = converter("json-schema", {"schema.registry.url": registry.url}, is_key=False)
+    assert "it starts with byte 123" in decode(made, [b'{"v":1}']).bad[0]

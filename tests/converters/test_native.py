@@ -1,0 +1,217 @@
+"""What is decoded by Rust is what the exact way makes of it, and the rest is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import DoubleType, LongType, MapType, NestedField, StringType
+
+from calving.casting.table import TableConverter
+from calving.converters import native
+from calving.converters.json import JsonConverter
+from calving.converters.native import NativeJson, native_json
+from calving.model.record_path import Evolution, Limits
+from calving.records.jsontext import parse
+from calving.records.projection import Projection
+from calving.records.values import Values, texts
+from tests.converters.odd_json import SCHEMA, record
+
+pytest.importorskip("calving_native")
+NUMBERS = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", StringType(), required=False))
+COUNT = 2_500
+NESTING = 20
+
+
+def table(schema: Schema = NUMBERS, **evolution: bool) -> TableConverter:
+    return TableConverter("t", schema, Evolution(**evolution), {}, Limits(nesting=NESTING))
+
+
+def reader(converter: TableConverter, unknown: Any = "ignore") -> NativeJson:
+    found = native_json(Projection((converter.target,), unknown), NESTING)
+    assert found is not None
+    return found
+
+
+def outcome(converter: TableConverter, values: Values) -> tuple[list[str], list[str], list[str]]:
+    """Rows, reasons and changes. Numbers for dates and times, of which Python has no early and no late ones."""
+    found = converter.convert(values)
+    columns = found.rows.columns if found.rows is not None else []
+    rows = zip(*(_plain(column).to_pylist() for column in columns), strict=True)
+    return list(map(repr, rows)), [bad.reason for bad in found.bad], sorted(map(repr, found.changes))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if pa.types.is_temporal(column.type):
+        return column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
+    if pa.types.is_struct(column.type):
+        inner = [_plain(child) for child in column.flatten()]
+        return pa.StructArray.from_arrays(inner, column.type.names, mask=column.is_null())
+    return column
+
+
+@pytest.mark.parametrize("evolve", [False, True])
+def test_a_record_that_is_taken_has_the_row_that_the_exact_way_gives_it(evolve: bool) -> None:
+    random, unknown = Random(evolve), "add" if evolve else "ignore"
+    fast, exact = (
+        table(SCHEMA, evolve=evolve),
+        TableConverter("t", SCHEMA, Evolution(evolve=evolve), {}, Limits(nesting=NESTING), exactly=True),
+    )
+    decoder = native._NATIVE.JsonDecoder(native.fields_of(SCHEMA.as_struct()), unknown == "ignore", NESTING)
+    taken = 0
+    for _ in range(COUNT):
+        raw = record(random)
+        rows, refused = decoder.decode([raw])
+        data = pa.array(rows)
+        data.validate(full=True)
+        assert len(data) + len(refused) == 1
+        if not refused:
+            taken += 1
+            expected = outcome(exact, Values([parse(raw, NESTING)], False))
+            assert outcome(fast, Values(data, False)) == expected, raw
+    assert taken > COUNT / 3
+
+
+def test_among_others_a_record_is_taken_or_refused_as_alone() -> None:
+    random = Random(7)
+    records = [record(random) for _ in range(COUNT)]
+    decoder = native._NATIVE.JsonDecoder(native.fields_of(SCHEMA.as_struct()), True, NESTING)
+    rows, refused = decoder.decode(records)
+    data = pa.array(rows)
+    data.validate(full=True)
+    alone = [decoder.decode([raw]) for raw in records]
+    assert refused == [i for i, (_, found) in enumerate(alone) if found]
+    assert repr(_plain(data).to_pylist()) == repr([v for part, _ in alone for v in _plain(pa.array(part)).to_pylist()])
+
+
+@pytest.mark.parametrize("route", ["s", "o.y", "somewhere.else", "unknown"])
+def test_the_text_of_a_route_field_is_that_of_the_exact_way(route: str) -> None:
+    random, taken = Random(route), 0
+    found = native_json(Projection(route=route), NESTING)
+    assert found is not None
+    for _ in range(COUNT // 4):
+        raw = record(random)
+        data, refused = found.read([raw]) or (None, [0])
+        if data is not None and not refused:
+            taken += 1
+            assert list(texts(data, route)) == texts([parse(raw, NESTING)], route), raw
+    assert taken > COUNT / 12
+
+
+def test_tables_with_equal_columns_and_a_route_field_are_read_at_once() -> None:
+    wider = Schema(*NUMBERS.fields, NestedField(3, "x", DoubleType(), required=False))
+    targets = (table().target, table(wider).target)
+    found = native_json(Projection(targets, "ignore", route="to"), NESTING)
+    assert found is not None
+    rows, _ = found.read([b'{"id":1,"x":2.5,"to":"db.a"}']) or (None, [])
+    assert rows is not None
+    assert rows.to_pylist() == [{"id": 1, "s": None, "x": 2.5, "to": "db.a"}]
+
+
+def test_what_is_not_one_way_of_reading_is_left_to_others() -> None:
+    other = Schema(NestedField(1, "id", StringType(), required=False))
+    targets = (table().target, table(other).target)
+    assert native_json(Projection(targets), NESTING) is None
+    assert native_json(Projection(targets[:1], route="id"), NESTING) is None  # 007 is 7 to its column
+    assert native_json(Projection(targets[:1] * 2, "add"), NESTING) is None
+    assert native_json(Projection(), NESTING) is None
+
+
+def decoded(values: Sequence[bytes], schema: Schema = NUMBERS) -> tuple[list[object], list[int], list[int]]:
+    """The types of what is decoded, the places of the exact ones, and of the bad ones."""
+    found = JsonConverter({}, is_key=False).decode(values, Projection((table(schema).target,)))
+    exact = [place for part in found.values if isinstance(part.data, list) for place in part.index]
+    columns = [part.data.type for part in found.values if not isinstance(part.data, list)]
+    return columns, exact, [bad.index for bad in found.bad]
+
+
+def test_a_few_bad_records_leave_the_others_of_a_block_to_rust() -> None:
+    good = [b'{"id":%d,"s":"x"}' % i for i in range(200)]
+    good[20], good[50], good[199] = b'{"id":', b'{"id":1.0}', b'{"id":1,"id":2}'
+    columns, exact, bad = decoded(good)
+    assert columns == [pa.struct([("id", pa.int64()), ("s", pa.string())])]
+    assert (exact, bad) == ([50, 199], [20])
+
+
+def test_where_many_are_refused_others_decode_the_block_and_some_after_it() -> None:
+    one, other = [b'{"id":1.0}'] * 100, [b'{"id":1}'] * 100
+    found = reader(table())
+    assert found.read(other) is not None
+    assert found.read(one) is None
+    assert [found.read(other) is not None for _ in range(17)] == [False] * 16 + [True]
+    found = reader(table())
+    assert found.read(one[:9]) is not None  # of so few that says little
+    assert found.read(other) is not None
+
+
+def test_a_value_deeper_than_the_limit_is_refused_where_no_column_takes_it_too() -> None:
+    flat, deep = b'{"u":' + b"[" * 18 + b"]" * 18 + b"}", b'{"u":' + b"[" * 20 + b"]" * 20 + b"}"
+    assert reader(table()).read([flat] * 9 + [deep]) is not None
+    _, refused = reader(table()).read([flat] * 9 + [deep]) or (None, [])
+    assert refused == [9]
+
+
+def test_a_field_without_a_column_is_refused_where_the_table_would_get_one() -> None:
+    values = [b'{"id":1,"new":null}'] * 9 + [b'{"id":1,"new":0}']
+    _, refused = reader(table(evolve=True), "add").read(values) or (None, [])
+    assert refused == [9]
+
+
+def test_a_value_for_a_column_of_another_type_is_refused_and_its_absence_is_not() -> None:
+    kind = MapType(5, StringType(), 6, LongType())
+    schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "m", kind, required=False))
+    rows, refused = reader(table(schema)).read([b'{"id":1,"m":null}', b'{"id":2}', b'{"id":3,"m":{}}']) or (None, [])
+    assert refused == [2]
+    assert rows is not None
+    assert rows.to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+def test_where_names_are_folded_or_mapped_it_is_left_to_others() -> None:
+    folded = table(case_insensitive=True)
+    mapped = TableConverter("t", NUMBERS, Evolution(), {1: ("number",)})
+    assert [native_json(Projection((t.target,)), NESTING) for t in (folded, mapped)] == [None, None]
+
+
+def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert native.absence() is None
+    monkeypatch.setenv("CALVING_NATIVE", "0")
+    assert native.absence() == "switched off by CALVING_NATIVE = 0"
+    assert native_json(Projection((table().target,)), NESTING) is None
+
+
+def test_another_version_of_it_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native._NATIVE, "__version__", "9.9.0")
+    assert native.absence() == "calving-native 9.9.0 is of another version"
+
+
+def test_what_is_no_bytes_is_an_error_not_a_crash() -> None:
+    decoder = native._NATIVE.JsonDecoder([("id", "long", [])], True, NESTING)
+    with pytest.raises(TypeError):
+        decoder.decode([None])
+    with pytest.raises(ValueError, match="no column of kind map"):
+        native._NATIVE.JsonDecoder([("m", "map", [])], True, NESTING)
+
+
+def test_a_block_has_the_same_outcome_with_and_without_rust(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(3)
+    values = [record(random) if i % 20 == 0 else json.dumps({"must": i, "s": str(i)}).encode() for i in range(2_000)]
+
+    def everything() -> list[Any]:
+        converter = table(SCHEMA, evolve=True)
+        found = JsonConverter({}, is_key=False, limits=Limits(nesting=NESTING)).decode(
+            values, Projection((converter.target,), "add")
+        )
+        rows = {}
+        for part in found.values:
+            for place, row in zip(part.index, range(len(part)), strict=True):
+                rows[place] = outcome(converter, part.choose([row]))
+        return [sorted(rows.items()), sorted((bad.index, bad.error, bad.reason) for bad in found.bad)]
+
+    with_rust = everything()
+    monkeypatch.setenv("CALVING_NATIVE", "0")
+    assert everything() == with_rust

@@ -1,0 +1,85 @@
+"""Batches on a Spark engine, in a process of its own: ``python -m tests.engine.batch PROPERTIES [PATIENCE ...]``, a job on
+every line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import LongType, NestedField
+
+from calving.engine.interface import Engine, Patience
+from calving.engine.registry import open_engine
+from calving.errors import CalvingError
+from calving.iceberg.tables import TableRules, TableSettings
+from calving.model.files import DataFile
+from calving.model.ranges import Range
+from calving.runtime import batch
+from tests.conftest import Topic
+from tests.tasks.conftest import Plane
+
+ID = Schema(NestedField(1, "id", LongType()))
+
+
+class Existing(Topic):
+    def __init__(self, servers: str, name: str) -> None:
+        self.servers, self.name = servers, name
+
+
+def overlaps(files: Sequence[DataFile]) -> int:
+    """How many files begin, by ``id``, before the one before them ends."""
+    bounds = sorted(
+        tuple(int.from_bytes((b or {})[1], "little", signed=True) for b in (file.lower_bounds, file.upper_bounds))
+        for file in files
+    )
+    return sum(high >= low for (_, high), (low, _) in pairwise(bounds))
+
+
+def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
+    """One batch of a topic into a table of its own, committed and read back."""
+    plane, table = Plane(Path(job["folder"])), job["table"]
+    plane.engine = engine
+    plane.rules = TableRules(
+        create_properties=table["properties"], defaults=TableSettings(tuple(table["partition_by"]))
+    )
+    if table.get("sorted"):
+        order = SortOrder(SortField(1, transform=IdentityTransform()))
+        plane.catalog.create_namespace("db")
+        plane.catalog.create_table("db.t", ID, sort_order=order, properties=table["properties"])
+    cut = batch.cut
+    if table["scattered"]:
+        batch.cut = lambda spans, slots: [[Range(tp.topic, tp.partition, s.start, s.end)] for tp, s in spans.items()]
+    try:
+        outcome = plane.take(Existing(job["servers"], job["topic"]))
+    finally:
+        batch.cut = cut
+    ids = plane.rows()["id"].to_pylist()
+    (files,) = outcome.written.values()
+    found = {"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}
+    if table.get("sorted"):
+        found["overlaps"] = overlaps(files.data_files)
+    return found
+
+
+def main() -> None:
+    engine = open_engine("spark", "test", json.loads(sys.argv[1]), Patience(*map(float, sys.argv[2:])))
+    try:
+        for line in sys.stdin:
+            try:
+                answer: dict[str, object] = {**take(engine, json.loads(line))}
+            except CalvingError as error:
+                answer = {"error": f"{type(error).__name__}: {error}"}
+            print(json.dumps(answer), flush=True)
+    finally:
+        engine.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""Changes as sources write them, and what they leave in a table. The shapes are those of the documentation of Debezium
+(its connectors for PostgreSQL, MySQL and MongoDB, and event flattening) and of AWS DMS (Kafka as a target).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType, StructType
+
+from calving.model.mutations import RowMutations
+from calving.model.record_path import ConverterSpec, Evolution, Routing, TopicConverters, TransformSpec
+from tests.mutations.changing import JSON_KEYS, NAME, TOPIC, Changing, Message
+from tests.registry import SchemaRegistry, avro, serving
+
+Row = dict[str, Any]
+Encode = Callable[[Row, Row | None], Message]
+"""A key and an event as a message."""
+DEBEZIUM = TransformSpec("unwrap", "DebeziumTransform")
+CDC = RowMutations("_cdc.op")
+
+POSTGRES = {
+    "version": "2.7.0.Final",
+    "connector": "postgresql",
+    "name": "PostgreSQL_server",
+    "ts_ms": 1559033904863,
+    "snapshot": "true",
+    "db": "postgres",
+    "sequence": '["24023119","24023128"]',
+    "schema": "public",
+    "table": "customers",
+    "txId": 555,
+    "lsn": 24023128,
+    "xmin": None,
+}
+MYSQL = {
+    "version": "2.7.0.Final",
+    "connector": "mysql",
+    "name": "mysql-server-1",
+    "ts_ms": 0,
+    "snapshot": "false",
+    "db": "inventory",
+    "sequence": None,
+    "table": "customers",
+    "server_id": 223344,
+    "gtid": None,
+    "file": "mysql-bin.000003",
+    "pos": 154,
+    "row": 0,
+    "thread": 7,
+    "query": None,
+}
+SOURCES = pytest.mark.parametrize("source", [POSTGRES, MYSQL], ids=["Postgres", "MySQL"])
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[SchemaRegistry]:
+    with serving() as found:
+        yield found
+
+
+def kinds(source: Row) -> dict[str, tuple[str, bool]]:
+    """Connect's type of each field of the source, and whether it may be null."""
+    return {name: ("int64" if isinstance(of, int) else "string", of is None) for name, of in source.items()}
+
+
+ROW = {"id": ("int64", False), "v": ("string", True), "quantity": ("int32", False)}
+
+
+def connect(kinds: dict[str, tuple[str, bool]], **more: Any) -> Row:
+    fields = [{"field": name, "type": kind, "optional": null} for name, (kind, null) in kinds.items()]
+    return {"type": "struct", "fields": fields, "optional": False, **more}
+
+
+def as_envelope(source: Row) -> Encode:
+    key_schema = connect({"id": ("int64", False)}, name="server.customers.Key")
+    row = connect(ROW, name="server.customers.Value")
+    schema = connect({"op": ("string", False), "ts_ms": ("int64", True)}, name="server.customers.Envelope")
+    schema["fields"] += [{**row, "field": side, "optional": True} for side in ("before", "after")]
+    schema["fields"].append({**connect(kinds(source)), "field": "source"})
+
+    def encode(key: Row, event: Row | None) -> Message:
+        value = None if event is None else {"schema": schema, "payload": event}
+        return {"schema": key_schema, "payload": key}, value
+
+    return encode
+
+
+def as_avro(source: Row, registry: SchemaRegistry) -> Encode:
+    names = {"int64": "long", "int32": "int", "string": "string"}
+
+    def record(name: str, kinds: dict[str, tuple[str, bool]]) -> Row:
+        fields = [
+            {"name": field, "type": ["null", names[kind]] if null else names[kind]}
+            for field, (kind, null) in kinds.items()
+        ]
+        return {"type": "record", "name": name, "namespace": "server.customers", "fields": fields}
+
+    key_schema = record("Key", {"id": ("int64", False)})
+    schema = record("Envelope", {"op": ("string", False), "ts_ms": ("int64", True)})
+    schema["fields"] += [
+        {"name": "before", "type": ["null", record("Value", ROW)]},
+        {"name": "after", "type": ["null", "Value"]},
+        {"name": "source", "type": record("Source", kinds(source))},
+    ]
+    of_keys, of_values = (registry.register("s", json.dumps(each)) for each in (key_schema, schema))
+
+    def encode(key: Row, event: Row | None) -> Message:
+        return avro(of_keys, key_schema, key), None if event is None else avro(of_values, schema, event)
+
+    return encode
+
+
+@pytest.fixture(params=["JSON", "JSON with its schema", "Avro"])
+def encoding(
+    request: pytest.FixtureRequest, registry: SchemaRegistry
+) -> tuple[TopicConverters, Callable[[Row], Encode]]:
+    """The converters, and how the events of a source are written."""
+    match request.param:
+        case "JSON":
+            return JSON_KEYS, lambda source: lambda key, event: (key, event)
+        case "Avro":
+            spec = ConverterSpec("avro", {"schema.registry.url": registry.url})
+            return TopicConverters(spec, spec), lambda source: as_avro(source, registry)
+    spec = ConverterSpec("json", {"schemas.enable": "true"})
+    return TopicConverters(spec, spec), as_envelope
+
+
+def event(source: Row, op: str, before: Row | None, after: Row | None) -> Row:
+    return {"op": op, "ts_ms": 1559033904863, "before": before, "after": after, "source": source}
+
+
+def row(key: int, value: str | None, quantity: int = 1) -> Row:
+    return {"id": key, "v": value, "quantity": quantity}
+
+
+def debezium(folder: Path, mutations: RowMutations | None = CDC, **more: Any) -> Changing:
+    return Changing(folder, mutations, transforms=(DEBEZIUM,), **more)  # type: ignore[arg-type]
+
+
+@SOURCES
+@pytest.mark.parametrize("tombstones", ["skip", "delete"])
+def test_debezium_mirrors_a_table(
+    tmp_path: Path, source: Row, tombstones: Any, encoding: tuple[TopicConverters, Callable[[Row], Encode]]
+) -> None:
+    """A snapshot; updates; deletes, which know only the key, with their tombstones; a row that comes back."""
+    converters, written = encoding
+    encode = written(source)
+
+    def change(op: str, key: int, value: str | None) -> Message:
+        rows = {"c": (None, row(key, value)), "r": (None, row(key, value)), "d": (row(key, None, 0), None)}
+        return encode({"id": key}, event(source, op, *rows.get(op, (row(key, "before"), row(key, value)))))
+
+    sink = debezium(tmp_path, RowMutations("_cdc.op", tombstones=tombstones), converters=converters)
+    sink.take(*(change("r", key, "snapshot") for key in range(5)))
+    outcome = sink.take(
+        change("u", 1, "changed"),
+        change("d", 2, None),
+        encode({"id": 2}, None),
+        change("c", 9, "new"),
+        change("u", 9, "newer"),
+        change("d", 3, None),
+        encode({"id": 3}, None),
+        change("c", 3, "again"),
+        change("u", 4, None),
+    )
+    assert not outcome.dead_letters
+    assert sink.rows("id", "v", "quantity") == [
+        (0, "snapshot", 1),
+        (1, "changed", 1),
+        (3, "again", 1),
+        (4, None, 1),
+        (9, "newer", 1),
+    ]
+
+
+@SOURCES
+def test_a_truncated_source_stops_the_sink_or_is_counted(
+    tmp_path: Path, source: Row, encoding: tuple[TopicConverters, Callable[[Row], Encode]]
+) -> None:
+    converters, written = encoding
+    encode = written(source)
+    emptied = encode({"id": 0}, event(source, "t", None, None))
+    sink = debezium(tmp_path, converters=converters)
+    sink.take(encode({"id": 1}, event(source, "c", None, row(1, "a"))))
+    outcome = sink.take(encode({"id": 2}, event(source, "c", None, row(2, "a"))), emptied)
+    assert sink.reasons(outcome) == [(2, "truncate event")]
+    skipping = sink.with_(mutations=RowMutations("_cdc.op", on_truncate="skip"))
+    skipping.take(emptied)
+    assert (skipping.counts, skipping.rows("id")) == ({"truncate event": 1}, [(1,), (2,)])
+
+
+EMPTIED = event(POSTGRES, "t", None, None)
+
+
+def test_a_table_that_is_appended_to_takes_no_notice_of_a_truncated_source(tmp_path: Path) -> None:
+    sink = debezium(tmp_path, None, id_columns=())
+    outcome = sink.take((None, event(POSTGRES, "c", None, row(1, "a"))), (None, EMPTIED))
+    assert (outcome.dead_letters, sink.counts, sink.rows("id")) == ((), {"truncate event": 1}, [(1,)])
+
+
+def test_a_truncated_source_is_seen_behind_transforms_that_need_a_row(tmp_path: Path) -> None:
+    cast = TransformSpec("cast", "TimestampConverter$Value", {"field": "at", "target.type": "Timestamp"})
+    flat = TransformSpec("flat", "Flatten$Value", {"delimiter": "_"})
+    spec = ConverterSpec("json", {"schemas.enable": "true"})
+    sink = Changing(
+        tmp_path, RowMutations("_cdc_op"), transforms=(DEBEZIUM, flat, cast), converters=TopicConverters(spec, spec)
+    )
+    encode = as_envelope(POSTGRES)
+    sink.take(encode({"id": 1}, event(POSTGRES, "c", None, row(1, "a"))))
+    outcome = sink.take(encode({"id": 0}, EMPTIED))
+    assert sink.reasons(outcome) == [(1, "truncate event")]
+
+
+def test_a_truncated_source_is_told_to_the_table_that_a_field_names(tmp_path: Path) -> None:
+    target = {"cdc.target.pattern": "db.t"}
+    sink = Changing(
+        tmp_path,
+        CDC,
+        transforms=(TransformSpec("unwrap", "DebeziumTransform", target),),
+        routing=Routing(field="_cdc.target", dynamic=True),
+    )
+    sink.take((None, event(POSTGRES, "c", None, row(1, "a"))))
+    assert sink.reasons(sink.take((None, EMPTIED))) == [(1, "truncate event")]
+
+
+def test_a_source_that_was_truncated_before_its_first_row_has_emptied_nothing(tmp_path: Path) -> None:
+    sink = debezium(tmp_path)
+    sink.take((None, EMPTIED))
+    assert sink.counts == {"truncate event": 1}
+    assert sink.reasons(sink.take((None, event(POSTGRES, "c", None, row(1, "a"))), (None, EMPTIED))) == [
+        (2, "truncate event")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "mode"), [("__op", "rewrite"), ("__deleted", "rewrite"), ("__op", "rewrite-with-tombstone")]
+)
+@pytest.mark.parametrize("schema", [False, True], ids=["JSON", "JSON with its schema"])
+def test_flattened_events_say_what_they_do(tmp_path: Path, field: str, mode: str, schema: bool) -> None:
+    """ExtractNewRecordState with ``add.fields=op``."""
+    described = connect(ROW | {"__op": ("string", True), "__deleted": ("string", True)})
+
+    def change(op: str, key: int, value: str | None) -> Message:
+        found = {**row(key, value), "__op": op, "__deleted": str(op == "d").lower()}
+        return None, {"schema": described, "payload": found} if schema else found
+
+    spec = ConverterSpec("json", {"schemas.enable": "true"} if schema else {})
+    sink = Changing(tmp_path, RowMutations(field), converters=TopicConverters(ConverterSpec("json"), spec))
+    sink.take(*(change("r", key, "snapshot") for key in range(3)))
+    tombstones = [({"id": 1}, None)] if "tombstone" in mode else []
+    sink.take(change("u", 0, "changed"), change("d", 1, None), *tombstones, change("c", 5, "new"))
+    assert sink.rows("id", "v") == [(0, "changed"), (2, "snapshot"), (5, "new")]
+
+
+def test_dms_mirrors_a_table(tmp_path: Path) -> None:
+    """A full load, changes behind it, and a control record."""
+
+    def change(operation: str, data: Row) -> Message:
+        about = {
+            "timestamp": "2019-01-09T20:00:27.440153Z",
+            "record-type": "data",
+            "operation": operation,
+            "partition-key-type": "primary-key",
+            "schema-name": "public",
+            "table-name": "customers",
+            "transaction-id": 8589934592,
+        }
+        return None, {"data": data, "metadata": about}
+
+    created = {
+        "record-type": "control",
+        "operation": "create-table",
+        "schema-name": "public",
+        "table-name": "customers",
+    }
+    sink = Changing(tmp_path, CDC, transforms=(TransformSpec("dms", "DmsTransform"),))
+    sink.take((None, {"metadata": created}), *(change("load", row(key, "loaded")) for key in range(3)))
+    sink.take(change("update", row(0, "changed")), change("delete", {"id": 1}), change("insert", row(5, "new")))
+    assert sink.rows("id", "v") == [(0, "changed"), (2, "loaded"), (5, "new")]
+
+
+@pytest.mark.parametrize("before", [None, "pre-image"])
+def test_mongo_mirrors_a_collection(tmp_path: Path, before: str | None) -> None:
+    """With and without pre-images; updates come with the whole document."""
+    source = {"connector": "mongodb", "name": "fulfillment", "db": "inventory", "rs": "rs0", "collection": "customers"}
+
+    def change(op: str, number: int, name: str | None) -> Message:
+        identity = json.dumps({"$numberLong": str(number)})
+        document = json.dumps({"_id": {"$numberLong": str(number)}, "name": name})
+        old = document if before is not None and op in "ud" else None
+        changes = {"removedFields": None, "updatedFields": json.dumps({"name": name})} if op == "u" else None
+        value = event(source, op, None, None) | {
+            "before": old,
+            "after": None if op == "d" else document,
+            "updateDescription": changes,
+        }
+        return {"id": identity}, value
+
+    sink = Changing(
+        tmp_path, CDC, ("_id",), transforms=(TransformSpec("documents", "MongoDebeziumTransform"), DEBEZIUM)
+    )
+    sink.take(*(change("r", number, "snapshot") for number in range(3)))
+    outcome = sink.take(change("u", 0, "changed"), change("d", 1, None), ({"id": "1"}, None), change("c", 5, "new"))
+    assert not outcome.dead_letters
+    assert sink.rows("_id", "name") == [(0, "changed"), (2, "snapshot"), (5, "new")]
+
+
+BURYING = RowMutations(upsert=True, tombstones="delete")
+
+
+def test_tombstones_reach_a_table_whose_name_comes_from_the_topic(tmp_path: Path) -> None:
+    """They may be all that a worker reads of the topic after its start."""
+    sink = Changing(tmp_path, BURYING, routing=Routing(topic_pattern="db.t"))
+    sink.take((None, row(1, "a")), (None, row(2, "a")))
+    sink.with_().take(({"id": 1}, None))
+    assert sink.rows("id") == [(2,)]
+
+
+@pytest.mark.parametrize("transforms", [(), (TransformSpec("n", "SetSchemaMetadata", {"schema.name": "x"}),)])
+def test_tombstones_delete_rows_of_the_batch_that_creates_their_table(
+    tmp_path: Path, transforms: tuple[TransformSpec, ...]
+) -> None:
+    """Also where another task has read them, which sees no row."""
+    sink = Changing(tmp_path, BURYING, slots=2, transforms=transforms)
+    rows: list[Message] = [(None, row(key, "a")) for key in range(3_000)]
+    sink.take(*rows, *(({"id": key}, None) for key in range(2_999)))
+    assert sink.rows("id") == [(2_999,)]
+
+
+def test_a_key_of_one_value_is_that_of_the_identifier_field(tmp_path: Path) -> None:
+    creating = Changing(tmp_path, BURYING)
+    creating.take((None, row(1, "a")), (None, row(2, "a")))
+    sink = creating.with_(id_columns=())
+    sink.take((1, None))
+    assert sink.rows("id") == [(2,)]
+
+
+def test_a_key_of_one_value_is_that_of_an_id_column_inside_of_a_struct(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, BURYING, ("k.id",))
+    inner = StructType(NestedField(3, "id", LongType(), required=False))
+    sink.catalog.create_namespace("db")
+    sink.catalog.create_table(
+        NAME, Schema(NestedField(1, "k", inner, required=False), NestedField(2, "v", StringType(), required=False))
+    )
+    sink.take(*((None, {"k": {"id": key}, "v": "a"}) for key in (1, 2)))
+    sink.take((1, None))
+    assert sink.rows("k", "v") == [({"id": 2}, "a")]
+
+
+def test_keys_of_tombstones_are_read_as_their_own_topic_says_whatever_it_is_called_then(tmp_path: Path) -> None:
+    rename = TransformSpec("rename", "RegexRouter", {"regex": ".*", "replacement": "renamed"})
+    other = TopicConverters(ConverterSpec("string"), ConverterSpec("json"))
+    sink = Changing(tmp_path, BURYING, transforms=(rename,), converters=other, by_topic={TOPIC: JSON_KEYS})
+    sink.take((None, row(1, "a")), (None, row(2, "a")))
+    sink.take(({"id": 1}, None))
+    assert sink.rows("id") == [(2,)]
+
+
+def test_plain_records_replace_each_other_whatever_their_fields_say(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, RowMutations(upsert=True), evolution=Evolution(create=True, evolve=True))
+    sink.take(*((None, {"id": key % 3, "v": key, "op": "d"}) for key in range(7)))
+    sink.take((None, {"id": 1, "v": 9, "op": "d", "more": "x"}))
+    assert sink.rows("id", "v", "more") == [(0, 6, None), (1, 9, "x"), (2, 5, None)]

@@ -1,0 +1,179 @@
+"""The chain tells the records that a step cannot take from the others, cheaply and exactly."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from calving.errors import ConfigError
+from calving.model.record_path import TransformSpec
+from calving.records.values import HEADERS, Records, objects
+from calving.transforms import interface
+from calving.transforms.chain import Chain, Transformed
+
+BAD = -1
+
+
+def records(value: pa.Array, typed: bool = False) -> Records:
+    count = len(value)
+    moments = pa.array([0] * count, pa.timestamp("ms", "UTC"))
+    return Records(
+        pa.array(range(count), pa.int32()),
+        pa.repeat(pa.scalar("t"), count),
+        0,
+        pa.array(range(count), pa.int64()),
+        moments,
+        pa.nulls(count),
+        value,
+        pa.nulls(count, HEADERS),
+        typed,
+    )
+
+
+def run(kind: str, found: Records, **options: str) -> Transformed:
+    names = {name.replace("_", "."): text for name, text in options.items()}
+    return Chain([TransformSpec("x", kind, names)]).apply(found)
+
+
+calls = 0
+
+
+def refusing(change: Callable[[list[Any]], None]) -> Callable[[Records, Mapping[str, str]], Records]:
+    @functools.wraps(change)
+    def apply(found: Records, _: Mapping[str, str]) -> Records:
+        global calls
+        calls += 1
+        change(objects(found.value))
+        return found
+
+    return apply
+
+
+@refusing
+def recursing(values: list[Any]) -> None:
+    if BAD in values:
+        raise RecursionError("too deep")
+
+
+@refusing
+def configured(values: list[Any]) -> None:
+    if BAD in values:
+        raise ConfigError("the service behind it is not known")
+
+
+@refusing
+def failing(values: list[Any]) -> None:
+    if BAD in values:
+        raise KeyError("id")
+
+
+@refusing
+def pointing(values: list[Any]) -> None:
+    places = [i for i, value in enumerate(values) if value == BAD]
+    if places:
+        raise interface.RefusedError(dict.fromkeys(places, "not this one"))
+
+
+@refusing
+def typing(_: list[Any]) -> None:
+    raise interface.UnfitTypeError("numbers are not wanted")
+
+
+def attempts(kind: str, values: list[int]) -> tuple[int, list[int]]:
+    """How often the transform was called, and which records are bad."""
+    global calls
+    calls = 0
+    done = run(f"tests.transforms.test_chain:{kind}", records(pa.array(values)))
+    assert sorted([b.index for b in done.bad] + [i for part in done.records for i in part.index.to_pylist()]) == [
+        *range(len(values))
+    ]
+    return calls, sorted(b.index for b in done.bad)
+
+
+def test_any_exception_of_a_record_is_its_own_with_the_name_of_the_step() -> None:
+    done = run("tests.transforms.test_chain:recursing", records(pa.array([1, BAD, 2])))
+    (bad,) = done.bad
+    assert (bad.index, bad.stage, bad.error) == (1, "TRANSFORMATION", "RecursionError")
+    assert bad.reason == "transform 'x': too deep"
+
+
+def test_an_exception_that_is_no_records_stops() -> None:
+    with pytest.raises(ConfigError):
+        run("tests.transforms.test_chain:configured", records(pa.array([1, BAD])))
+
+
+def test_one_refused_record_among_thousands_is_found_in_a_few_attempts() -> None:
+    count, bad = attempts("failing", [0] * 5_000 + [BAD] + [0] * 2_999)
+    assert (count < 50, bad) == (True, [5_000])
+
+
+def test_records_that_are_all_refused_take_hardly_more_than_one_attempt_each() -> None:
+    count, bad = attempts("failing", [BAD] * 8_000)
+    assert (count < 9_200, len(bad)) == (True, 8_000)
+
+
+def test_a_transform_that_points_at_them_is_asked_once_more() -> None:
+    assert attempts("pointing", [BAD, 1, BAD, 2]) == (2, [0, 2])
+
+
+def test_a_type_that_is_refused_is_asked_once() -> None:
+    assert attempts("typing", [1, 2, 3]) == (1, [0, 1, 2])
+
+
+def test_nulls_pass_a_step_that_refuses_the_type_of_the_others() -> None:
+    value = pa.array([{"a": 5}, {"a": None}], pa.struct([("a", pa.int64())]))
+    options = {"field": "a.b", "field.syntax.version": "V2"}
+    done = Chain([TransformSpec("x", "ExtractField", options)]).apply(records(value))
+    assert [b.index for b in done.bad] == [0]
+    assert [objects(part.value) for part in done.records] == [[None]]
+
+
+def test_four_hundred_levels_are_one_record() -> None:
+    deep: Any = 1
+    for _ in range(400):
+        deep = {"a": deep}
+    value = pa.array([deep])
+    done = run("Flatten", records(value))
+    assert len(done.bad) + sum(map(len, done.records)) == 1
+
+
+def test_records_that_come_out_with_several_types_keep_their_places() -> None:
+    texts = pa.array([json.dumps(v) for v in ({"a": [1]}, {"a": ["x"]}, {"a": [2]})])
+    done = run("JsonToMapTransform", records(texts))
+    found = {i: v for part in done.records for i, v in zip(part.index.to_pylist(), objects(part.value), strict=True)}
+    assert found == {0: {"a": [1]}, 1: {"a": ["x"]}, 2: {"a": [2]}}
+
+
+ROW = pa.struct([("x", pa.int64()), ("y", pa.string())])
+DEEP = pa.struct([("n", ROW)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "chain", "left"),
+    [
+        (ROW, [("MaskField", {"fields": "x"})], ROW),
+        (ROW, [("HoistField", {"field": "a"})], pa.struct([("a", ROW)])),
+        (ROW, [("HoistField$Key", {"field": "a"})], None),
+        (DEEP, [("HoistField", {"field": "a"})], pa.struct([("a", DEEP)])),
+        (DEEP, [("MaskField", {"fields": "x"})], None),
+        (DEEP, [("ExtractField", {"field": "n"})], ROW),
+        (DEEP, [("ExtractField$Key", {"field": "n"})], None),
+        (DEEP, [("ExtractField", {"field": "m"})], None),
+        (DEEP, [("ExtractField", {"field": "n"}), ("MaskField", {"fields": "x"})], ROW),
+        (DEEP, [("ExtractField", {"field": "n"}), ("ExtractField", {"field": "x"}), ("Flatten", {})], pa.int64()),
+        (DEEP, [("MaskField", {"fields": "n"}), ("ExtractField", {"field": "n"})], None),
+        (pa.struct([("a", DEEP)]), [("ExtractField", {"field": "a"})], DEEP),
+        (pa.struct([("a", DEEP)]), [("Flatten", {})], pa.struct([("0", pa.int64()), ("1", pa.string())])),
+        (pa.struct([("data", ROW), ("metadata", DEEP)]), [("DmsTransform", {})], None),
+    ],
+)
+def test_a_chain_tells_the_type_it_leaves_where_no_step_shows_the_order_of_fields(
+    kind: pa.DataType, chain: list[tuple[str, dict[str, str]]], left: pa.DataType | None
+) -> None:
+    specs = [TransformSpec(str(i), name, options) for i, (name, options) in enumerate(chain)]
+    assert Chain(specs).leaves(kind) == left
