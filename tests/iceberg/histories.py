@@ -26,6 +26,7 @@ from calving.iceberg.resolution import Resolver
 from calving.iceberg.tables import TableRules, Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.files import DataFile, FileContent
+from calving.model.offsets import TopicPartition
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import TableSpec
 from calving.mutations.cache import KeyCache
@@ -39,6 +40,7 @@ from tests.iceberg.structure import check
 KEY = LedgerKey("control", "connect-x", "log-1")
 SUMMARY = {"kafka.connect.commit-id": "c"}
 LAYOUTS = {"flat": [], "by key": ["bucket(id, 4)"], "moving": ["g"], "evolved": []}
+"""Partition terms; ``evolved`` gets others midway."""
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "name", StringType(), required=False),
@@ -69,8 +71,13 @@ class MutationTable:
     def table(self) -> Table:
         return self.catalog.load_table(self.name)
 
-    def step(self, rows: Sequence[Row], deleted: Sequence[Row] = (), inserts: Sequence[Row] = ()) -> Step:
-        """Files as a task writes them: ``rows`` replace those of their keys, ``deleted`` go, ``inserts`` come."""
+    def step(
+        self, rows: Sequence[Row], deleted: Sequence[Row] = (), inserts: Sequence[Row] = (), source: int | None = None
+    ) -> Step:
+        """Files as a task writes them: ``rows`` replace those of their keys, ``deleted`` go, ``inserts`` come.
+
+        ``source``: the partition of the topic that the records are of.
+        """
         spec = self.spec()
         files = self.write(spec, [*rows, *inserts])
         keys = [{name.split(".")[0]: row[name.split(".")[0]] for name in self.key_columns} for row in (*rows, *deleted)]
@@ -82,7 +89,8 @@ class MutationTable:
                     self.expected[self.key(row)] = row
         for row in inserts:
             self.expected[self.key(row)] = row
-        return Step(files, (self.key_file(spec, keys),) if keys else ())
+        of = frozenset() if source is None else frozenset({TopicPartition("s", source)})
+        return Step(files, (self.key_file(spec, keys),) if keys else (), of)
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -167,8 +175,10 @@ def create(
     return MutationTable(catalog, name, ids, order)
 
 
-def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:
-    """Random updates and deletes of few keys; every few commits somebody else is faster."""
+def play(table: MutationTable, layout: str, seed: int, commits: int, sources: int = 1) -> None:
+    """Random updates and deletes of few keys; every few commits somebody else is faster. ``sources``: partitions of the
+    topic, each with the keys of its own.
+    """
     chance = random.Random(seed)
     serial = 0
 
@@ -182,9 +192,11 @@ def play(table: MutationTable, layout: str, seed: int, commits: int) -> None:
             _evolve(table.table)
         steps = []
         for _ in range(chance.choice([1, 1, 2, 3])):
-            keys = chance.sample(range(40), chance.randrange(1, 12))
+            source = chance.randrange(sources) if sources > 1 else 0
+            own = range(source, 40, sources)
+            keys = chance.sample(own, chance.randrange(1, min(12, len(own))))
             cut = chance.randrange(len(keys) + 1)
-            steps.append(table.step(rows(keys[:cut]), rows(keys[cut:])))
+            steps.append(table.step(rows(keys[:cut]), rows(keys[cut:]), source=source))
         foreign = [table.step([], inserts=rows([1000 * (seed + 1) + number]))] if number % 5 == 3 else []
         table.commit(*steps, meanwhile=foreign)
 

@@ -14,7 +14,7 @@ from calving.iceberg.resolution import Resolver
 from calving.iceberg.summary import mutations_in
 from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
-from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
+from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
 
 
 @pytest.fixture(params=[2, pytest.param(3, marks=pytest.mark.services)])
@@ -199,17 +199,3 @@ def test_a_vector_absorbs_the_positions_of_a_table_that_was_upgraded(rest_uri: s
     assert kinds == [("PARQUET", 1), ("PUFFIN", 2)]
     table.commit(table.step([row(10, "d")], [row(3, "")]))
     assert pyiceberg_rows(table.table) == table.rows() == duckdb_rows(table.table)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_with_equality_every_step_has_its_own_sequence_number(tmp_path: Path, layout: str) -> None:
-    table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), layout, 2)
-    table.equality = True
-    play(table, layout, 3, 12)
-    assert duckdb_rows(table.table) == table.rows()
-    before = len(table.table.metadata.snapshots)
-    table.commit(*(table.step([row(1, name)]) for name in ("a", "b", "c")))
-    assert len(table.table.metadata.snapshots) == before + 3
-    assert duckdb_rows(table.table) == table.rows()
-    named = [s.summary.additional_properties if s.summary else {} for s in table.table.metadata.snapshots[-3:]]
-    assert [KEY.offsets in each for each in named] == [False, False, True]

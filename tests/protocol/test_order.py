@@ -60,7 +60,7 @@ def test_publications_of_a_partition_come_in_the_order_of_its_offsets_wherever_t
     heard = [entry(0, 0, "third", a=(20, 30)), entry(1, 0, "first", a=(0, 10)), entry(2, 0, "second", a=(10, 20))]
     found = admitted(heard)
     assert names(found) == ["first", "second", "third"]
-    assert found.steps[0] == Step((DataFile("first", "PARQUET", 1, 10),), ())
+    assert found.steps[0] == Step((DataFile("first", "PARQUET", 1, 10),), (), frozenset({A}))
 
 
 def test_what_comes_behind_one_that_waits_waits_too() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.transforms import BucketTransform
 
 from calving.iceberg.catalog import open_catalog
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
@@ -44,6 +45,21 @@ def test_spark_reads_every_history(catalog: Catalog, version: int, where: str) -
         tables.append(create(catalog, layout, version))
         play(tables[-1], layout, 100 + seed, 14)
     found = spark_on(where, *(f"select * from iceberg.{table.name}" for table in tables))
+    for table, rows in zip(tables, found, strict=True):
+        assert rows_of(rows) == table.rows(), table.name
+
+
+def test_spark_reads_equality_deletes_of_every_layout(tmp_path: Path) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    tables = []
+    for seed, layout in enumerate([*LAYOUTS, "other buckets"]):
+        tables.append(create(catalog, "by key" if layout == "other buckets" else layout, 2))
+        tables[-1].equality = True
+        play(tables[-1], layout, 200 + seed, 8, 3)
+    with tables[-1].table.update_spec() as spec:  # deletes are there under both specs then
+        spec.remove_field(tables[-1].table.spec().fields[0].name).add_field("id", BucketTransform(3), "thirds")
+    play(tables[-1], "other buckets", 300, 6, 3)
+    found = spark_on(str(tmp_path), *(f"select * from iceberg.{table.name}" for table in tables))
     for table, rows in zip(tables, found, strict=True):
         assert rows_of(rows) == table.rows(), table.name
 

@@ -221,6 +221,5 @@ class IcebergCommitter:
         done = CommitLoop(target, key, MAX_TRIES, in_order=in_order).settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:
-            served = [file.file_path for file in done.admitted.delete_files]
-            self._resolvers.served(table, [*served, *target.unused.get(done.snapshot_id, ())], target.io)
+            self._resolvers.served(table, target.unused.get(done.snapshot_id, ()), target.io)
         return done, target.mark

@@ -1,19 +1,18 @@
-"""Equality deletes as they are: a snapshot for each step, all in one commit (E1).
+"""Equality deletes as they are: snapshots one above the other, all in one commit (E1).
 
 An equality delete applies to what was there before its own snapshot. So what a step deletes and what it adds share one,
-and the next step's come in another, built on the metadata that the one before leaves.
+and the next step of the same source partitions comes in another, built on the metadata that the one before leaves.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AssertTableUUID,
@@ -22,10 +21,10 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from calving.errors import TableTroubleError
+from calving.iceberg.key_files import EqualityDeletes, live_specs
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.snapshot import SinkSnapshot
-from calving.model.files import DataFile, PartitionTuple
+from calving.model.offsets import TopicPartition
 from calving.protocol.admission import Step
 from calving.protocol.ledger import COMMIT_ID
 
@@ -37,35 +36,34 @@ class Prepared:
     snapshots: tuple[SinkSnapshot, ...]
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
+    unused: frozenset[str] = frozenset()
+    """Files of the steps that it does not name."""
 
 
 def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterable[Step]) -> Prepared:
     """Snapshots of the steps; ``summary`` is the last one's: those below hold only a part of the commit."""
-    spec_id = unpartitioned(table.metadata)
-    if spec_id is None:
-        raise TableTroubleError(f"table {'.'.join(table.name())} has no spec without partitions any more")
-    layers = list(_joined(steps))
+    layers = _joined(steps)
     below = {name: value for name, value in summary.items() if name == COMMIT_ID}
     snapshots: list[SinkSnapshot] = []
     updates: list[TableUpdate] = []
     requirements: tuple[TableRequirement, ...] = ()
-    metadata = table.metadata
+    unused: list[str] = []
+    metadata, specs = table.metadata, live_specs(table, branch)
     for number, step in enumerate(layers, 1):
         view = copy.copy(table)
         view.metadata = metadata
         snapshot = new_snapshot(view, summary if number == len(layers) else below, branch)
-        snapshot.add((*step.data_files, *(_everywhere(file, spec_id) for file in step.delete_files)))
+        deletes = EqualityDeletes(table, specs).of(step.delete_files)
+        snapshot.add((*step.data_files, *deletes.files))
+        snapshot.add_deletes((), deletes.written)
         changes, required = snapshot.prepare()
         metadata = update_table_metadata(metadata, changes)
         snapshots.append(snapshot)
         updates += changes
+        unused += deletes.unused
         requirements = requirements or required  # the others are built on the first
-    return Prepared(tuple(snapshots), tuple(updates), requirements)
-
-
-def unpartitioned(metadata: TableMetadata) -> int | None:
-    """The spec under which a delete applies to all partitions (E2): a row may have moved to any."""
-    return next((spec_id for spec_id, spec in metadata.specs().items() if not spec.fields), None)
+        specs |= {file.spec_id for file in step.data_files}
+    return Prepared(tuple(snapshots), tuple(updates), requirements, frozenset(unused))
 
 
 def add_unpartitioned(catalog: Catalog, table: Table) -> None:
@@ -75,18 +73,27 @@ def add_unpartitioned(catalog: Catalog, table: Table) -> None:
     catalog.commit_table(table, (same,), (AddPartitionSpecUpdate(spec=spec),))
 
 
-def _joined(steps: Iterable[Step]) -> Iterator[Step]:
-    """Steps that delete nothing come in with the one before."""
-    last: Step | None = None
+def _joined(steps: Iterable[Step]) -> list[Step]:
+    """Steps of which none deletes what another one brings: each partition's deletes come above its earlier rows.
+
+    The rows of a key come from one partition, so steps of different ones can share a snapshot.
+    """
+    layers: list[list[Step]] = []
+    last: dict[TopicPartition, int] = {}
+    unknown: list[int] = []
     for step in steps:
-        if last is not None and step.delete_files:
-            yield last
-            last = step
-        else:
-            last = step if last is None else Step((*last.data_files, *step.data_files), last.delete_files)
-    if last is not None:
-        yield last
+        # Of an unknown source, it follows all that came before it, and all that come later follow it.
+        below = [last[tp] for tp in step.source & last.keys()] + unknown if step.source else range(len(layers))
+        place = max((each + bool(step.delete_files) for each in below), default=0)
+        if place == len(layers):
+            layers.append([])
+        layers[place].append(step)
+        last.update(dict.fromkeys(step.source, place))
+        if not step.source:
+            unknown = [place]
+    return [_one(layer) for layer in layers]
 
 
-def _everywhere(file: DataFile, spec_id: int) -> DataFile:
-    return replace(file, spec_id=spec_id, partition=PartitionTuple())
+def _one(steps: Sequence[Step]) -> Step:
+    data = tuple(file for step in steps for file in step.data_files)
+    return Step(data, tuple(file for step in steps for file in step.delete_files))

@@ -46,7 +46,7 @@ class Resolvers:
         """Key files, and data files without a row that stays: what they say is in the table, and nobody reads them
         again. Those of the commit before are deleted now that the position that was saved after it has passed them.
         """
-        if table not in self._made:
-            return
-        before, self._served[table] = self._served.get(table, ()), tuple(paths)
+        before = self._served.pop(table, ())
+        if found := tuple(paths):
+            self._served[table] = found
         delete_orphans(io, before)

@@ -20,7 +20,8 @@ from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetP
 from calving.errors import CommitRefused, CommitUncertain, TableTroubleError, WentBackError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
-from calving.iceberg.layers import Prepared, add_unpartitioned, layered, unpartitioned
+from calving.iceberg.key_files import unpartitioned
+from calving.iceberg.layers import Prepared, add_unpartitioned, layered
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.resolution import Resolver
 from calving.iceberg.snapshot import SinkSnapshot
@@ -91,7 +92,7 @@ class IcebergTarget:
         self._tried: list[int] = []
         """The snapshot ids of all attempts: what came of one may only be seen after a later one."""
         self.unused: dict[int, frozenset[str]] = {}
-        """By the snapshot of an attempt, the data files of mutation tables that it need not have, and has not."""
+        """By the snapshot of an attempt, the files of mutation tables that it need not have, and has not."""
 
     def load(self) -> LoadedTable:
         with self._watch.step("load"):
@@ -121,7 +122,7 @@ class IcebergTarget:
             )
         if self._branch != "main" and self._branch not in table.metadata.refs:
             table = self._create_branch(table)
-        if self._equality and unpartitioned(table.metadata) is None:
+        if self._equality and unpartitioned(table.specs().values()) is None:
             add_unpartitioned(self._catalog, table)
             table = self._load()
         return LoadedTable(table, self._branch)
@@ -140,6 +141,7 @@ class IcebergTarget:
         prepared = self._prepared(table, admitted)
         self._snapshots = prepared.snapshots
         self._tried.append(prepared.snapshots[-1].snapshot_id)
+        self.unused[self._tried[-1]] = prepared.unused
         self._required = _guarded(state)
         gone = expired(table.metadata, self._branch)
         changes = (*prepared.updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
@@ -164,27 +166,28 @@ class IcebergTarget:
         if self._equality and admitted.steps:
             with self._watch.step("write"):
                 return layered(table, summary, self._branch, admitted.steps)
+        unused: frozenset[str] = frozenset()
         if self._resolver is not None and admitted.steps:
-            snapshot = self._resolved(self._resolver, table, summary, admitted)
+            snapshot, unused = self._resolved(self._resolver, table, summary, admitted)
         else:
             snapshot = new_snapshot(table, summary, self._branch)
             snapshot.add((*admitted.data_files, *admitted.delete_files))
         with self._watch.step("write"):
-            return Prepared((snapshot,), *snapshot.prepare())
+            return Prepared((snapshot,), *snapshot.prepare(), unused)
 
     def _resolved(
         self, resolver: Resolver, table: Table, summary: Mapping[str, str], admitted: Admitted
-    ) -> SinkSnapshot:
+    ) -> tuple[SinkSnapshot, frozenset[str]]:
+        """With what of the admitted files it does not name."""
         found = resolver.resolve(table, self._branch, admitted.steps)
         self.counts = found.counts
         for name in ("load", "write"):
             self._watch.add(name, found.seconds[name])
         snapshot = new_snapshot(table, {**summary, **mutation_summary(found.counts, found.seconds)}, self._branch)
-        self.unused[snapshot.snapshot_id] = found.unused
         snapshot.add(found.data_files)
         snapshot.add_deletes(found.deletes, found.written)
         snapshot.remove(found.removed, found.manifests)
-        return snapshot
+        return snapshot, found.unused | {file.file_path for file in admitted.delete_files}
 
     def supersede(self, properties: Mapping[str, str]) -> None:
         """Set table properties, and move the head of the branch: attempts on what was loaded before are refused."""

@@ -63,6 +63,13 @@ def new_files(
     return found
 
 
+def tells_partition(spec: PartitionSpec, ids: Iterable[int]) -> bool:
+    """Whether the columns of these ids tell the partition of a row, and there is one."""
+    known = set(ids)
+    own = [each for each in spec.fields if each.source_id in known and not isinstance(each.transform, VoidTransform)]
+    return bool(spec.fields) and len(own) == len(spec.fields)
+
+
 class Pruning:
     """Tells which files cannot have rows of given keys."""
 
@@ -83,9 +90,7 @@ class Pruning:
         return self._keys if found is None else found.get(file.partition)
 
     def _partitions_of(self, spec: PartitionSpec) -> Mapping[tuple[Any, ...], Keys] | None:
-        ids = {column.field_id for column in self._columns}
-        used = [each for each in spec.fields if not isinstance(each.transform, VoidTransform)]
-        if not used or any(each.source_id not in ids for each in used) or len(used) < len(spec.fields):
+        if not tells_partition(spec, (column.field_id for column in self._columns)):
             return None
         schema = Schema(*(NestedField(c.field_id, f"c{c.field_id}", c.kind, required=False) for c in self._columns))
         partitioner = Partitioner(schema, spec)

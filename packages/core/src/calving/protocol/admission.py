@@ -22,6 +22,8 @@ class Step:
 
     data_files: tuple[DataFile, ...]
     delete_files: tuple[DataFile, ...]
+    source: frozenset[TopicPartition] = frozenset()
+    """The source partitions that it comes from; none: it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,8 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
         seen.update(found)
         return tuple(found.values())
 
-    events = [entry.event for entry in entries if isinstance(entry.event, DataWritten)]
-    return [Step(fresh(event.data_files), fresh(event.delete_files)) for event in events]
+    events = [(entry.event, frozenset(entry.spans)) for entry in entries if isinstance(entry.event, DataWritten)]
+    return [Step(fresh(event.data_files), fresh(event.delete_files), source) for event, source in events]
 
 
 def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:

@@ -177,7 +177,7 @@ class KeyWriter:
                 schema_json=schema.model_dump_json(),
                 # In no partition: the row of a key may be in any.
                 spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
-                properties={**_without_bloom_filters(table.properties), "write.format.default": "parquet"},
+                properties={**without_bloom_filters(table.properties), "write.format.default": "parquet"},
                 sort_order_json=None,
             ),
             task,
@@ -211,7 +211,8 @@ class KeyWriter:
         self._writer.discard()
 
 
-def _without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
+def without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
+    """A table's properties for key files, which are read whole."""
     return {name: value for name, value in properties.items() if not name.startswith(_BLOOM)}
 
 

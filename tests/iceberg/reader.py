@@ -1,0 +1,78 @@
+"""Rows of a table as the specification says, with equality deletes, which pyiceberg does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import getitem
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.table import Table
+
+from calving.iceberg.delete_files import read_positions
+from calving.iceberg.entries import read_entries, read_manifest_list
+
+Row = dict[str, Any]
+
+
+def rows_of(table: Table) -> list[tuple[Any, ...]]:
+    """The rows of the head of a table with Parquet files whose columns have kept their names."""
+    head = table.current_snapshot()
+    assert head is not None
+    manifests = read_manifest_list(table.io, head.manifest_list)
+    entries = [entry for manifest in manifests for entry in read_entries(table.io, manifest)]
+    deletes = [entry for entry in entries if entry.data_file.content is not DataFileContent.DATA]
+    keys = {entry.data_file.file_path: _keys(table, entry.data_file) for entry in deletes if _is_equality(entry)}
+    found: list[tuple[Any, ...]] = []
+    for entry in entries:
+        if entry.data_file.content is DataFileContent.DATA:
+            found += _live(table, entry, deletes, keys)
+    return sorted(found, key=repr)
+
+
+def _live(
+    table: Table, entry: ManifestEntry, deletes: Iterable[ManifestEntry], keys: dict[str, set[tuple[Any, ...]]]
+) -> Iterable[tuple[Any, ...]]:
+    path, sequence = entry.data_file.file_path, entry.sequence_number or 0
+    dead: set[int] = set()
+    gone: list[tuple[list[str], set[tuple[Any, ...]]]] = []
+    for delete in deletes:
+        file, own = delete.data_file, delete.sequence_number or 0
+        if not _is_equality(delete):
+            if own >= sequence:
+                dead.update(read_positions(table.io, file, path))
+        elif own > sequence and _applies(table, file, entry.data_file):
+            gone.append((_names(table, file), keys[file.file_path]))
+    for place, row in enumerate(_read(table, path)):
+        if place not in dead and not any(_key(row, names) in them for names, them in gone):
+            yield tuple(row.get(field.name) for field in table.schema().fields)
+
+
+def _applies(table: Table, delete: DataFile, data: DataFile) -> bool:
+    """A delete without a partition applies to all, another to its partition under its spec."""
+    if not table.specs()[delete.spec_id].fields:
+        return True
+    return (delete.spec_id, delete.partition) == (data.spec_id, data.partition)
+
+
+def _is_equality(entry: ManifestEntry) -> bool:
+    return entry.data_file.content is DataFileContent.EQUALITY_DELETES
+
+
+def _names(table: Table, file: DataFile) -> list[str]:
+    return [table.schema().find_column_name(each) or "" for each in file.equality_ids or ()]
+
+
+def _keys(table: Table, file: DataFile) -> set[tuple[Any, ...]]:
+    return {_key(row, _names(table, file)) for row in _read(table, file.file_path)}
+
+
+def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple(reduce(getitem, name.split("."), row) for name in names)
+
+
+def _read(table: Table, path: str) -> list[Row]:
+    with table.io.new_input(path).open() as stream:
+        return list(pq.read_table(stream).to_pylist())
