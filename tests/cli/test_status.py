@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from calving.cli.health import TableHealth, health, is_well
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import (
+    Attachment,
     CommitComplete,
     DataComplete,
     Envelope,
@@ -109,7 +110,7 @@ def test_what_is_parked_is_told(cli: Cli) -> None:
     session = sink.backend(sink.identity, sink.backend_settings).open("coordinator")
     cursor = session.follow(replay=True)
     parked: dict[TableId, Parked] = {("db", "t"): Parked("file:///nowhere/calving-parked-1.json.z", 1234, {})}
-    cursor.acknowledge(cursor.log.start, [CommitComplete(uuid4())], parked=parked)
+    cursor.acknowledge(cursor.log.start, [CommitComplete(uuid4())], Attachment(parked=parked))
     cursor.close()
     session.close()
     found = table_of(cli)

@@ -252,8 +252,8 @@ class History:
                     case Announce(events):
                         lead.cursor.acknowledge({}, events)
                         self._cycles = max(self._cycles, events[0].commit_id.int >> 96)
-                    case Acknowledge(position, events, settled, marks):
-                        lead.cursor.acknowledge(position, events, settled, marks)
+                    case Acknowledge(position, events, attached):
+                        lead.cursor.acknowledge(position, events, attached)
                     case CommitTables():
                         yield from self._commit(name, lead, effect)
             except CalvingError as error:

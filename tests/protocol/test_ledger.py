@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from calving.errors import DataLossError
 from calving.model.coverage import encode_coverage
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, TableReference
+from calving.model.events import Attachment, CommitComplete, DataComplete, DataWritten, Envelope, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit, passed_over, twice
@@ -142,12 +142,12 @@ def test_a_partition_that_starts_anew_is_no_longer_what_the_ledger_knew() -> Non
 
 
 def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
-    told = Envelope(0, 0, CommitComplete(COMMIT), {TP: (Span(1, 0), Span(0, 20))})
+    told = Envelope(0, 0, CommitComplete(COMMIT), attached=Attachment({TP: (Span(1, 0), Span(0, 20))}))
     buffer = Buffer()
     for entry in (told, complete(0, 1, Span(20, 30)), replace(told, offset=2)):
         buffer.hear(entry)
     assert buffer.reach() == Reach({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, frozenset([TP]))
-    assert buffer.settled() == {TP: (Span(1, 0), Span(0, 30))}
+    assert buffer.attachment({}, {}).settled == {TP: (Span(1, 0), Span(0, 30))}
 
 
 def test_records_that_the_table_holds_would_come_twice() -> None:
@@ -220,7 +220,7 @@ def test_records_are_settled_once_their_files_are_committed() -> None:
 
 def test_what_another_coordinator_calls_settled_is_settled() -> None:
     buffer = Buffer()
-    buffer.hear(Envelope(0, 0, CommitComplete(COMMIT), {TP: (Span(0, 10),)}))
+    buffer.hear(Envelope(0, 0, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 10),)})))
     buffer.hear(written(0, 1, "a"))
     buffer.hear(complete(0, 2, Span(10, 20)))
     assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
@@ -414,5 +414,5 @@ def test_a_part_that_is_missing_is_noticed_unless_its_publication_is_in_the_tabl
     with pytest.raises(DataLossError, match="has 2 parts, and 0 were read"):
         known.hear(end)
     settled = Buffer()
-    settled.hear(Envelope(0, 1, CommitComplete(COMMIT), {TP: (Span(10, 20),)}))
+    settled.hear(Envelope(0, 1, CommitComplete(COMMIT), attached=Attachment({TP: (Span(10, 20),)})))
     settled.hear(end)

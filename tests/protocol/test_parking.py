@@ -9,6 +9,7 @@ from uuid import UUID
 
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import (
+    Attachment,
     CommitComplete,
     DataComplete,
     DataWritten,
@@ -188,7 +189,8 @@ def test_what_is_parked_is_not_settled_until_it_is_in_its_table() -> None:
 
 def test_a_successor_knows_what_is_parked_and_that_it_was_heard() -> None:
     parked = Parked("last", 1, {TP: (Span(10, 20),)})
-    buffer = heard(Envelope(0, 5, CommitComplete(COMMIT), {TP: (Span(0, 10),)}, parked={T.identifier: parked}))
+    told = Attachment({TP: (Span(0, 10),)}, parked={T.identifier: parked})
+    buffer = heard(Envelope(0, 5, CommitComplete(COMMIT), attached=told))
     assert buffer.parked == {T.identifier: parked}
     assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
 
@@ -201,7 +203,7 @@ def test_a_successor_does_not_know_what_it_is_to_hear_again() -> None:
     buffer = heard(alone, complete(2, Span(0, 20)), mine, other, replace(complete(5, Span(20, 40)), parts=2))
     buffer.park(T.identifier, buffer.whole(), "last")
     assert buffer.parked[T.identifier].waiting == {TP: (Span(0, 40),)}
-    assert buffer.handed_on()[T.identifier].waiting == {TP: (Span(0, 20),)}
+    assert buffer.attachment({}, {}).parked[T.identifier].waiting == {TP: (Span(0, 20),)}
 
 
 def test_what_an_operator_releases_is_no_longer_parked_and_the_rest_still_is() -> None:
@@ -221,16 +223,16 @@ def test_nothing_stays_parked_where_all_of_it_is_released() -> None:
 
 
 def test_a_released_entry_is_buffered_no_longer_and_what_it_covers_is_settled() -> None:
-    done = Envelope(0, 3, CommitComplete(COMMIT), released=frozenset([(0, 1)]))
+    done = Envelope(0, 3, CommitComplete(COMMIT), attached=Attachment(released=frozenset([(0, 1)])))
     buffer = heard(entry(1), complete(2, Span(10, 20)), done)
     assert not buffer.tables()
-    assert buffer.settled() == {TP: (Span(10, 20),)}
-    assert not buffer.released(buffer.position())
+    assert buffer.attachment({}, {}).settled == {TP: (Span(10, 20),)}
+    assert not buffer.attachment(buffer.position(), {}).released
 
 
 def test_an_entry_that_was_released_before_it_is_heard_is_not_buffered() -> None:
     """The partitions of a control topic are heard in any order."""
-    buffer = heard(Envelope(0, 3, CommitComplete(COMMIT), released=frozenset([(1, 1)])))
+    buffer = heard(Envelope(0, 3, CommitComplete(COMMIT), attached=Attachment(released=frozenset([(1, 1)]))))
     for found in (entry(1), complete(2, Span(10, 20))):
         buffer.hear(replace(found, partition=1))
     assert not buffer.tables()
@@ -238,20 +240,22 @@ def test_an_entry_that_was_released_before_it_is_heard_is_not_buffered() -> None
 
 def test_who_hears_a_released_entry_after_the_saved_position_is_told_of_it() -> None:
     """Another table still waits for what comes before it."""
-    done = Envelope(0, 5, CommitComplete(COMMIT), released=frozenset([(0, 3)]))
+    done = Envelope(0, 5, CommitComplete(COMMIT), attached=Attachment(released=frozenset([(0, 3)])))
     buffer = heard(entry(1, U), complete(2, Span(10, 20)), entry(3), complete(4, Span(30, 40)), done)
     assert buffer.position() == {0: 1}
-    assert buffer.released(buffer.position()) == {(0, 3)}
+    assert buffer.attachment(buffer.position(), {}).released == {(0, 3)}
 
 
 def test_a_successor_that_hears_again_all_that_is_parked_can_park_it() -> None:
     buffer = heard(entry(1), complete(2, Span(10, 20)), replace(entry(3), spans=entry(1).spans))
     buffer.park(T.identifier, {0: 2}, "last")
-    parked = buffer.handed_on()
+    parked = buffer.attachment({}, {}).parked
     assert parked[T.identifier].waiting == {}
     # Earlier versions name partitions of which nothing waits.
     told = {T.identifier: replace(parked[T.identifier], waiting={OTHER: ()})}
-    successor = heard(Envelope(0, 5, CommitComplete(COMMIT), {}, parked=told), entry(6), complete(7, Span(60, 70)))
+    successor = heard(
+        Envelope(0, 5, CommitComplete(COMMIT), attached=Attachment(parked=told)), entry(6), complete(7, Span(60, 70))
+    )
     successor.park(T.identifier, successor.whole(), "next")
     assert successor.parked[T.identifier].waiting == {TP: (Span(60, 70),)}
 
@@ -290,7 +294,7 @@ def test_a_table_that_fails_is_parked_once_it_holds_up_enough_entries() -> None:
     request, done = cycles.run(2, Failed("broken", parked="last"))
     assert request is not None and request.park == {T.identifier}
     assert done.position == {0: cycles.offset}
-    assert done.parked == {T.identifier: Parked("last", 2, {TP: (Span(10, 30),)})}
+    assert done.attached.parked == {T.identifier: Parked("last", 2, {TP: (Span(10, 30),)})}
 
 
 def test_nothing_is_parked_while_somebody_takes_part_who_would_forget_it() -> None:
@@ -312,10 +316,10 @@ def test_while_a_table_fails_nothing_more_is_called_settled() -> None:
 def test_what_is_parked_is_asked_for_with_every_commit_until_the_table_takes_it() -> None:
     cycles = Cycles()
     parked = {T.identifier: Parked("last", 9, {})}
-    cycles.machine.heard(Envelope(1, 0, CommitComplete(COMMIT), parked=parked))
+    cycles.machine.heard(Envelope(1, 0, CommitComplete(COMMIT), attached=Attachment(parked=parked)))
     request, done = cycles.run(1, Committed(T, None))
     assert request is not None and request.parked == parked
-    assert done.parked == {}
+    assert done.attached.parked == {}
 
 
 def test_a_coordinator_does_not_commit_before_it_has_heard_itself() -> None:

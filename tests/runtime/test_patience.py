@@ -14,7 +14,7 @@ import pytest
 from calving.deadline import LateError, within
 from calving.errors import CalvingError, JobFailedError, Resigned, Unavailable
 from calving.iceberg.attempts import Attempts, Late
-from calving.model.events import CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
+from calving.model.events import Attachment, CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.waiting import DEGRADED, Waiting
 from calving.runtime.failures import SAME, Failures
@@ -127,7 +127,7 @@ def written(start: int, end: int) -> Envelope:
 
 
 def complete(settled: int) -> Envelope:
-    return Envelope(0, settled, CommitComplete(uuid4(), None), {TP: (Span(0, settled),)})
+    return Envelope(0, settled, CommitComplete(uuid4(), None), attached=Attachment({TP: (Span(0, settled),)}))
 
 
 def test_every_worker_can_tell_which_table_is_not_committed() -> None:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
 from calving.errors import CalvingError, DataLossError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
-from calving.model.coverage import Coverage
 from calving.model.events import (
+    NOTHING_ATTACHED,
+    Attachment,
     CommitComplete,
     CommitToTable,
     DataWritten,
     Envelope,
     Event,
-    Leader,
-    Parked,
-    Place,
     Publication,
     StartCommit,
-    TableId,
-    TableMark,
 )
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition
@@ -154,16 +150,12 @@ class SimCursor(Cursor):
         self,
         position: ControlOffsets,
         events: Sequence[Event],
-        settled: Coverage | None = None,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
+        attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
     ) -> None:
         assert self.judge is not None
         self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
-        self._inner.acknowledge(position, events, settled, marks, parked, departed, leader, released)
+        self._inner.acknowledge(position, events, attached, departed)
         for event in events:
             if isinstance(event, CommitComplete):
                 self.judge.complete(event)

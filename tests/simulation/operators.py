@@ -94,8 +94,8 @@ class Operators:
     def _waiting(self) -> set[TableId]:
         """Tables with files that wait, parked or not, for the table as it was before."""
         log = [(p, o, e) for p, entries in enumerate(self._world.store.log) for o, e in enumerate(entries) if e]
-        released = {place for *_, entry in log for place in entry[6]}
-        events = [e[0] for p, o, e in log if o >= self._saved(p) and (p, o) not in released]
+        released = {place for *_, entry in log for place in entry.attached.released}
+        events = [e.event for p, o, e in log if o >= self._saved(p) and (p, o) not in released]
         events += [e.event for found in self._parked() for commit in found for e in commit.entries]
         return {e.table.identifier for e in events if isinstance(e, DataWritten) and self._is_former(e.table)}
 
@@ -109,10 +109,9 @@ class Operators:
     def _parked(self) -> Iterator[Iterable[ParkedCommit]]:
         """As the last CommitComplete says, and the files that it names."""
         parking = Parking(Seen(self._world))
-        said = (
-            entry[4] for entry in reversed(self._world.store.log[0]) if entry and isinstance(entry[0], CommitComplete)
-        )
-        return (parking.commits(table, parked) for table, parked in next(said, {}).items())
+        last = (e for e in reversed(self._world.store.log[0]) if e and isinstance(e.event, CommitComplete))
+        said = next(last, None)
+        return (parking.commits(table, parked) for table, parked in (said.attached.parked if said else {}).items())
 
     def release(self) -> None:
         """As ``calving release`` does, while the sink runs."""

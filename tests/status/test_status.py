@@ -12,6 +12,7 @@ import pytest
 from calving.backend.entries import Entries
 from calving.model.coverage import Coverage
 from calving.model.events import (
+    Attachment,
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -65,9 +66,10 @@ class Ear:
         self.now = 0.0
         self.commit = uuid4()
 
-    def say(self, event: Event, spans: Coverage | None = None) -> None:
+    def say(self, event: Event, spans: Coverage | None = None, settled: Coverage | None = None) -> None:
         self.now += 1.0
-        self.listening.hear(Envelope(0, int(self.now), event, spans or {}), self.now)
+        attached = Attachment(settled or {})
+        self.listening.hear(Envelope(0, int(self.now), event, spans or {}, attached=attached), self.now)
 
     def write(self, start: int, end: int) -> None:
         spans = {TP: (Span(start, end),)}
@@ -101,7 +103,7 @@ def test_what_a_commit_complete_calls_settled_waits_no_longer() -> None:
     ear = Ear()
     ear.write(0, 7)
     ear.write(7, 9)
-    ear.say(CommitComplete(ear.commit), {TP: (Span(0, 7),)})
+    ear.say(CommitComplete(ear.commit), settled={TP: (Span(0, 7),)})
     assert ear.table.buffered_files == 1
     assert committed_up_to(ear.listening.settled) == {TP: 7}
 
@@ -258,7 +260,7 @@ def test_what_commits_did_to_rows_is_added_up_by_table() -> None:
 
 def test_who_leads_is_whoever_sent_the_last_event_of_a_coordinator() -> None:
     ear, leader = Ear(), Leader("m-1", "k1", "http://k1:8083/")
-    ear.listening.hear(Envelope(0, 1, StartCommit(ear.commit), leader=leader), 1.0)
+    ear.listening.hear(Envelope(0, 1, StartCommit(ear.commit), attached=Attachment(leader=leader)), 1.0)
     ear.write(0, 7)
     assert ear.listening.status(0.0).leader == leader
     ear.say(CommitComplete(ear.commit))
@@ -282,7 +284,7 @@ def test_of_who_leads_nothing_is_taken_over_but_short_text_and_addresses_of_the_
     value = encode(Message(uuid4(), 0, "g", StartCommit(uuid4())))
     beside = json.dumps({"group": "g", "leader": said}).encode()
     envelope = Entries("g", "log").envelope(0, 0, b"s", value, None, beside)
-    assert envelope is not None and envelope.leader == leader
+    assert envelope is not None and envelope.attached.leader == leader
 
 
 def test_what_a_former_leader_knew_of_failing_tables_degrades_nothing() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 from uuid import uuid4
 
@@ -15,8 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from calving.backend.entries import BEFORE, Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
-from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, Place, TableId, TableMark
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
@@ -95,16 +94,10 @@ class KafkaCursor(Cursor):
         self,
         position: ControlOffsets,
         events: Sequence[Event],
-        settled: Coverage | None = None,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
+        attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
     ) -> None:
-        records = records_of(
-            self._sink, self._options, events, settled, self._sender, _COORDINATORS, marks, parked, leader, released
-        )
+        records = records_of(self._sink, self._options, events, attached.settled, self._sender, _COORDINATORS, attached)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # Where the log ends right behind what is written here, nothing else is at the saved position or above.
         notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == _COORDINATORS else 0}" for tp in offsets}

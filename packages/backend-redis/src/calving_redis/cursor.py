@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from uuid import uuid4
 
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
-from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, Place, TableId, TableMark
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
@@ -84,18 +83,14 @@ class RedisCursor(Cursor):
         self,
         position: ControlOffsets,
         events: Sequence[Event],
-        settled: Coverage | None = None,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
+        attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
-        beside = beside_text(self._sink.group, events, parts, marks, parked, leader, released)
-        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(settled), beside]
+        beside = beside_text(self._sink.group, events, parts, attached)
+        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(attached.settled), beside]
         arguments += [len(departed), *departed, *parts]
         keys = self._keys
         self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)

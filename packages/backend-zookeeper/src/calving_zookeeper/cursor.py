@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -17,8 +17,7 @@ from kazoo.protocol.states import KazooState
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
-from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, Place, TableId, TableMark
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
@@ -84,12 +83,8 @@ class ZooKeeperCursor(Cursor):
         self,
         position: ControlOffsets,
         events: Sequence[Event],
-        settled: Coverage | None = None,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
+        attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 
@@ -98,8 +93,8 @@ class ZooKeeperCursor(Cursor):
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=saved).without(departed)
 
-        beside = beside_text(self._sink.group, events, parts, marks, parked, leader, released)
-        state = self._store.write(save, self._sender, spans_text(settled), parts, beside)
+        beside = beside_text(self._sink.group, events, parts, attached)
+        state = self._store.write(save, self._sender, spans_text(attached.settled), parts, beside)
         if position and state.saved is not None:
             self._trim(state.saved)
 

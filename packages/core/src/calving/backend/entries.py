@@ -6,15 +6,25 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, decode_coverage, encode_coverage
-from calving.model.events import DataComplete, DataWritten, Envelope, Event, Leader, Parked, Place, TableId, TableMark
+from calving.model.events import (
+    NOTHING_ATTACHED,
+    Attachment,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    Leader,
+    Parked,
+    TableMark,
+)
 from calving.model.offsets import TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
@@ -74,7 +84,7 @@ def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str
     return 1
 
 
-def spans_text(spans: Coverage | None) -> bytes:
+def spans_text(spans: Coverage) -> bytes:
     """What goes beside events, because Java refuses new fields in them. Empty for nothing."""
     return encode_coverage(spans).encode() if spans else b""
 
@@ -83,25 +93,20 @@ def beside_text(
     group: str,
     events: Sequence[Event],
     values: Sequence[bytes],
-    marks: Mapping[TableId, TableMark] | None = None,
-    parked: Mapping[TableId, Parked] | None = None,
-    leader: Leader | None = None,
-    released: Collection[Place] = (),
+    attached: Attachment = NOTHING_ATTACHED,
 ) -> bytes:
-    """What else goes beside events, which became ``values``: whose they are, their parts, the tables' marks, what is
-    parked of them, who leads, and which entries are released.
-    """
+    """What else goes beside events, which became ``values``: whose they are, their parts, and what is attached."""
     found: dict[str, object] = {"group": group}
     if any(isinstance(event, DataComplete) for event in events):
         found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
-    if marks:
-        found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in marks.items()]
-    if parked:
-        found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in parked.items()]
-    if leader is not None:
-        found["leader"] = leader
-    if released:
-        found["released"] = sorted(released)
+    if attached.marks:
+        found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in attached.marks.items()]
+    if attached.parked:
+        found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in attached.parked.items()]
+    if attached.leader is not None:
+        found["leader"] = attached.leader
+    if attached.released:
+        found["released"] = sorted(attached.released)
     return json.dumps(found, separators=(",", ":")).encode()
 
 
@@ -169,12 +174,19 @@ class Entries:
             self.others.add(decoded.group)
             return None
         coverage = decode_coverage(spans.decode()) if spans else {}
-        marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}
-        parked = {
-            tuple(table): Parked(last, entries, decode_coverage(waiting))
-            for *table, last, entries, waiting in said.get("parked", ())
-        }
-        parts = said.get("parts") if isinstance(decoded.event, DataComplete) else None
-        leader = _leader(said.get("leader"))
-        released = frozenset((int(p), int(o)) for p, o in said.get("released", ()))
-        return Envelope(partition, offset, decoded.event, coverage, parts, marks, parked, leader, released)
+        match decoded.event:
+            case DataWritten():
+                return Envelope(partition, offset, decoded.event, coverage)
+            case DataComplete():
+                return Envelope(partition, offset, decoded.event, coverage, said.get("parts"))
+        return Envelope(partition, offset, decoded.event, attached=_attached(coverage, said))
+
+
+def _attached(settled: Coverage, said: Mapping[str, Any]) -> Attachment:
+    marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}
+    parked = {
+        tuple(table): Parked(last, entries, decode_coverage(waiting))
+        for *table, last, entries, waiting in said.get("parked", ())
+    }
+    released = frozenset((int(p), int(o)) for p, o in said.get("released", ()))
+    return Attachment(settled, marks, parked, released, _leader(said.get("leader")))

@@ -15,8 +15,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Leader, Parked, Place, Publication, TableId, TableMark
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 
@@ -79,20 +78,15 @@ class Cursor(ABC):
         self,
         position: ControlOffsets,
         events: Sequence[Event],
-        settled: Coverage | None = None,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
+        attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
     ) -> None:
         """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
 
-        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``settled``, ``marks``,
-        ``parked``, ``leader`` and ``released`` travel beside the events, as a publication's spans do. All coordinators
-        write into one partition, so whoever hears an event of his own has heard all that his predecessors wrote.
-        Positions in topics that have ``departed``, named ``within`` their identities, are dropped, where the store does
-        not do so by itself.
+        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). What is
+        ``attached`` travels beside the events, as a publication's spans do. All coordinators write into one partition,
+        so whoever hears an event of his own has heard all that his predecessors wrote. Positions in topics that
+        have ``departed``, named ``within`` their identities, are dropped, where the store does not do so by itself.
 
         :raises Fenced: a newer coordinator exists; nothing was written. Step down.
         :raises Unavailable: nothing was written.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
@@ -20,32 +21,25 @@ from calving.errors import Fenced, ProtocolError, Stale
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
+    NOTHING_ATTACHED,
+    Attachment,
     DataComplete,
     DataWritten,
     Envelope,
     Event,
-    Leader,
-    Parked,
-    Place,
     Publication,
-    TableId,
-    TableMark,
 )
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest, stored_in
 
-_Entry = (
-    tuple[
-        Event,
-        Coverage,
-        int | None,
-        Mapping[TableId, TableMark],
-        Mapping[TableId, Parked],
-        Leader | None,
-        frozenset[Place],
-    ]
-    | None
-)
+
+class Entry(NamedTuple):
+    """Of the log: an event, and what travels beside it."""
+
+    event: Event
+    spans: Coverage
+    parts: int | None
+    attached: Attachment
 
 
 @dataclass
@@ -56,7 +50,7 @@ class MemoryStore:
     identity: str = "memory"
     fences_coordinators: bool = True
     is_current: Callable[[Claim], bool] = lambda claim: bool(claim.member_id)
-    log: list[list[_Entry]] = field(default_factory=list)
+    log: list[list[Entry | None]] = field(default_factory=list)
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     topic_ids: dict[TopicPartition, str] = field(default_factory=dict)
     saved: dict[int, int] = field(default_factory=dict)
@@ -72,15 +66,11 @@ class MemoryStore:
         events: Sequence[Event],
         spans: Coverage,
         shard: int,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
+        attached: Attachment = NOTHING_ATTACHED,
     ) -> None:
-        parts, told = sum(isinstance(event, DataWritten) for event in events), frozenset(released)
+        parts = sum(isinstance(event, DataWritten) for event in events)
         self.log[shard].extend(
-            (event, spans, parts if isinstance(event, DataComplete) else None, marks or {}, parked or {}, leader, told)
-            for event in events
+            Entry(event, spans, parts if isinstance(event, DataComplete) else None, attached) for event in events
         )
 
     def shard(self, member: str) -> int:
@@ -124,17 +114,13 @@ class MemoryCursor(Cursor):
         self,
         position: ControlOffsets,
         events: Sequence[Event],
-        settled: Coverage | None = None,
-        marks: Mapping[TableId, TableMark] | None = None,
-        parked: Mapping[TableId, Parked] | None = None,
+        attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
-        leader: Leader | None = None,
-        released: Collection[Place] = (),
     ) -> None:
         store = self._store
         with store.lock:
             self._check()
-            store.append(events, settled or {}, 0, marks, parked, leader, released)
+            store.append(events, {}, 0, attached)
             store.saved = furthest(store.saved, position)
             for tp in [tp for tp in store.positions if stored_in(tp.topic, store.topic_ids.get(tp, "")) in departed]:
                 del store.positions[tp]

@@ -105,14 +105,7 @@ def discard(
     buffer.release(_places(itertools.chain(*buffered.values())))
     write_down(released)
     position = buffer.position()
-    cursor.acknowledge(
-        position,
-        (CommitComplete(commit_id),),
-        buffer.settled(),
-        marks.known,
-        buffer.handed_on(),
-        released=buffer.released(position),
-    )
+    cursor.acknowledge(position, (CommitComplete(commit_id),), buffer.attachment(position, marks.known))
     for table, before in former.items():
         parking.served(table, before)
         parking.clear(table, buffer.parked.get(table))
@@ -123,7 +116,7 @@ def _heard(cursor: Cursor) -> tuple[Buffer, Marks]:
     buffer, marks = Buffer(cursor.log.start), Marks()
     for entry in read_to_end(cursor):
         buffer.hear(entry)
-        for table, mark in entry.marks.items():
+        for table, mark in entry.attached.marks.items():
             marks.note(table, mark)
     return buffer, marks
 

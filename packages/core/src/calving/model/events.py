@@ -140,18 +140,37 @@ Place = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """What a coordinator attaches to its events, for whoever leads next; Java refuses new fields in the events.
+
+    All but ``leader`` comes with CommitComplete only.
+    """
+
+    settled: Coverage = field(default_factory=dict)
+    """All that is known to be in the tables, after a span that ends before it starts where offsets have restarted."""
+    marks: Mapping[TableId, TableMark] = field(default_factory=dict)
+    """The tables as the coordinator last saw them."""
+    parked: Mapping[TableId, Parked] = field(default_factory=dict)
+    """All that is parked."""
+    released: frozenset[Place] = frozenset()
+    """Entries of DataWritten that an operator has released, so that no table gets their files."""
+    leader: Leader | None = None
+    """The coordinator that sent it; None if it does not say."""
+
+
+NOTHING_ATTACHED = Attachment()
+
+
+@dataclass(frozen=True, slots=True)
 class Envelope:
     """An event, where in the control log it was found, and what travelled beside it.
 
-    ``spans``: with DataWritten and DataComplete what their publication covers, for each partition one span, behind what
-    is done with elsewhere; a span that ends before it starts says that the topic's offsets have restarted, and that
-    it is covered from 0 up to the end. With CommitComplete all that is known to be in the tables, after such a span
-    where offsets have restarted. Other senders than calving leave it empty.
+    ``spans``, with DataWritten and DataComplete: what their publication covers, for each partition one span, behind
+    what is done with elsewhere; a span that ends before it starts says that the topic's offsets have restarted, and
+    that it is covered from 0 up to the end. Other senders than calving leave it empty.
 
     ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
-    ``marks``, with CommitComplete: the tables as the coordinator last saw them. ``parked``, too: all that is.
-    ``released``, too: entries of DataWritten that an operator has released, so that no table gets their files.
-    ``leader``: the coordinator that sent it; None if it does not say.
+    ``attached``: what its coordinator has attached to it.
     """
 
     partition: int
@@ -159,10 +178,7 @@ class Envelope:
     event: Event
     spans: Coverage = field(default_factory=dict)
     parts: int | None = None
-    marks: Mapping[TableId, TableMark] = field(default_factory=dict)
-    parked: Mapping[TableId, Parked] = field(default_factory=dict)
-    leader: Leader | None = None
-    released: frozenset[Place] = frozenset()
+    attached: Attachment = NOTHING_ATTACHED
 
     @property
     def place(self) -> Place:

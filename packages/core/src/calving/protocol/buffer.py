@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from calving.errors import DataLossError
 from calving.model.coverage import Coverage, common, merged, without
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Parked, Place, TableId
+from calving.model.events import (
+    Attachment,
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Parked,
+    Place,
+    TableId,
+    TableMark,
+)
 from calving.model.offsets import ControlOffsets, Span, TopicPartition
 from calving.protocol.admission import plain, publication_of
 from calving.protocol.ledger import Reach
@@ -80,13 +90,14 @@ class Buffer:
                 self._cover(envelope.spans)
             case CommitComplete():
                 # What a predecessor knew to have restarted counts once: what is covered since stays.
-                told = {tp for tp, spans in envelope.spans.items() if spans[0] == _RESTARTED}
+                attached = envelope.attached
+                told = {tp for tp, spans in attached.settled.items() if spans[0] == _RESTARTED}
                 self._restart(told - self._restarted)
-                self._cover(envelope.spans)
-                _add(self._told, envelope.spans)
-                self.release(envelope.released)
+                self._cover(attached.settled)
+                _add(self._told, attached.settled)
+                self.release(attached.released)
                 if self.adopting:
-                    self.parked = dict(envelope.parked)
+                    self.parked = dict(attached.parked)
                     for parked in self.parked.values():
                         self._cover(parked.waiting)
 
@@ -164,7 +175,11 @@ class Buffer:
                     waiting.setdefault(tp, []).append(plain(spans[-1]))
         return waiting
 
-    def handed_on(self) -> dict[TableId, Parked]:
+    def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
+        """What a successor is told who starts at ``position``."""
+        return Attachment(self._told_to_be_settled(), marks, self._handed_on(), self._released_behind(position))
+
+    def _handed_on(self) -> dict[TableId, Parked]:
         """What a successor is told to be parked. What is buffered it hears again, and knows nothing of until then:
         other tables may not have it.
         """
@@ -175,8 +190,8 @@ class Buffer:
             found[table] = replace(parked, waiting={tp: spans for tp, spans in left.items() if spans})
         return found
 
-    def settled(self) -> Coverage:
-        """What a successor is told: all that is in the tables, and which partitions have restarted."""
+    def _told_to_be_settled(self) -> Coverage:
+        """All that is in the tables, and which partitions have restarted."""
         found = dict(self.reach().settled)
         return {**found, **{tp: (_RESTARTED, *found.get(tp, ())) for tp in self._restarted}}
 
@@ -232,7 +247,7 @@ class Buffer:
             if away := [entry for entry in heard if entry.place in places]:
                 self.discard(table, away)
 
-    def released(self, position: ControlOffsets) -> frozenset[Place]:
+    def _released_behind(self, position: ControlOffsets) -> frozenset[Place]:
         """Released entries that a successor who starts at ``position`` hears again: it has to be told of them."""
         return frozenset((p, offset) for p, offset in self._released if offset >= position.get(p, 0))
 

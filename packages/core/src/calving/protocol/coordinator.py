@@ -156,7 +156,7 @@ class Coordinator:
         self._buffer.hear(envelope)
         if self._departures.gone and isinstance(envelope.event, DataWritten | DataComplete):
             self._departures.heard({tp.topic for tp in envelope.spans})
-        for table, mark in envelope.marks.items():
+        for table, mark in envelope.attached.marks.items():
             self._marks.note(table, mark)
         match envelope.event:
             case StartCommit(commit_id) if commit_id == self._commit_id:
@@ -290,14 +290,4 @@ class Coordinator:
             buffer.forget(departed)
             self._elsewhere -= departed
         position = buffer.position()
-        return [
-            Acknowledge(
-                position,
-                (done,),
-                buffer.settled(),
-                self._marks.known,
-                buffer.handed_on(),
-                departed,
-                buffer.released(position),
-            )
-        ]
+        return [Acknowledge(position, (done,), buffer.attachment(position, self._marks.known), departed)]

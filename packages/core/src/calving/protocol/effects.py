@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from calving.model.coverage import Coverage
-from calving.model.events import Envelope, Event, Parked, Place, Publication, TableId, TableMark
+from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Parked, Publication, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Spans
 from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import Reach
@@ -72,17 +71,13 @@ class CommitTables:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Save ``position`` and write ``events``, both or neither; the others go beside them."""
+    """Save ``position`` and write ``events`` with what is ``attached``: all, or nothing."""
 
     position: ControlOffsets
     events: tuple[Event, ...]
-    settled: Coverage
-    marks: Mapping[TableId, TableMark] = field(default_factory=dict)
-    parked: Mapping[TableId, Parked] = field(default_factory=dict)
+    attached: Attachment = NOTHING_ATTACHED
     departed: frozenset[str] = frozenset()
     """Topics whose stored positions are dropped with it."""
-    released: frozenset[Place] = frozenset()
-    """Entries behind the position that an operator has released."""
 
     def __str__(self) -> str:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"

@@ -28,11 +28,11 @@ class Waiting:
             case CommitToTable(table=table):
                 # Its publications may not be settled for long, because of what they hold for other tables.
                 self._oldest.pop(table.identifier, None)
-            case CommitComplete() if envelope.spans:
+            case CommitComplete() if envelope.attached.settled:
                 self._oldest = {
                     table: (spans, cycles + 1)
                     for table, (spans, cycles) in self._oldest.items()
-                    if not settled(spans, envelope.spans)
+                    if not settled(spans, envelope.attached.settled)
                 }
 
     @property

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.errors import Unavailable
-from calving.model.events import CommitComplete, Event, Leader, TableId
+from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId
 from calving.model.offsets import TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
@@ -101,11 +102,11 @@ class CoordinatorLoop:
             log.debug("coordinator: %s", effect)
             match effect:
                 case Announce(events):
-                    self._cursor.acknowledge({}, events, leader=self._leader)
+                    self._cursor.acknowledge({}, events, Attachment(leader=self._leader))
                     if self._unheard_since is None:
                         self._unheard_since = self._clock()
-                case Acknowledge(position, events, settled, marks, parked, departed, released):
-                    self._cursor.acknowledge(position, events, settled, marks, parked, departed, self._leader, released)
+                case Acknowledge(position, events, attached, departed):
+                    self._cursor.acknowledge(position, events, replace(attached, leader=self._leader), departed)
                     if departed:
                         log.info("removed what was stored of topics that are gone: %s", listed(sorted(departed)))
                     self._note(events)

@@ -49,7 +49,7 @@ class Listening:
         """An entry of the control log."""
         self.waiting.hear(envelope)
         if isinstance(envelope.event, StartCommit | CommitComplete):
-            self.leader = envelope.leader
+            self.leader = envelope.attached.leader
         match envelope.event:
             case StartCommit(commit_id):
                 self._open = commit_id
@@ -66,7 +66,7 @@ class Listening:
                 self._let_go(str(table), self._answered)
             case CommitComplete(_, valid_through):
                 self._cycle_at, self._valid_through_us = now, valid_through or self._valid_through_us
-                self._settle(envelope.spans)
+                self._settle(envelope.attached.settled)
 
     def status(self, wall: float) -> LogStatus:
         """``wall``: what has to be added to the times that were told to have them since the epoch."""

@@ -14,6 +14,7 @@ import pytest
 from calving.backend.interface import Backend, Cursor, Session
 from calving.errors import Fenced, OutcomeUnknown, ProtocolError, Stale, Unavailable
 from calving.model.events import (
+    Attachment,
     CommitComplete,
     DataComplete,
     DataWritten,
@@ -288,21 +289,22 @@ class BackendContract:
     def test_what_is_settled_travels_with_the_events(self, store: Store) -> None:
         cursor = store.cursor(replay=True)
         settled = {store.source[0]: (Span(0, 10), Span(15, 20)), store.source[1]: (Span(3, 4),)}
-        cursor.acknowledge({}, [CommitComplete(uuid4())], settled)
-        assert dict(store.wait_for(cursor, CommitComplete)[0].spans) == settled
+        cursor.acknowledge({}, [CommitComplete(uuid4())], Attachment(settled))
+        assert dict(store.wait_for(cursor, CommitComplete)[0].attached.settled) == settled
 
     @rule("B5.7", "What is parked travels with the events of the acknowledgement.")
     def test_what_is_parked_travels_with_the_events(self, store: Store) -> None:
         parked: dict[TableId, Parked] = {
             ("db", "a.b", "t"): Parked("s3://b/t/parked", 7, {store.source[0]: (Span(0, 10),)})
         }
-        store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], parked=parked)
-        assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].parked == parked
+        store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], Attachment(parked=parked))
+        assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].attached.parked == parked
 
     @rule("B5.10", "What an operator has released travels with the events of the acknowledgement.")
     def test_what_is_released_travels_with_the_events(self, store: Store) -> None:
-        store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], released=[(0, 7), (1, 3)])
-        assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].released == {(0, 7), (1, 3)}
+        attached = Attachment(released=frozenset({(0, 7), (1, 3)}))
+        store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], attached)
+        assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].attached == attached
 
     @rule("B5.8", "A coordinator that hears itself has heard all that its predecessors wrote.")
     def test_who_hears_itself_has_heard_its_predecessors(self, store: Store) -> None:
@@ -320,10 +322,10 @@ class BackendContract:
     @rule("B5.9", "Who leads travels with the events of the acknowledgement.")
     def test_who_leads_travels_with_the_events(self, store: Store) -> None:
         leader = Leader("m-1", "kafka-1", "https://kafka-1:8083/")
-        store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())], leader=leader)
+        store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())], Attachment(leader=leader))
         store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())])
         heard = store.wait_for(store.cursor(replay=True), StartCommit, count=2)
-        assert [envelope.leader for envelope in heard][-2:] == [leader, None]
+        assert [envelope.attached.leader for envelope in heard][-2:] == [leader, None]
 
     # B6
 

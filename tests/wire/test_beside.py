@@ -1,0 +1,73 @@
+"""What travels beside control events, as bytes: what version 0.1.0 has written is read, and new bytes are as they were."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from calving.backend.entries import Entries, beside_text, payloads, spans_text
+from calving.model.coverage import Coverage, decode_coverage
+from calving.model.events import (
+    Attachment,
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Envelope,
+    Event,
+    Leader,
+    Parked,
+    TableMark,
+    TableReference,
+)
+from calving.model.offsets import Span, TopicPartition, within
+
+COMMIT = UUID(int=1)
+WRITTEN = DataWritten(COMMIT, TableReference("c", ("db",), "t"))
+PLAIN = TopicPartition("orders", 2)
+KNOWN = within(TopicPartition("orders", 10), "JfUaVlT2R5e")
+OTHERS = (within(TopicPartition("orders-x", 0), "1"), TopicPartition("orders.eu", 0))
+ATTACHED = Attachment(
+    {KNOWN: (Span(0, 5), Span(7, 9)), PLAIN: (Span(0, 4),)},
+    {("db", "a.b", "t"): TableMark("u-1", 7)},
+    {("db", "t"): Parked("s3://b/last", 3, {KNOWN: (Span(0, 10), Span(15, 20)), PLAIN: (Span(3, 4),)})},
+    frozenset({(1, 3), (0, 7)}),
+    Leader("m-1", "k1", "https://k1:8083/"),
+)
+SETTLED = b'{"orders":{"2":[[0,4]]},"orders@JfUaVlT2R5e":{"10":[[0,5],[7,9]]}}'
+BESIDE = (
+    b'{"group":"g","tables":[["db","a.b","t","u-1",7]],"parked":[["db","t","s3://b/last",3,'
+    b'"{\\"orders\\":{\\"2\\":[[3,4]]},\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[0,10],[15,20]]}}"]],'
+    b'"leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]]}'
+)
+
+
+def test_what_a_coordinator_attaches_is_written_byte_for_byte() -> None:
+    assert spans_text(ATTACHED.settled) == SETTLED
+    assert beside_text("g", [CommitComplete(COMMIT)], [b"x"], ATTACHED) == BESIDE
+
+
+def test_a_publication_says_whose_it_is_and_how_many_parts_it_has() -> None:
+    assert beside_text("g", [WRITTEN, DataComplete(COMMIT)], [b"1", b"2", b"3"]) == b'{"group":"g","parts":2}'
+
+
+def test_what_is_covered_is_written_in_the_order_of_the_names_as_written() -> None:
+    spans: Coverage = dict.fromkeys([KNOWN, PLAIN, *OTHERS], (Span(0, 1),))
+    assert spans_text(spans) == (
+        b'{"orders":{"2":[[0,1]]},"orders-x@1":{"0":[[0,1]]},"orders.eu":{"0":[[0,1]]},'
+        b'"orders@JfUaVlT2R5e":{"10":[[0,1]]}}'
+    )
+
+
+def heard(event: Event, spans: bytes, beside: bytes) -> Envelope | None:
+    (value,) = payloads("g", [event], 900_000)
+    return Entries("g", "the log").envelope(0, 7, b"m", value, spans, beside)
+
+
+def test_what_is_attached_is_heard_with_the_event() -> None:
+    assert heard(CommitComplete(COMMIT), SETTLED, BESIDE) == Envelope(0, 7, CommitComplete(COMMIT), attached=ATTACHED)
+
+
+def test_what_a_publication_covers_is_heard_with_each_of_its_events() -> None:
+    spans = decode_coverage(SETTLED.decode())
+    assert heard(WRITTEN, SETTLED, b'{"group":"g","parts":2}') == Envelope(0, 7, WRITTEN, spans)
+    complete = DataComplete(COMMIT)
+    assert heard(complete, SETTLED, b'{"group":"g","parts":2}') == Envelope(0, 7, complete, spans, 2)
