@@ -24,8 +24,9 @@ from rich.console import Console
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.resolution import Resolver
+from calving.iceberg.rules import TableRules
 from calving.iceberg.summary import mutations_in
-from calving.iceberg.tables import DEFAULT_PROPERTIES, TableRules, Tables
+from calving.iceberg.tables import DEFAULT_PROPERTIES, Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits

@@ -29,8 +29,9 @@ from pyiceberg.types import (
 from calving.casting.table import Converted, TableConverter
 from calving.iceberg import tables
 from calving.iceberg.catalog import open_catalog
+from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import change_schema
-from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.tables import Tables
 from calving.model.record_path import Evolution
 from calving.model.tables import SchemaChange
 from calving.records.fields import name_mapping

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 from calving.engine.interface import Engine, Patience
 from calving.engine.registry import open_engine
 from calving.errors import CalvingError
-from calving.iceberg.tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.files import DataFile
 from calving.model.ranges import Range
 from calving.runtime import batch

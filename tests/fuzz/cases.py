@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import SortField
 from pyiceberg.types import ListType, MapType, StructType
 
-from calving.iceberg.tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Policy, RouteRule, Routing
 from tests.fuzz import encoding, nodes, protobuf, schemas
 from tests.fuzz.chain import specs, transformed

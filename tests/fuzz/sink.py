@@ -27,7 +27,8 @@ from calving.engine import shipping
 from calving.engine.local import LocalEngine
 from calving.errors import BadRecordError
 from calving.iceberg.catalog import open_catalog, tables_of
-from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.rules import TableRules
+from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
 from calving.model.files import DataFile

@@ -23,7 +23,8 @@ from calving.errors import CommitRefused
 from calving.iceberg.catalog import table_id
 from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.resolution import Resolver
-from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.rules import TableRules
+from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import TopicPartition

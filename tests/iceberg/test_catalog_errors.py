@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from calving.errors import Unavailable
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.rules import TableRules
+from calving.iceberg.tables import Tables
 from calving.model.tables import SchemaChange
 
 CREATE = SchemaChange("db.t", "create", (), {"struct": {"id": "long"}})

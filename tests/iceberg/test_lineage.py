@@ -18,7 +18,8 @@ from calving.casting.table import TableConverter
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.entries import read_manifest_list
-from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.rules import TableRules
+from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
 from calving.model.record_path import Evolution, Limits

@@ -8,7 +8,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.tables import TableRules, Tables
+from calving.iceberg.rules import TableRules
+from calving.iceberg.tables import Tables
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=False))
 

@@ -14,7 +14,8 @@ from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.resolution import Resolver
-from calving.iceberg.tables import TableRules, Tables, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
+from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope
 from calving.model.mutations import RowMutations
@@ -70,9 +71,11 @@ class Changing:
     """Takes batches, and commits them as a coordinator does."""
 
     folder: Path
-    mutations: RowMutations = field(default_factory=lambda: RowMutations("op"))
+    mutations: RowMutations | None = field(default_factory=lambda: RowMutations("op"))
     id_columns: tuple[str, ...] = ("id",)
     partition_by: tuple[str, ...] = ()
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     evolution: Evolution = field(default_factory=lambda: Evolution(create=True))
     converters: TopicConverters = JSON_KEYS
@@ -105,7 +108,9 @@ class Changing:
         """A batch; nothing is committed."""
         for partition, found in messages.items():
             self._log.setdefault(partition, []).extend(found)
-        settings = TableSettings(self.partition_by, self.id_columns, mutations=self.mutations)
+        settings = TableSettings(
+            self.partition_by, self.id_columns, mutations=self.mutations, columns=self.columns, types=self.types
+        )
         fold = self.evolution.case_insensitive
         rules = TableRules(create_properties=self.properties, defaults=settings, case_insensitive=fold)
         path = RecordPath(

@@ -370,7 +370,7 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_changed_by_its_keys_is_refused(
     tmp_path: Path, id_columns: tuple[str, ...], mutations: RowMutations, properties: dict[str, str], sentence: str
 ) -> None:
-    created = Changing(tmp_path, None, (), properties=properties)  # type: ignore[arg-type]
+    created = Changing(tmp_path, None, (), properties=properties)
     created.read({0: [change("c", 1, "a", f=1.5)]})
     with pytest.raises(ConfigError, match=sentence):
         created.with_(mutations=mutations, id_columns=id_columns).read({0: [change("c", 1, "a", f=1.5)]})

@@ -140,7 +140,7 @@ def row(key: int, value: str | None, quantity: int = 1) -> Row:
 
 
 def debezium(folder: Path, mutations: RowMutations | None = CDC, **more: Any) -> Changing:
-    return Changing(folder, mutations, transforms=(DEBEZIUM,), **more)  # type: ignore[arg-type]
+    return Changing(folder, mutations, transforms=(DEBEZIUM,), **more)
 
 
 @SOURCES

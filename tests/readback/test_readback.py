@@ -35,7 +35,7 @@ from pyiceberg.types import (
 
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.partition_terms import partition_spec
-from calving.iceberg.tables import TableRules
+from calving.iceberg.rules import TableRules
 from calving.model.record_path import RouteRule, Routing
 from tests.conftest import Topic
 from tests.tasks.conftest import Plane, encode

@@ -13,7 +13,8 @@ from pyiceberg.catalog import Catalog
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
-from calving.iceberg.tables import TableRules, Tables, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
+from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import Span, TopicPartition

@@ -15,7 +15,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, StringType, StructTy
 
 from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
-from calving.iceberg.tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing
 from tests.conftest import Topic
 from tests.tasks.conftest import Plane, encode

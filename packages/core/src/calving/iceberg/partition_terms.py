@@ -14,12 +14,15 @@ from pyiceberg.transforms import (
     HourTransform,
     IdentityTransform,
     MonthTransform,
+    TimeTransform,
     Transform,
     TruncateTransform,
     YearTransform,
 )
 
 from calving.errors import ConfigError
+from calving.iceberg.schemas import primitive
+from calving.records.inferred import InferredType
 
 _TERM = re.compile(r"(\w+)\((.+)\)")
 _TIMES: dict[str, Callable[[], Transform[Any, Any]]] = {
@@ -42,15 +45,34 @@ def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> Partitio
     fields = []
     for number, term in enumerate(terms, 1000):
         column, transform, suffix = parse_term(term, table)
+        kind = "timestamptz" if isinstance(transform, TimeTransform) else "string"
+        declaration = f'iceberg.table.{table}.columns = "{column} {kind}"'
         try:
             source = schema.find_field(column)
         except ValueError as error:
-            raise ConfigError(f"table {table}: partition-by '{term}': there is no column '{column}'") from error
+            raise ConfigError(
+                f"table {table}: partition-by '{term}': there is no column '{column}': no record of the first batch has"
+                f" a value for it; declare it, such as {declaration}, or correct the term"
+            ) from error
         if not transform.can_transform(source.field_type):
-            raise ConfigError(f"table {table}: partition-by '{term}' cannot be applied to a {source.field_type}")
+            raise ConfigError(
+                f"table {table}: partition-by '{term}' cannot be applied to a {source.field_type}: declare another"
+                f" type, such as {declaration}, or change the term"
+            )
         name = column.replace(".", "_") + suffix
         fields.append(PartitionField(source_id=source.field_id, field_id=number, transform=transform, name=name))
     return PartitionSpec(*fields)
+
+
+def takes(transform: Transform[Any, Any], kind: InferredType) -> bool:
+    """Whether columns of this kind can be partitioned so."""
+    return isinstance(kind, str) and transform.can_transform(primitive(kind))
+
+
+def temporal(term: str, table: str) -> str | None:
+    """The column of a term that cuts time; None: it does not."""
+    column, transform, _ = parse_term(term, table)
+    return column if isinstance(transform, TimeTransform) else None
 
 
 def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:

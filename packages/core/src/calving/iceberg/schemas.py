@@ -41,7 +41,7 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
             with UpdateSchema(transaction) as update:
                 for change in changed:
                     if change.kind == "widen":
-                        update.update_column(change.path, field_type=_primitive(change.type))
+                        update.update_column(change.path, field_type=primitive(change.type))
                     else:
                         update.make_column_optional(change.path)
         if added:
@@ -115,7 +115,7 @@ def _fields(kind: InferredType, ids: Iterator[int], keys: Collection[Sequence[st
 
 def _iceberg_type(kind: InferredType, ids: Iterator[int], keys: Collection[Sequence[str]] = ()) -> IcebergType:
     if isinstance(kind, str):
-        return _primitive(kind)
+        return primitive(kind)
     required = kind.get("required") or ()
     if "list" in kind:
         return ListType(next(ids), _iceberg_type(kind["list"], ids), element_required=bool(required))
@@ -127,5 +127,6 @@ def _iceberg_type(kind: InferredType, ids: Iterator[int], keys: Collection[Seque
     return StructType(*_fields(kind, ids, keys))
 
 
-def _primitive(kind: str) -> PrimitiveType:
+def primitive(kind: str) -> PrimitiveType:
+    """The type of this name, such as ``decimal(12, 2)``."""
     return NestedField.model_validate({"id": 1, "name": "x", "required": False, "type": kind}).field_type  # type: ignore[return-value]

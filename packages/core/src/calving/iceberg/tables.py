@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -17,24 +16,22 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     TableAlreadyExistsError,
 )
-from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 
-from calving.casting.growth import distinct
 from calving.casting.schema_changes import SchemaChanges
 from calving.errors import CalvingError, ConfigError, Unavailable
 from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
-from calving.iceberg.partition_terms import parse_term, partition_spec
-from calving.iceberg.schemas import as_in, change_schema, is_open, schema_of, spelt
-from calving.model.coverage import Coverage, encode_coverage
+from calving.iceberg.new_tables import new_table, possible
+from calving.iceberg.rules import TableRules
+from calving.iceberg.schemas import as_in, change_schema, is_open
+from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
-from calving.model.record_path import Limits
 from calving.model.tables import Distribution, SchemaChange, TableSpec
-from calving.records.inferred import InferredType, all_optional
+from calving.records.inferred import InferredType
 from calving.writing.identity import identity
 from calving.writing.properties import WriteProperties
 
@@ -53,39 +50,6 @@ DEFAULT_PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     MAX_SNAPSHOTS: "200",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TableSettings:
-    """How one table is created, and what records do to its rows; ``mutations`` None: they are appended."""
-
-    partition_by: tuple[str, ...] = ()
-    id_columns: tuple[str, ...] = ()
-    location: str | None = None
-    mutations: RowMutations | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableRules:
-    """How tables are created and written."""
-
-    write_properties: Mapping[str, str] = field(default_factory=dict)
-    create_properties: Mapping[str, str] = field(default_factory=dict)
-    tables: Mapping[str, TableSettings] = field(default_factory=dict)
-    defaults: TableSettings = TableSettings()
-    force_optional: bool = False
-    left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
-    """What is left out for a table with these properties."""
-    case_insensitive: bool = False
-    new_columns: int = Limits().new_columns
-    columns: int = Limits().columns
-
-    def of(self, table: str) -> TableSettings:
-        return self.tables.get(table, self.defaults)
-
-    def key(self, name: str) -> str:
-        """What columns may not have in common."""
-        return name.lower() if self.case_insensitive else name
 
 
 class Tables:
@@ -142,6 +106,11 @@ class Tables:
     def id_columns(self) -> Mapping[str, tuple[str, ...]]:
         """The identifier fields that missing tables would get."""
         return {name: columns for name in self._missing if (columns := self._rules.of(name).id_columns)}
+
+    @property
+    def declared(self) -> Mapping[str, tuple[str, ...]]:
+        """Columns of missing tables whose types the settings say."""
+        return {name: (*columns,) for name in self._missing if (columns := self._rules.of(name).declared)}
 
     def reference(self, name: str) -> TableReference:
         """What events call a table that records went to."""
@@ -239,12 +208,7 @@ class Tables:
                     log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
     def _create(self, name: str, kind: InferredType) -> None:
-        rules = self._rules.of(name)
-        kind = distinct(kind, (), set(), self._rules.key)
-        if self._rules.case_insensitive:
-            kind = spelt(kind, [*rules.id_columns, *(parse_term(term, name)[0] for term in rules.partition_by)])
-        schema = schema_of(all_optional(kind) if self._rules.force_optional else kind, rules.id_columns, name)
-        spec = partition_spec(rules.partition_by, schema, name)
+        schema, spec = new_table(name, kind, self._rules)
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
@@ -253,7 +217,8 @@ class Tables:
             raise ConfigError(f"iceberg.tables.auto-create-props.format-version = {version}: it is a number")
         self._check_version(int(version), "iceberg.tables.auto-create-props.format-version")
         try:
-            self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
+            location = self._rules.of(name).location
+            self._catalog.create_table(identifier, schema, location, spec, properties=properties)
             log.info("table %s was created", name)
         except TableAlreadyExistsError:
             log.info("table %s was created by someone else", name)
@@ -291,7 +256,7 @@ class Tables:
             if not pending:
                 return
             try:
-                changes = self._possible(table, pending)
+                changes = possible(table, pending, self._rules)
                 change_schema(table, changes)
                 log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
                 return
@@ -302,38 +267,6 @@ class Tables:
             except Exception as error:  # each catalog has its own; whether it was changed the next look tells
                 raise _in_vain(f"table {name}: its schema was not changed", error) from error
         raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
-
-    def _possible(self, table: Table, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """The changes without those that would give two columns one name, the same ones in whatever order they come.
-
-        :raises ConfigError: they are too many.
-        """
-        rules, name = self._rules, ".".join(table.name())
-        taken = {rules.key(known) for known in index_by_name(table.schema())}
-        found: list[SchemaChange] = []
-        added = 0
-        for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
-            if change.kind == "add":
-                there = len(taken)
-                new = distinct({"struct": {change.path[-1]: change.type}}, change.path[:-1], taken, rules.key)
-                if new is None:
-                    continue
-                added += len(taken) - there
-                kind = new["struct"][change.path[-1]]
-                change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
-            found.append(change)
-        if added > rules.new_columns:
-            raise ConfigError(
-                f"table {name}: the records of one batch ask for {added} new columns, such as"
-                f" {', '.join('.'.join(n.path) for n in found if n.kind == 'add')[:200]}; raise"
-                f" iceberg.limits.new-columns = {rules.new_columns}, or make them one map or text column"
-            )
-        if added and len(table.schema().column_names) + added > rules.columns:
-            raise ConfigError(
-                f"table {name} has {len(table.schema().column_names)} columns, and {added} more would exceed"
-                f" iceberg.limits.columns = {rules.columns}: raise it, or make them one map or text column"
-            )
-        return found
 
 
 def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutations: RowMutations) -> None:

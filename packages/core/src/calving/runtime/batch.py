@@ -179,6 +179,7 @@ class BatchRunner:
             self._tables.missing,
             barren=self._tables.barren,
             id_columns=self._tables.id_columns,
+            declared=self._tables.declared,
             careful=careful,
         )
 

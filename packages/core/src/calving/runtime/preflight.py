@@ -14,7 +14,7 @@ from calving.backend.interface import ControlLog, Session
 from calving.errors import ConfigError, DataLossError
 from calving.iceberg.catalog import find_table, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
-from calving.iceberg.partition_terms import parse_term
+from calving.iceberg.partition_terms import parse_term, takes
 from calving.iceberg.schemas import as_in
 from calving.iceberg.tables import check_mutations
 from calving.iceberg.target import LoadedTable
@@ -112,11 +112,25 @@ def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, b
             raise ConfigError(
                 f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
             )
-        terms = sink.tables[name].partition_by if name in sink.tables else None
-        for term in terms if terms is not None else keys.default_partition_by:
-            parse_term(term, name)
+        _check_creation(sink, name)
         _check_id_columns(sink, name, table)
         yield name, exists
+
+
+def _check_creation(sink: Sink, name: str) -> None:
+    """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
+    own = sink.tables.get(name)
+    terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by
+    declared = sink.declared(name)
+    for term in terms:
+        column, transform, _ = parse_term(term, name)
+        type_ = declared.get(column)
+        if type_ is not None and not takes(transform, type_):
+            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {column} {type_}")
+    for column in sink.id_columns(name):
+        type_ = declared.get(column, "string")
+        if not isinstance(type_, str) or type_ in ("float", "double"):
+            raise ConfigError(f"table {name}: the id-column '{column}' cannot be declared as {type_}")
 
 
 def _check_id_columns(sink: Sink, name: str, table: Table | None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 from calving.converters.registry import converter
-from calving.iceberg.tables import TableRules, TableSettings
+from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.coverage import Coverage, present
 from calving.model.offsets import named
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
@@ -77,18 +77,25 @@ def _left_out(sink: Sink, topics: Topics) -> Callable[[str, Mapping[str, str]], 
 def table_rules(sink: Sink, topics: Topics) -> TableRules:
     """How its tables are created and written."""
     keys = sink.keys
-    defaults = TableSettings(keys.default_partition_by, keys.default_id_columns, mutations=sink.mutations(""))
+    types = dict(keys.default_columns)
+    defaults = TableSettings(
+        keys.default_partition_by, keys.default_id_columns, mutations=sink.mutations(""), types=types
+    )
     tables = {
         name: TableSettings(
             defaults.partition_by if t.partition_by is None else t.partition_by,
             defaults.id_columns if t.id_columns is None else t.id_columns,
             t.location,
             sink.mutations(name),
+            dict(t.columns),
+            types,
         )
         for name, t in sink.tables.items()
     }
     if keys.dead_letter_table is not None:
-        tables[keys.dead_letter_table] = replace(tables.get(keys.dead_letter_table, defaults), mutations=None)
+        tables[keys.dead_letter_table] = replace(
+            tables.get(keys.dead_letter_table, defaults), mutations=None, columns={}, types={}
+        )
     return TableRules(
         sink.write_properties,
         sink.create_properties,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from calving.records.declared import read_columns
 
 _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
@@ -19,6 +21,14 @@ def _split(value: object) -> object:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 """A list; in text, items are separated by commas, those inside parentheses do not count."""
+
+
+def _columns(value: object) -> object:
+    return tuple(read_columns(value).items()) if isinstance(value, str) else value
+
+
+Columns = Annotated[tuple[tuple[str, Any], ...], BeforeValidator(_columns)]
+"""Names and types of columns."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts by which nobody but this machine is served."""
@@ -56,6 +66,12 @@ class TableKeys(BaseModel):
         None, alias="id-columns", description="Columns that identify a row; its identifier fields when it is created."
     )
     partition_by: Names | None = Field(None, alias="partition-by", description="Partition terms when it is created.")
+    columns: Columns = Field(
+        (),
+        alias="columns",
+        description="Columns with their types, such as `ts timestamptz, amount decimal(12, 2)`: the table is created"
+        " with them, whatever its records hold; the others are inferred.",
+    )
     location: str | None = Field(
         None, alias="location", description="Where it is put when it is created; default: where the catalog puts it."
     )
@@ -108,6 +124,12 @@ class SinkKeys(BaseModel):
         alias="iceberg.tables.default-partition-by",
         description="Partition terms of tables that are created: year, month, day, hour(column), bucket(column, N),"
         " truncate(column, W), or a column.",
+    )
+    default_columns: Columns = Field(
+        (),
+        alias="iceberg.tables.default-columns",
+        description="Types of columns by name, such as `ts timestamptz, amount decimal(12, 2)`: where such a column is"
+        " created or added, it has this type, whatever the records hold. What a table itself declares goes before.",
     )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="Create tables that are missing."

@@ -21,6 +21,7 @@ from calving.engine.registry import check_engine
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
+from calving.records.inferred import InferredType
 from calving.secrets import shown, shown_text
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import row_mutations
@@ -93,6 +94,11 @@ class Sink:
         """The columns that identify a table's rows, as the settings name them."""
         own = self.tables.get(table)
         return self.keys.default_id_columns if own is None or own.id_columns is None else own.id_columns
+
+    def declared(self, table: str) -> Mapping[str, InferredType]:
+        """Types of a table's columns that do not follow from records."""
+        own = self.tables.get(table)
+        return {**dict(self.keys.default_columns), **dict(own.columns if own is not None else ())}
 
     @property
     def group(self) -> str:

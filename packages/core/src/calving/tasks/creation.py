@@ -76,6 +76,8 @@ class Creation:
             _, found = find(kind, column, str.lower if fold else str) or ((), None)
             if found is None:
                 return f"the record has no value for the id-column '{column}'"
+            if column in self._spec.declared.get(table, ()):
+                continue
             if not isinstance(found, str) or found in ("float", "double"):
                 return f"the id-column '{column}' cannot hold what the record has there: a fraction, or several values"
         if kind is None:

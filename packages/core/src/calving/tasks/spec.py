@@ -41,6 +41,8 @@ class TaskSpec:
     """Missing tables that can be created from no record of the batch: each record for one of them is bad."""
     id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Columns that missing tables are to be created with as identifier fields."""
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns of missing tables whose types do not follow from records."""
     careful: bool = False
     """Whether every row is tried before it is written: something went wrong that only writing shows."""
 
@@ -62,6 +64,7 @@ class TaskSpec:
                 "missing": frozenset(raw["missing"]),
                 "barren": frozenset(raw["barren"]),
                 "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
+                "declared": {table: tuple(columns) for table, columns in raw["declared"].items()},
             }
         )
 

@@ -1,0 +1,53 @@
+"""How tables are created and written: settings that the drivers follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from calving.model.coverage import Coverage
+from calving.model.mutations import RowMutations
+from calving.model.record_path import Limits
+from calving.records.inferred import InferredType
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """How one table is created, and what records do to its rows; ``mutations`` None: they are appended."""
+
+    partition_by: tuple[str, ...] = ()
+    id_columns: tuple[str, ...] = ()
+    location: str | None = None
+    mutations: RowMutations | None = None
+    columns: Mapping[str, InferredType] = field(default_factory=dict)
+    """Columns that the table is created with."""
+    types: Mapping[str, InferredType] = field(default_factory=dict)
+    """Types of columns, by name, where records have them."""
+
+    @property
+    def declared(self) -> Mapping[str, InferredType]:
+        """All types that do not follow from records."""
+        return {**self.types, **self.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """How tables are created and written."""
+
+    write_properties: Mapping[str, str] = field(default_factory=dict)
+    create_properties: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    defaults: TableSettings = TableSettings()
+    force_optional: bool = False
+    left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
+    """What is left out for a table with these properties."""
+    case_insensitive: bool = False
+    new_columns: int = Limits().new_columns
+    columns: int = Limits().columns
+
+    def of(self, table: str) -> TableSettings:
+        return self.tables.get(table, self.defaults)
+
+    def key(self, name: str) -> str:
+        """What columns may not have in common."""
+        return name.lower() if self.case_insensitive else name

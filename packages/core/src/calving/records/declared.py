@@ -1,0 +1,146 @@
+"""Columns as users declare them: ``ts timestamptz, amount decimal(12, 2), tags list<string>``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from calving.records.inferred import InferredType, find
+
+_WORD = re.compile(r"\s*([^\s<>,():]+)")
+_SIZES = re.compile(r"\(\s*([0-9]+)\s*,\s*([0-9]+)\s*\)")
+_LENGTH = re.compile(r"\[([0-9]+)\]")
+_SIMPLE = {
+    **{
+        name: name
+        for name in (
+            *("boolean", "int", "long", "float", "double", "date", "time", "string", "uuid", "binary"),
+            *("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"),
+        )
+    },
+    "text": "string",
+    "integer": "int",
+    "bigint": "long",
+}
+_HELP = (
+    "a type is boolean, int, long, float, double, decimal(p, s), date, time, timestamp, timestamptz, string, uuid,"
+    " binary, fixed[n], list<type>, map<type, type> or struct<name: type, ...>"
+)
+
+
+def read_columns(text: str) -> dict[str, InferredType]:
+    """Types by the (dotted) names of their columns.
+
+    :raises ValueError: the text is not understood; says where.
+    """
+    reader = _Reader(text)
+    found: dict[str, InferredType] = {}
+    while not reader.is_done:
+        name = reader.word("a column's name")
+        if name in found:
+            raise ValueError(f"column '{name}' is declared twice")
+        found[name] = reader.type(name)
+        if not reader.is_done:
+            reader.take(",")
+    return found
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._rest = text.strip()
+
+    @property
+    def is_done(self) -> bool:
+        return not self._rest
+
+    def take(self, sign: str) -> None:
+        if not self._takes(sign):
+            raise ValueError(f"'{sign}' is missing before '{self._rest[:40]}'")
+
+    def _takes(self, sign: str) -> bool:
+        if not self._rest.startswith(sign):
+            return False
+        self._rest = self._rest.removeprefix(sign).lstrip()
+        return True
+
+    def word(self, what: str) -> str:
+        match = _WORD.match(self._rest)
+        if match is None:
+            raise ValueError(f"{what} is missing" + (f" before '{self._rest[:40]}'" if self._rest else " at the end"))
+        self._rest = self._rest[match.end() :].lstrip()
+        return match[1]
+
+    def type(self, column: str) -> InferredType:
+        word = self.word(f"the type of column '{column}'")
+        name = word.lower()
+        if name == "decimal":
+            return self._decimal(column)
+        if name.startswith("fixed") and (length := _LENGTH.fullmatch(name.removeprefix("fixed"))):
+            return f"fixed[{int(length[1])}]"
+        if name in ("list", "array", "map", "struct"):
+            self.take("<")
+            found = self._nested(name, column)
+            self.take(">")
+            return found
+        if name not in _SIMPLE:
+            raise ValueError(f"column '{column}': there is no type '{word}'; {_HELP}")
+        return _SIMPLE[name]
+
+    def _nested(self, name: str, column: str) -> InferredType:
+        if name == "map":
+            key = self.type(column)
+            self.take(",")
+            return {"map": [key, self.type(column)]}
+        if name != "struct":
+            return {"list": self.type(column)}
+        fields: dict[str, InferredType] = {}
+        while not fields or self._takes(","):
+            field = self.word(f"a field of column '{column}'")
+            self._takes(":")
+            fields[field] = self.type(f"{column}.{field}")
+        return {"struct": fields}
+
+    def _decimal(self, column: str) -> str:
+        match = _SIZES.match(self._rest)
+        if match is None or not (1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1])):
+            raise ValueError(f"column '{column}': a decimal has digits and scale, such as decimal(12, 2), 38 at most")
+        self._rest = self._rest[match.end() :].lstrip()
+        return f"decimal({int(match[1])}, {int(match[2])})"
+
+
+def with_declared(
+    kind: InferredType | None,
+    declared: Mapping[str, InferredType],
+    *,
+    everywhere: Collection[str] = (),
+    fold: bool = False,
+    within: Sequence[str] = (),
+) -> InferredType | None:
+    """The kind of a table's rows, or of the column ``within`` it, with the declared types in the place of its own.
+
+    Columns of ``everywhere`` are there whether the kind has them or not; ``fold``: names are compared ignoring case.
+    """
+    key = str.lower if fold else str
+    above = ".".join(within)
+    for name, type_ in declared.items():
+        if key(name) == key(above):
+            return type_
+        if above and not key(name).startswith(f"{key(above)}."):
+            continue
+        inner = name[len(above) + 1 :] if above else name
+        found = find(kind, inner, key)
+        if found is not None:
+            kind = _replaced(kind, found[0], type_)
+        elif name in everywhere:
+            kind = _replaced(kind, inner.split("."), type_)
+    return kind
+
+
+def _replaced(kind: Any, path: Sequence[str], type_: InferredType) -> InferredType:
+    """The kind with this type at a path, and structs on the way to it."""
+    if not path:
+        return type_
+    known = dict(kind) if isinstance(kind, Mapping) and "struct" in kind else {"struct": {}}
+    fields = known["struct"]
+    return {**known, "struct": {**fields, path[0]: _replaced(fields.get(path[0]), path[1:], type_)}}
