@@ -8,6 +8,7 @@ from dataclasses import replace
 from calving.model.events import Publication
 from calving.model.offsets import Advance, SourceOffsets, TopicPartition
 from calving.protocol.effects import Publish, WorkerEffect
+from calving.protocol.phases import Batch, Turn
 from calving.protocol.positions import Position
 from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.worker import WorkerLoop
@@ -62,11 +63,10 @@ class KeepsLostResults(World):
                 del self._stored[tp], self._next[tp]
 
         def finished(self, number: int, outcome: BatchOutcome) -> None:
-            running, self._running = self._running, None
-            assert running is not None
-            held = {tp: s for tp, s in running.spans.items() if tp in self._next}
+            self._phases.take(Turn.VOID_ENDS if self._phases.batch is Batch.VOID else Turn.BATCH_ENDS)
+            held = {tp: s for tp, s in self._reads.items() if tp in self._next}
             self._next.update({tp: span.end for tp, span in held.items()})
-            self._finished.append((running.spans, outcome))
+            self._finished.append((self._reads, outcome))
 
         def _publish(self) -> list[WorkerEffect]:
             (effect,) = super()._publish()

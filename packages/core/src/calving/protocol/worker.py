@@ -1,9 +1,8 @@
 """The worker: decides what to read next and when to publish it.
 
-    IDLE --tick: backlog--> RUNNING --finished--> IDLE --tick: an answer is owed--> Publish --published--> IDLE
-
 A cycle is open from StartCommit to CommitComplete. While it is open an answer is owed for every held partition that has
-not been answered for, so a partition that arrives in the middle of a cycle is answered for as well.
+not been answered for, so a partition that arrives in the middle of a cycle is answered for as well. What runs, and how
+far the answer is, are phases: ``calving.protocol.phases`` has their table and diagram.
 
 There is no recovery here. After an error, or after a partition was lost, what is not published is dropped and read
 again from the stored positions; what a batch wrote meanwhile is an orphan file.
@@ -14,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-from uuid import UUID
 
 from calving.errors import ProtocolError
 from calving.model.coverage import each
@@ -34,6 +32,7 @@ from calving.model.events import (
 )
 from calving.model.offsets import Advance, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
+from calving.protocol.phases import Batch, Cycle, Phases, Turn
 from calving.protocol.positions import Position, take
 
 
@@ -55,13 +54,6 @@ class BatchOutcome:
     dead_letters: tuple[DeadLetter, ...] = ()
 
 
-@dataclass(slots=True)
-class _Running:
-    number: int
-    spans: Spans
-    void: bool = False
-
-
 class Worker:
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
@@ -72,13 +64,12 @@ class Worker:
         self._restarted: set[TopicPartition] = set()
         """What has gone back since it was stored: it may have come as far again, and is somewhere else all the same."""
         self._finished: list[tuple[Spans, BatchOutcome]] = []
-        self._running: _Running | None = None
+        self._phases = Phases()
         self._number = 0
+        self._reads: Spans = {}
+        """What the last batch reads or has read."""
         self._commit_id = NO_COMMIT
-        self._cycle_open = False
         self._answered: set[TopicPartition] = set()
-        self._swept = False
-        self._stopping = False
         self._record_bytes = 1.0
 
     @property
@@ -89,7 +80,7 @@ class Worker:
     @property
     def owes(self) -> bool:
         """Whether the open cycle waits for an answer of ours."""
-        return self._cycle_open and not self._answered.issuperset(self._next)
+        return self._phases.answering and not self._answered.issuperset(self._next)
 
     @property
     def unpublished(self) -> bool:
@@ -99,7 +90,7 @@ class Worker:
     @property
     def busy(self) -> bool:
         """Whether a batch is running."""
-        return self._running is not None
+        return self._phases.batch is not Batch.IDLE
 
     def assigned(self, positions: Mapping[TopicPartition, Position]) -> None:
         """These partitions are ours from now on, at these positions (W1)."""
@@ -112,7 +103,7 @@ class Worker:
 
     def stop(self) -> None:
         """No further batch is started and nothing more is answered; ``handover`` of all that is held ends the work."""
-        self._stopping = True
+        self._phases.take(Turn.STOP)
 
     def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
         """These partitions are about to go: publish what finished batches hold (W6). Call ``released`` afterwards."""
@@ -128,8 +119,7 @@ class Worker:
             for spans, _ in reversed(self._finished):
                 self._next.update({tp: span.start for tp, span in spans.items()})
             self._finished.clear()
-            if self._running is not None:
-                self._running.void = True
+            self._drop_batch()
         for tp in missing:
             del self._stored[tp], self._next[tp]
             self._answered.discard(tp)
@@ -159,20 +149,22 @@ class Worker:
     def heard(self, envelope: Envelope) -> None:
         """An entry of the control log."""
         match envelope.event:
-            case StartCommit(commit_id) if commit_id != self._commit_id or not self._cycle_open:
-                self._open(commit_id)
+            case StartCommit(commit_id) if commit_id != self._commit_id or not self._phases.answering:
+                self._commit_id = commit_id
+                self._answered.clear()
+                self._phases.take(Turn.CYCLE_OPENS_MEANWHILE if self.busy else Turn.CYCLE_OPENS)
             case CommitComplete(commit_id) if commit_id == self._commit_id:
-                self._cycle_open = False
+                self._phases.take(Turn.CYCLE_CLOSES)
 
     def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
         """Time has passed. ``ends`` are the last stable offsets of the held partitions."""
-        if self._running is not None or not self._next or self._stopping:
+        if self.busy or not self._next or self._phases.cycle is Cycle.STOPPED:
             return []
         backlog = {tp: Span(at, ends[tp]) for tp, at in self._next.items() if ends.get(tp, at) > at}
-        if self.owes and self._swept:
+        if self.owes and self._phases.cycle is Cycle.SWEPT:
             return self._publish()
         if self.owes:
-            self._swept = True
+            self._phases.take(Turn.SWEEP)
             return self._run(backlog) if backlog else self._publish()
         size = sum(span.end - span.start for span in backlog.values())
         if size >= self._limits.records or size * self._record_bytes >= self._limits.bytes:
@@ -181,16 +173,16 @@ class Worker:
 
     def finished(self, number: int, outcome: BatchOutcome) -> None:
         """A batch has ended."""
-        running, self._running = self._running, None
-        if running is None or running.number != number:
+        if not self.busy or number != self._number:
             raise ProtocolError(f"batch {number} ended, but it was not running")
         if outcome.records:
             self._record_bytes = max(1.0, outcome.bytes / outcome.records)
-        if running.void:
-            self._swept = False
+        if self._phases.batch is Batch.VOID:
+            self._phases.take(Turn.VOID_ENDS)
             return
-        self._next.update({tp: span.end for tp, span in running.spans.items()})
-        self._finished.append((running.spans, outcome))
+        self._phases.take(Turn.BATCH_ENDS)
+        self._next.update({tp: span.end for tp, span in self._reads.items()})
+        self._finished.append((self._reads, outcome))
 
     def published(self) -> None:
         """The last ``Publish`` has been written."""
@@ -199,21 +191,19 @@ class Worker:
         self._finished.clear()
         self._restarted.clear()
 
-    def _open(self, commit_id: UUID) -> None:
-        self._commit_id, self._cycle_open = commit_id, True
-        self._answered.clear()
-        # A batch that runs already serves as this cycle's: waiting for a second one would make every answer late.
-        self._swept = self._running is not None
-
     def _void(self, leaving: set[TopicPartition]) -> None:
-        if self._running is not None and leaving & self._running.spans.keys():
-            self._running.void = True
+        if leaving & self._reads.keys():
+            self._drop_batch()
+
+    def _drop_batch(self) -> None:
+        if self.busy:
+            self._phases.take(Turn.BATCH_LOST)
 
     def _run(self, backlog: Spans) -> list[WorkerEffect]:
         records = min(self._limits.records, max(1, int(self._limits.bytes / self._record_bytes)))
-        self._number += 1
-        self._running = _Running(self._number, take(backlog, records))
-        return [RunBatch(self._number, self._running.spans)]
+        self._phases.take(Turn.BATCH_STARTS)
+        self._number, self._reads = self._number + 1, take(backlog, records)
+        return [RunBatch(self._number, self._reads)]
 
     def _written(self) -> list[DataWritten]:
         """What the finished batches have written, an event for each table; and another one for each batch that deletes

@@ -1,0 +1,149 @@
+"""The phases of a worker: two machines side by side, that of its batch and that of the commit cycle, as one table.
+
+    IDLE --a batch starts--> RUNNING --it ends--> IDLE
+    RUNNING --what it reads is lost--> VOID --a void one ends--> IDLE
+
+    CLOSED --a cycle opens--> OPEN --what is left is read--> SWEPT --the cycle closes--> CLOSED
+    CLOSED --a cycle opens while a batch runs--> SWEPT, OPEN --a cycle opens while a batch runs--> SWEPT
+    SWEPT --a void one ends--> OPEN, SWEPT --a cycle opens--> OPEN, OPEN --the cycle closes--> CLOSED
+    CLOSED --the worker stops--> STOPPED, OPEN --the worker stops--> STOPPED, SWEPT --the worker stops--> STOPPED
+
+Each turn is shown to both. A machine that knows it in some phase takes it in the phases that have it, and in no other.
+All moves of a phase are in this module; which partitions a cycle still waits for is not a phase, and is the worker's.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TypeVar
+
+from calving.errors import ProtocolError
+
+
+class Batch(enum.Enum):
+    """What the batch does."""
+
+    IDLE = enum.auto()
+    """None runs."""
+    RUNNING = enum.auto()
+    VOID = enum.auto()
+    """One runs whose results are dropped: a partition that it reads is no longer ours, or was not for a while."""
+
+
+class Cycle(enum.Enum):
+    """How far the answer to the coordinator is."""
+
+    CLOSED = enum.auto()
+    """Nobody waits for one."""
+    OPEN = enum.auto()
+    """What is left is read first, as far as one batch goes."""
+    SWEPT = enum.auto()
+    """That batch runs, or has ended, or nothing was left: the answer comes as soon as none runs."""
+    STOPPED = enum.auto()
+    """Nothing more is read or answered."""
+
+
+class Turn(enum.Enum):
+    """What moves them."""
+
+    BATCH_STARTS = "a batch starts"
+    BATCH_LOST = "what it reads is lost"
+    BATCH_ENDS = "it ends"
+    VOID_ENDS = "a void one ends"
+    CYCLE_OPENS = "a cycle opens"
+    CYCLE_OPENS_MEANWHILE = "a cycle opens while a batch runs"
+    SWEEP = "what is left is read"
+    CYCLE_CLOSES = "the cycle closes"
+    STOP = "the worker stops"
+
+
+BATCH: Mapping[Batch, Mapping[Turn, Batch]] = {
+    Batch.IDLE: {
+        Turn.BATCH_STARTS: Batch.RUNNING,
+        Turn.CYCLE_OPENS: Batch.IDLE,
+    },
+    Batch.RUNNING: {
+        Turn.BATCH_LOST: Batch.VOID,
+        Turn.BATCH_ENDS: Batch.IDLE,
+        Turn.CYCLE_OPENS_MEANWHILE: Batch.RUNNING,
+    },
+    Batch.VOID: {
+        Turn.BATCH_LOST: Batch.VOID,
+        Turn.VOID_ENDS: Batch.IDLE,
+        Turn.CYCLE_OPENS_MEANWHILE: Batch.VOID,
+    },
+}
+
+CYCLE: Mapping[Cycle, Mapping[Turn, Cycle]] = {
+    Cycle.CLOSED: {
+        Turn.BATCH_STARTS: Cycle.CLOSED,
+        Turn.VOID_ENDS: Cycle.CLOSED,
+        Turn.CYCLE_OPENS: Cycle.OPEN,
+        # A batch that runs already serves as this cycle's: waiting for a second one would make every answer late.
+        Turn.CYCLE_OPENS_MEANWHILE: Cycle.SWEPT,
+        Turn.CYCLE_CLOSES: Cycle.CLOSED,
+        Turn.STOP: Cycle.STOPPED,
+    },
+    Cycle.OPEN: {
+        Turn.BATCH_STARTS: Cycle.OPEN,
+        Turn.VOID_ENDS: Cycle.OPEN,
+        Turn.CYCLE_OPENS: Cycle.OPEN,
+        Turn.CYCLE_OPENS_MEANWHILE: Cycle.SWEPT,
+        Turn.SWEEP: Cycle.SWEPT,
+        Turn.CYCLE_CLOSES: Cycle.CLOSED,
+        Turn.STOP: Cycle.STOPPED,
+    },
+    Cycle.SWEPT: {
+        Turn.BATCH_STARTS: Cycle.SWEPT,
+        Turn.VOID_ENDS: Cycle.OPEN,
+        Turn.CYCLE_OPENS: Cycle.OPEN,
+        Turn.CYCLE_OPENS_MEANWHILE: Cycle.SWEPT,
+        Turn.CYCLE_CLOSES: Cycle.CLOSED,
+        Turn.STOP: Cycle.STOPPED,
+    },
+    Cycle.STOPPED: {
+        Turn.VOID_ENDS: Cycle.STOPPED,
+        Turn.CYCLE_OPENS: Cycle.STOPPED,
+        Turn.CYCLE_OPENS_MEANWHILE: Cycle.STOPPED,
+        Turn.CYCLE_CLOSES: Cycle.STOPPED,
+        Turn.STOP: Cycle.STOPPED,
+    },
+}
+
+P = TypeVar("P", Batch, Cycle)
+
+
+class Phases:
+    """Where both machines are. Only ``take`` moves them."""
+
+    def __init__(self) -> None:
+        self._batch, self._cycle = Batch.IDLE, Cycle.CLOSED
+
+    @property
+    def batch(self) -> Batch:
+        return self._batch
+
+    @property
+    def cycle(self) -> Cycle:
+        return self._cycle
+
+    @property
+    def answering(self) -> bool:
+        """Whether the coordinator waits for answers."""
+        return self._cycle in (Cycle.OPEN, Cycle.SWEPT)
+
+    def take(self, turn: Turn) -> None:
+        """Move as the table says.
+
+        :raises ProtocolError: a phase that does not have this turn; neither machine has moved.
+        """
+        self._batch, self._cycle = _after(BATCH, self._batch, turn), _after(CYCLE, self._cycle, turn)
+
+
+def _after(table: Mapping[P, Mapping[Turn, P]], phase: P, turn: Turn) -> P:
+    if turn in table[phase]:
+        return table[phase][turn]
+    if any(turn in turns for turns in table.values()):
+        raise ProtocolError(f"{turn.name} in phase {type(phase).__name__}.{phase.name}")
+    return phase

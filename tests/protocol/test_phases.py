@@ -1,0 +1,76 @@
+"""The phases of a worker are those of the table, and of the diagram."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from calving.errors import ProtocolError
+from calving.protocol import phases
+from calving.protocol.phases import BATCH, CYCLE, Batch, Cycle, Phases, Turn
+
+Move = tuple[str, str, str]
+
+
+def drawn() -> set[Move]:
+    """All arrows of the diagram; what follows an arrow may begin the next one."""
+    return set(re.findall(r"([A-Z]+) --([a-z ]+)--> (?=([A-Z]+))", phases.__doc__ or ""))
+
+
+def in_the_table() -> set[Move]:
+    batch = {(a.name, turn.value, b.name) for a, turns in BATCH.items() for turn, b in turns.items()}
+    cycle = {(a.name, turn.value, b.name) for a, turns in CYCLE.items() for turn, b in turns.items()}
+    return batch | cycle
+
+
+def after(*turns: Turn) -> tuple[Batch, Cycle]:
+    found = Phases()
+    for turn in turns:
+        found.take(turn)
+    return found.batch, found.cycle
+
+
+def test_the_diagram_shows_every_move_of_the_table_and_no_other() -> None:
+    assert drawn() == {(before, turn, behind) for before, turn, behind in in_the_table() if before != behind}
+
+
+def test_every_phase_has_its_row_and_every_turn_moves_something() -> None:
+    assert (set(BATCH), set(CYCLE)) == (set(Batch), set(Cycle))
+    assert {turn for _, turn, _ in in_the_table()} == {turn.value for turn in Turn}
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        (Turn.BATCH_ENDS,),
+        (Turn.BATCH_STARTS, Turn.BATCH_STARTS),
+        (Turn.BATCH_STARTS, Turn.BATCH_LOST, Turn.BATCH_ENDS),
+        (Turn.BATCH_STARTS, Turn.VOID_ENDS),
+        (Turn.BATCH_STARTS, Turn.CYCLE_OPENS),
+        (Turn.SWEEP,),
+        (Turn.STOP, Turn.SWEEP),
+        (Turn.STOP, Turn.BATCH_STARTS),
+    ],
+)
+def test_a_turn_that_a_phase_does_not_have_is_a_bug(turns: tuple[Turn, ...]) -> None:
+    with pytest.raises(ProtocolError, match=turns[-1].name):
+        after(*turns)
+
+
+def test_a_turn_that_is_refused_moves_neither_machine() -> None:
+    found = Phases()
+    found.take(Turn.STOP)
+    with pytest.raises(ProtocolError):
+        found.take(Turn.BATCH_STARTS)  # the batch could, the cycle cannot
+    assert (found.batch, found.cycle) == (Batch.IDLE, Cycle.STOPPED)
+
+
+def test_a_batch_that_runs_when_a_cycle_opens_serves_as_its_batch_unless_it_is_void() -> None:
+    begun = (Turn.BATCH_STARTS, Turn.CYCLE_OPENS_MEANWHILE)
+    assert after(*begun, Turn.BATCH_ENDS) == (Batch.IDLE, Cycle.SWEPT)
+    assert after(*begun, Turn.BATCH_LOST, Turn.VOID_ENDS) == (Batch.IDLE, Cycle.OPEN)
+
+
+def test_a_worker_that_has_stopped_lets_its_batch_end() -> None:
+    assert after(Turn.BATCH_STARTS, Turn.STOP, Turn.BATCH_ENDS) == (Batch.IDLE, Cycle.STOPPED)
