@@ -174,7 +174,7 @@ def test_a_leader_is_not_ready_until_it_has_heard_the_control_log(cli: Cli, monk
     with running(cli) as client:
         wait_for(lambda: sums(client).get("calving_leader") == 1)
         answer = client.get("/readyz")
-        assert (answer.code, answer.json["reasons"]) == (503, ["the control log has not been heard to its end yet"])
+        assert (answer.code, answer.json["reasons"]) == (503, ["the control log has not been read to its end yet"])
         released.set()
         wait_for(lambda: client.get("/readyz").code == 200)
 

@@ -149,7 +149,7 @@ def test_a_record_without_a_value_in_an_id_column_is_bad(tmp_path: Path) -> None
 def test_a_record_without_its_key_is_bad_for_that_alone_and_asks_for_no_column(
     tmp_path: Path, beside: Sequence[tuple[str, int, dict[str, int]]]
 ) -> None:
-    """Whatever else is wrong with it, and whatever is beside it."""
+    """Regardless of its other faults, and of the records beside it."""
     sink = Changing(tmp_path, evolution=Evolution(create=True, evolve=True))
     sink.take(change("c", 1, "a", n=1))
     outcome = sink.take(

@@ -148,7 +148,7 @@ def test_the_gate_says_what_a_table_waits_for_once_three_commits_held_the_same_e
         gate.settled(("db", "t"), late)
         assert gate.waits == {}
     gate.settled(("db", "t"), late)
-    waits = "1 entry waited for 3 commit cycles until offsets 0 to 100 of s-0 are published"
+    waits = "1 entry is not committed after 3 commit cycles: offsets 0 to 100 of s-0 are missing"
     assert gate.waits == {("db", "t"): waits}
     gate.settled(("db", "t"), admitted([entry(1, 0, "early", a=(0, 100)), entry(0, 0, "late", a=(100, 200))]))
     assert gate.waits == {}

@@ -221,13 +221,13 @@ def test_a_partition_without_an_answer_and_a_failing_table_are_named() -> None:
 def test_a_worker_that_has_not_joined_is_not_ready() -> None:
     assert not_ready(Status(FACTS)) == (
         "it has not joined the consumer group",
-        "backend and catalog have not answered yet",
+        "the backend and the catalog have not answered yet",
     )
 
 
 def test_a_worker_whose_coordinator_has_not_heard_the_control_log_is_not_ready() -> None:
     behind = replace(WELL, worker=replace(WELL.worker, leads=True, caught_up=False))
-    assert not_ready(behind) == ("the control log has not been heard to its end yet",)
+    assert not_ready(behind) == ("the control log has not been read to its end yet",)
 
 
 def test_refusals_are_counted_until_a_publication_succeeds() -> None:
@@ -241,12 +241,12 @@ def test_refusals_are_counted_until_a_publication_succeeds() -> None:
 def test_publications_that_the_order_gate_holds_back_degrade_the_sink_and_name_their_table() -> None:
     log = LogStatus({"db.u": TableStatus(buffered_files=2, cycles=4)}, 1_000.0)
     held = CoordinatorStatus(
-        held_back={"db.u": "1 entry waited for 3 commit cycles until offsets 0 to 9 of s-0 are published"}
+        held_back={"db.u": "1 entry is not committed after 3 commit cycles: offsets 0 to 9 of s-0 are missing"}
     )
     leads = replace(WELL, worker=replace(WELL.worker, leads=True), log=log, coordinator=held)
     (reason,) = reasons(leads, 1_001.0)
     assert (reason.cause, reason.subject) == (Cause.ORDER_GATE, "db.u")
-    assert reason.text.startswith("table db.u: 1 entry waited for 3 commit cycles until offsets 0 to 9 of s-0")
+    assert reason.text.startswith("table db.u: 1 entry is not committed after 3 commit cycles: offsets 0 to 9 of s-0")
     former = replace(leads, worker=replace(leads.worker, leads=False))
     assert [each.cause for each in reasons(former, 1_001.0)] == [Cause.TABLE_FAILING]
 

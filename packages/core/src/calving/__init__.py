@@ -51,7 +51,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    # Tasks import this package on every Python worker, and need nothing of what stands behind these names.
+    # Tasks import this package on every Python worker and use none of these names: they are loaded when first used.
     if name not in _PLACES:
         raise AttributeError(f"module 'calving' has no attribute '{name}'")
     return getattr(importlib.import_module(_PLACES[name]), name)

@@ -1,4 +1,4 @@
-"""The public face: what ``import calving`` gives. Nothing here is needed by the rest of the package."""
+"""The public API: the names that ``import calving`` provides. No other module of the package imports this one."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ def build(settings: Mapping[str, Any]) -> Sink:
 
 
 def validate(sink: Sink) -> list[str]:
-    """Check everything that the settings point at: topics, backend, catalog, tables. A line for each that is in order.
+    """Check everything that the settings refer to: topics, backend, catalog, tables. Returns a line for each passed
+    check.
 
     Creates the control topic if it is missing, and nothing else.
 
-    :raises ConfigError: something has to be changed; the text names it.
-    :raises CalvingError: something cannot be reached now.
+    :raises ConfigError: the settings, or a service they refer to, must be changed; the text names it.
+    :raises CalvingError: a service cannot be reached now; try again later.
     """
     return list(_validate(sink))
 
@@ -61,22 +62,23 @@ class Worker:
     """
 
     def __init__(self, sink: Sink) -> None:
-        """Nothing is contacted yet: what is wrong is raised once it runs."""
+        """Contacts nothing. Errors are raised by ``run``, or by ``join`` and ``stop`` after ``start``."""
         self._app = App(sink)
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
     def run(self, *, until_caught_up: bool = False, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """Work until ``stop`` is called or, with ``until_caught_up``, until all that the topics hold now is committed.
+        """Work until ``stop`` is called or, with ``until_caught_up``, until every record now in the topics is
+        committed.
 
-        ``on_progress`` is called in this thread, a few times a second; what it raises ends the worker.
+        ``on_progress`` is called in this thread, a few times a second; an exception in it ends the worker.
 
-        :raises CalvingError: an operator has to act, and the text says how. What can pass by itself is tried again.
+        :raises CalvingError: an operator has to act; the text says how. The worker retries temporary failures itself.
         """
         self._app.run(until_caught_up=until_caught_up, on_progress=on_progress)
 
     def start(self, *, until_caught_up: bool = False) -> None:
-        """``run`` in a thread of its own. What it raises, ``join`` and ``stop`` raise."""
+        """``run`` in a thread of its own. ``join`` and ``stop`` raise the errors of that thread."""
         if self._thread is not None:
             raise RuntimeError("this worker was started before: make another one")
 
@@ -90,7 +92,7 @@ class Worker:
         self._thread.start()
 
     def join(self, seconds: float | None = None) -> bool:
-        """Wait for the thread; whether it has ended.
+        """Wait for the thread, at most ``seconds``; true if it has ended.
 
         :raises CalvingError: the worker has ended with this error.
         """
@@ -112,7 +114,7 @@ class Worker:
 
     @property
     def progress(self) -> Progress:
-        """What the worker has done so far, as an immutable value."""
+        """The worker's totals since it started, and its present lag, as an immutable value."""
         return self._app.progress
 
     def __enter__(self) -> Self:
@@ -126,4 +128,4 @@ class Worker:
         if kind is None:
             self.join()
         elif self._thread is not None:
-            self._thread.join()  # its own error would hide the one that is on its way
+            self._thread.join()  # an error raised here would hide the caller's

@@ -1,4 +1,4 @@
-"""Every error calving raises on purpose, named for what the caller does next."""
+"""Every error that calving raises on purpose, named for the caller's next move."""
 
 
 class CalvingError(Exception):
@@ -6,11 +6,13 @@ class CalvingError(Exception):
 
 
 class Fenced(CalvingError):
-    """Nothing was written, because a newer claim exists. Drop local state and join again."""
+    """Nothing was written: a newer claim exists. Drop local state and join again."""
 
 
 class Stale(Fenced):
-    """Nothing was written, because a stored position is not where the publication starts. Start over from it."""
+    """Nothing was written: a stored position is not where the publication starts. Start over from the stored
+    position.
+    """
 
 
 class Unavailable(CalvingError):
@@ -18,11 +20,11 @@ class Unavailable(CalvingError):
 
 
 class OutcomeUnknown(CalvingError):
-    """The write may or may not have happened. Drop local state and start over from what is on record."""
+    """The write may or may not have happened. Drop local state and start over from the stored positions."""
 
 
 class ConfigError(CalvingError):
-    """The settings, or what they point at, must be changed before the sink can run."""
+    """The settings, or a service or table they refer to, must be changed before the sink can run."""
 
 
 class NotInstalledError(ConfigError):
@@ -30,7 +32,7 @@ class NotInstalledError(ConfigError):
 
 
 class DataLossError(CalvingError):
-    """Something that was expected is gone. An operator has to decide; retrying does not help."""
+    """Records, positions or files are gone that should be there. An operator has to decide; retrying does not help."""
 
 
 class BadRecordError(CalvingError):
@@ -38,8 +40,9 @@ class BadRecordError(CalvingError):
 
 
 class AccountingError(CalvingError):
-    """Records were read that are neither written, nor dead letters, nor filtered. Nothing is published, and the sink
-    stops: a bug in calving, which trying again would only repeat."""
+    """Some records were neither written, nor dead letters, nor filtered. Nothing is published, and the sink stops: a
+    bug in calving, which a retry would repeat.
+    """
 
 
 class ProtocolError(CalvingError):
@@ -47,7 +50,7 @@ class ProtocolError(CalvingError):
 
 
 class JobFailedError(CalvingError):
-    """The tasks of a batch failed. It may pass; what comes back again and again does not."""
+    """The tasks of a batch failed. Try again; a failure that returns every time needs an operator."""
 
 
 class CommitRefused(CalvingError):
@@ -55,35 +58,39 @@ class CommitRefused(CalvingError):
 
 
 class CommitUncertain(CalvingError):
-    """The catalog did not answer, or not clearly. Load the table again, and delete nothing."""
+    """The catalog did not say whether the commit landed. Load the table again, and delete nothing."""
 
 
 class AlreadyHeldError(CalvingError):
-    """The files hold records that are in the table. They must never be committed: drop them."""
+    """The table already holds records of these files. Never commit the files: drop them."""
 
 
 class SupersededError(CalvingError):
-    """A recovery has discarded what was heard, and is being read again. It must never be committed: step down."""
+    """A recovery has discarded the buffered files, and their records are read again. Never commit the files:
+    step down.
+    """
 
 
 class WentBackError(CalvingError):
-    """The catalog shows the table as it was before it was last seen. Look again later; an operator may have to act."""
+    """The catalog shows an older state of the table than before. Load it again later; an operator may have to act."""
 
 
 class TableTroubleError(CalvingError):
-    """The table cannot take its files now: missing, recreated, out of reach. They stay buffered: try the next cycle."""
+    """The table cannot be committed now: missing, recreated, or unreachable. Its files stay buffered for the next
+    cycle.
+    """
 
 
 class Apart(Unavailable):
-    """This process cannot reach the store now. Leave the group if that lasts: others may reach it."""
+    """This process cannot reach the store now. Leave the group if this lasts: other workers may reach it."""
 
 
 class Resigned(Unavailable):
-    """This process is of no use as a leader. Leave the group for a while, so that another one leads."""
+    """This process cannot lead. Leave the group for a while, so that another worker leads."""
 
 
 FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
-"""What trying again does not help."""
+"""Errors that a retry cannot mend."""
 
 
 def first_line(error: BaseException) -> str:

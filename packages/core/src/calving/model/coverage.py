@@ -15,7 +15,7 @@ Coverage = Mapping[TopicPartition, tuple[Span, ...]]
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """All that is in any of the spans."""
+    """The union of the spans."""
     found: list[Span] = []
     for span in sorted(spans):
         if found and span.start <= found[-1].end:
@@ -26,7 +26,7 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
-    """What is left of ``spans``; both in order."""
+    """``spans`` minus ``holes``; both must be in order."""
     left: list[Span] = []
     away = list(holes)
     for span in spans:
@@ -42,13 +42,13 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common(a: Iterable[Span], b: tuple[Span, ...]) -> tuple[Span, ...]:
-    """What is in both."""
+    """The intersection."""
     found = (Span(max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
     return tuple(span for span in found if span.start < span.end)
 
 
 def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
-    """What is at ``offset`` or above."""
+    """The part of ``spans`` at ``offset`` and above."""
     return tuple(Span(max(s.start, offset), s.end) for s in spans if s.end > offset)
 
 
@@ -58,14 +58,14 @@ def lowest_uncovered(spans: tuple[Span, ...]) -> int:
 
 
 def each(spans: Spans) -> Coverage:
-    """One span for each partition."""
+    """A coverage with one span for each partition."""
     return {tp: (span,) for tp, span in spans.items()}
 
 
 def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> dict[TopicPartition, T]:
-    """What is said of partitions of the topics that are there now, under the names of these."""
+    """The values of partitions whose topics exist now, keyed by plain topic name."""
     left: dict[TopicPartition, T] = {}
-    for tp in sorted(found):  # a partition whose topic was not known comes before the same one whose topic is
+    for tp in sorted(found):  # without a topic id first, so that the entry with one wins
         name, identity = named(tp), topic_id_of(tp)
         if not identity or topic_ids.get(name.topic, identity) == identity:
             left[name] = found[tp]
@@ -73,7 +73,7 @@ def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> 
 
 
 def text_of(coverage: Coverage) -> str:
-    """For people: ``offsets 300 to 600 of orders-0``, of the first three partitions."""
+    """Text for people, of the first three partitions: ``offsets 300 to 600 of orders-0``."""
     found = [f"offsets {spans[0].start} to {spans[-1].end} of {named(tp)}" for tp, spans in sorted(coverage.items())]
     return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
@@ -88,7 +88,7 @@ def encode_coverage(coverage: Coverage) -> str:
 
 @lru_cache(maxsize=16)
 def decode_coverage(text: str) -> Coverage:
-    """The same object for the same text: a sink that has nothing to do repeats itself, and several readers hear it."""
+    """Cached by text: an idle sink sends the same text again and again, and several readers decode it."""
     return {
         TopicPartition(topic, int(p)): tuple(Span(*span) for span in spans)
         for topic, partitions in json.loads(text).items()

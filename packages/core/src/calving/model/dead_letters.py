@@ -1,4 +1,4 @@
-"""Records that could not be taken, on their way to the dead-letter topic."""
+"""Rejected records on their way to the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PREFIX = "__connect.errors."
-"""Kafka Connect's prefix of the headers that say what was wrong."""
+"""The prefix of Kafka Connect's error headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,9 @@ class DeadLetter:
     reason: str
 
     def error_headers(self, sink: str) -> Sequence[tuple[str, bytes | None]]:
-        """The record's own headers, then Connect's (DeadLetterQueueReporter), those of an earlier refusal replaced."""
+        """The record's own headers, then Connect's (DeadLetterQueueReporter), which replace those of an earlier
+        rejection.
+        """
         own = [(name, value) for name, value in self.headers if not name.startswith(PREFIX)]
         said = {
             "topic": self.topic,
@@ -42,7 +44,7 @@ class DeadLetter:
 
 
 def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
-    """Topic, partition and offset that a dead letter says it came from; None if it does not say."""
+    """Topic, partition and offset of the source record, as the headers give them; None if they do not."""
     found = {name.removeprefix(PREFIX): value for name, value in headers if name.startswith(PREFIX) and value}
     try:
         return found["topic"].decode(), int(found["partition"]), int(found["offset"])

@@ -32,7 +32,7 @@ class TableReference:
 
     @property
     def identifier(self) -> TableId:
-        """What tells tables apart: references to one table may differ in catalog name or UUID."""
+        """Namespace and name, the key for tables: references to one table may differ in catalog name or UUID."""
         return (*self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -107,8 +107,8 @@ Event = StartCommit | DataWritten | DataComplete | CommitToTable | CommitComplet
 
 
 class Leader(NamedTuple):
-    """Who leads. ``url`` is its status server's as others reach it; empty if it has none. A loopback address is good on
-    ``host`` only.
+    """The worker that leads. ``url`` is the address of its status server for other hosts; empty if it has no server. A
+    loopback address works on ``host`` only.
     """
 
     member: str
@@ -117,7 +117,7 @@ class Leader(NamedTuple):
 
 
 class TableMark(NamedTuple):
-    """A table that was seen: its UUID, and its last sequence number, which nothing that a table goes through lowers."""
+    """A table as last loaded: its UUID, and its last sequence number, which no operation on a table lowers."""
 
     uuid: str
     sequence: int
@@ -125,9 +125,10 @@ class TableMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Commits of a table that does not take its files, kept in storage so that nobody has to hear their entries again.
+    """Commits that a failing table could not take, kept in files, so that no coordinator has to read their entries
+    again.
 
-    ``last`` is the file of the last one, which names the one before it; ``waiting``: what they cover, and maybe more.
+    ``last`` is the newest file, which names the one before it. ``waiting`` is a superset of the source offsets in them.
     """
 
     last: str
@@ -141,21 +142,23 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What a coordinator attaches to its events, for whoever leads next; Java refuses new fields in the events.
+    """Data that a coordinator attaches to its events for its successor, as headers: Java refuses new fields in events.
 
-    All but ``leader`` comes with CommitComplete only.
+    All fields but ``leader`` are set with CommitComplete only.
     """
 
     settled: Coverage = field(default_factory=dict)
-    """All that is known to be in the tables, after a span that ends before it starts where offsets have restarted."""
+    """All offsets known to be in the tables; a span that ends before it starts comes first where offsets have
+    restarted.
+    """
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
-    """The tables as the coordinator last saw them."""
+    """The tables as the coordinator last loaded them."""
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
-    """All that is parked."""
+    """All parked commits."""
     released: frozenset[Place] = frozenset()
-    """Entries of DataWritten that an operator has released, so that no table gets their files."""
+    """Entries of DataWritten that an operator has released: no table gets their files."""
     leader: Leader | None = None
-    """The coordinator that sent it; None if it does not say."""
+    """The coordinator that sent the event; None if unknown."""
 
 
 NOTHING_ATTACHED = Attachment()
@@ -163,14 +166,14 @@ NOTHING_ATTACHED = Attachment()
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """An event, where in the control log it was found, and what travelled beside it.
+    """An event, its place in the control log, and the data of its message's headers.
 
-    ``spans``, with DataWritten and DataComplete: what their publication covers, for each partition one span, behind
-    what is done with elsewhere; a span that ends before it starts says that the topic's offsets have restarted, and
-    that it is covered from 0 up to the end. Other senders than calving leave it empty.
+    ``spans``, with DataWritten and DataComplete: the source offsets that the publication covers, for each partition one
+    span; offsets below it are covered by other publications. A span that ends before it starts means that the topic's
+    offsets have restarted, and that it is covered from 0 up to the end. Senders other than calving leave it empty.
 
-    ``parts``, with DataComplete: how many entries of DataWritten its publication has; None if it does not say.
-    ``attached``: what its coordinator has attached to it.
+    ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown.
+    ``attached``: the coordinator's attachment to the event.
     """
 
     partition: int
@@ -182,18 +185,18 @@ class Envelope:
 
     @property
     def place(self) -> Place:
-        """Where it was found."""
+        """The entry's partition and offset in the control log."""
         return self.partition, self.offset
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What a worker publishes in one atomic act: its events, its dead letters, and the move of its source positions.
+    """One atomic write of a worker: its events, its dead letters, and the advances of its stored source positions.
 
-    ``spans``, of each partition ``within`` its topic, follow each other without a hole, from 0 on: they hold the
-    records that were read, and those that the move of a position leaves out for good (below a first position, or gone
-    from the broker); what stands before the last one is done with elsewhere. ``topic_ids`` are Kafka's identities of
-    the topics that the positions are in, as far as they are known.
+    Successive publications cover each partition ``within`` its topic from offset 0 on, without a gap: ``spans`` holds
+    the offsets that were read, and those that are skipped for good (below a first position, or no longer on the
+    broker). Offsets below the start of a span are covered by other publications. ``topic_ids`` are Kafka's ids of the
+    topics that the positions belong to, as far as they are known.
     """
 
     events: tuple[DataWritten | DataComplete, ...]
@@ -202,7 +205,7 @@ class Publication:
     dead_letters: tuple[DeadLetter, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     truncated: frozenset[TopicPartition] = frozenset()
-    """Partitions whose log had lost its end some time: tables hold offsets that were given out again."""
+    """Partitions whose log once lost its end: the broker has assigned offsets that tables hold a second time."""
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]
@@ -211,7 +214,7 @@ class Publication:
 
     @property
     def identities(self) -> dict[TopicPartition, str]:
-        """The identity of each position's topic, empty where it is not known, with a mark if it was truncated."""
+        """The topic id of each position, empty if unknown, with a mark if the partition was truncated."""
         return {
             tp: self.topic_ids.get(tp.topic, "") + (TRUNCATED if tp in self.truncated else "") for tp in self.advances
         }
@@ -219,7 +222,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """What one batch wrote for one table."""
+    """The files of one batch for one table."""
 
     data_files: tuple[DataFile, ...] = ()
     delete_files: tuple[DataFile, ...] = ()

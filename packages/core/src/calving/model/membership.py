@@ -1,4 +1,4 @@
-"""Who reads what, and the proof of it."""
+"""A member's proof that it belongs to the consumer group."""
 
 from __future__ import annotations
 

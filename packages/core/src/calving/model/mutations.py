@@ -1,4 +1,4 @@
-"""How records change the rows of a table that is more than appended to."""
+"""Settings and counts of mutation tables: tables in which records replace and delete rows."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from calving.model.text import counted
 class RowMutations:
     """The settings of one mutation table: one with ``cdc_field`` or ``upsert``.
 
-    ``cdc_field`` is the dotted path of the field that says what a record does; without it every record is an update.
-    ``row_deletes``: how rows are deleted. ``inserts``: whether an insert replaces a row of its key. ``order_field``:
-    the dotted path of the column by which the last change of a key is found, instead of the order of the topic.
-    ``delete_mode``: whether a deleted row goes, or stays with ``soft_delete_field`` true. ``tombstones``: what a record
-    without a value does. ``on_truncate``: what is done about an event that empties its source.
+    ``cdc_field`` is the dotted path of the field that names a record's operation; without it every record is an update.
+    ``row_deletes``: how rows are deleted. ``inserts``: whether an insert replaces the row of its key. ``order_field``:
+    the dotted path of the column that orders the changes of a key, instead of their order in the topic.
+    ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true. ``tombstones``: the
+    operation of a record without a value. ``on_truncate``: the response to an event that empties its source.
     """
 
     cdc_field: str | None = None
@@ -32,22 +32,22 @@ class RowMutations:
 
 @dataclass(frozen=True, slots=True)
 class MutationCounts:
-    """What commits of a mutation table did by positions."""
+    """What commits of a mutation table have changed; deletes by equality are not counted."""
 
     keys: int = 0
-    """Keys of changed rows."""
+    """Changed keys."""
     located: int = 0
-    """Live rows that had one of them."""
+    """Live rows with one of these keys."""
     superseded: int = 0
-    """Those of them that were deleted."""
+    """Of ``located``: rows that were deleted."""
     unmatched: int = 0
-    """Deletes whose key no row had."""
+    """Deletes for whose key there was no row."""
     positions: int = 0
-    """In the delete files that were written: those of rows that were deleted before are among them."""
+    """Positions in the written delete files, including those of rows that were deleted before."""
     files: int = 0
-    """Data files that were looked into."""
+    """Data files whose keys were searched."""
     cached: int = 0
-    """Those of them that the key cache had."""
+    """Of ``files``: files whose keys were in the key cache."""
 
     def __add__(self, other: MutationCounts) -> MutationCounts:
         return MutationCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -19,28 +19,28 @@ class TopicPartition(NamedTuple):
 
 
 def within(tp: TopicPartition, topic_id: str) -> TopicPartition:
-    """``tp`` of this very topic, and of no other that has its name at another time; ``orders@<identity>`` stands for
-    the topic, which no topic can be called. As it is, where the identity is not known (empty).
+    """``tp`` qualified by topic id, so that a recreated topic compares unequal: its topic becomes ``orders@<topic
+    id>``, which is no legal topic name. Unchanged if the topic id is unknown (empty).
     """
     return TopicPartition(f"{tp.topic}@{topic_id}", tp.partition) if topic_id else tp
 
 
 def topic_id_of(tp: TopicPartition) -> str:
-    """The identity that ``within`` has put in, else empty."""
+    """The topic id that ``within`` has added, else empty."""
     return tp.topic.partition("@")[2]
 
 
 def named(tp: TopicPartition) -> TopicPartition:
-    """``tp`` as it is called, whichever topic that is."""
+    """``tp`` without a topic id."""
     return TopicPartition(tp.topic.partition("@")[0], tp.partition)
 
 
 TRUNCATED = "~"
-"""Ends the identity that is stored with a position, where the partition's log was truncated before."""
+"""Suffix of the topic id that is stored with a position, if the partition's log was truncated before."""
 
 
 def stored_in(topic: str, identity: str) -> str:
-    """A topic ``within`` the identity that a store has beside a position in it, whether or not it was truncated."""
+    """A topic ``within`` the topic id that a store keeps with a position, whether or not it was truncated."""
     return within(TopicPartition(topic, 0), identity.removesuffix(TRUNCATED)).topic
 
 
@@ -55,7 +55,7 @@ class Span(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """The move of one stored source position; ``start`` is None where none was stored before."""
+    """The advance of one stored source position; ``start`` is None if no position was stored before."""
 
     start: int | None
     end: int
@@ -65,10 +65,10 @@ SourceOffsets = Mapping[TopicPartition, int]
 """Next offset to read, by source partition."""
 
 Spans = Mapping[TopicPartition, Span]
-"""What a batch or a publication covers, by source partition."""
+"""The source offsets that a batch or a publication covers, by partition."""
 
 Advances = Mapping[TopicPartition, Advance]
-"""How a publication moves the stored source positions."""
+"""How a publication advances the stored source positions."""
 
 ControlOffsets = Mapping[int, int]
 """Next offset to read, by partition of the control log."""

@@ -35,7 +35,7 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What may be done where a record does not fit its table."""
+    """Which changes of its table a record that does not fit may cause."""
 
     create: bool = False
     evolve: bool = False
@@ -79,10 +79,10 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What happens to records that cannot be taken: the first is an error, or they go to a topic or to ``table``.
+    """What happens to rejected records: the first one is an error, or all go to a dead-letter topic or to ``table``.
 
-    One task lets ``at_most`` pass. ``replayed``: the records are dead letters that go through the sink again, as the
-    records they once were.
+    A task fails after ``at_most`` of them. ``replayed``: the records are dead letters that are replayed as the source
+    records that they were.
     """
 
     to: Literal["error", "topic", "table"] = "error"
@@ -106,7 +106,7 @@ class Limits:
     nesting: int = 32
     """Levels of objects and arrays in a value, and of structs, lists and maps in a schema that records ask for."""
     learned_names: int = 2_000
-    """Distinct names that a decoder learns to read faster; with more it reads each record for itself."""
+    """Distinct field names up to which a decoder reads records together; with more it decodes each record alone."""
     new_columns: int = 500
     """Columns, nested ones included, that one batch adds to a table."""
     columns: int = 5_000
@@ -115,10 +115,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class RecordPath:
-    """What becomes of records on their way into tables: the settings that every task follows.
+    """The settings that every task follows on the way from a record to its tables.
 
-    ``kafka``: properties of the client that reads them. ``converters`` are by topic; the one without a name is for all
-    others.
+    ``kafka``: properties of the consumer. ``converters``: by topic; the empty name is the default.
     """
 
     kafka: Mapping[str, str]

@@ -13,7 +13,7 @@ Distribution = Literal["none", "hash", "range", "keys"]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """One target table as of planning: enough to write files without its catalog. JSON texts are pyiceberg's."""
+    """A target table when the batch was planned: enough to write its files without a catalog. JSON is pyiceberg's."""
 
     name: str
     schema_json: str
@@ -23,19 +23,19 @@ class TableSpec:
     io_properties: Mapping[str, str]
     sort_order_json: str | None = None
     distribution: Distribution = "none"
-    """Which task writes a row: the one that has read it, one for each partition, one for each range of the sort order
+    """Which task writes a row: the task that has read it, one for each partition, one for each range of the sort order
     within a partition, or one for each key."""
     held_json: str = "{}"
-    """Source offsets that the table holds already: a coverage, as JSON."""
+    """Source offsets that the table already holds, to be skipped: a coverage as JSON."""
     id_columns: tuple[str, ...] = ()
-    """Of a mutation table, as the settings name them; none: its identifier fields."""
+    """The id columns of a mutation table in the settings; empty: the table's identifier fields."""
     mutations: RowMutations | None = None
-    """None: rows are appended."""
+    """None for a table that is only appended to."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A change of a table without which a record does not fit.
+    """A schema change that a record needs in order to fit its table.
 
     ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing.
     ``widen``: ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.

@@ -1,4 +1,4 @@
-"""One line for people, of things that may be many: log lines and transcripts of the protocol."""
+"""Short texts for log lines and transcripts of the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the order gate holds back for long: publications of mutation tables whose earlier records do not come."""
+"""Reports publications of mutation tables that the order gate has held back for several commits."""
 
 from __future__ import annotations
 
@@ -13,31 +13,36 @@ from calving.protocol.waiting import DEGRADED
 
 
 class Gate:
-    """Of one coordinator. Tables may be told from several threads, each table from one at a time."""
+    """The held-back publications of one coordinator. Several threads may call ``settled``, but one table's
+    one by one.
+    """
 
     def __init__(self) -> None:
         self._commits: dict[TableId, Mapping[Place, int]] = {}
         self._waits: dict[TableId, str] = {}
 
     def settled(self, table: TableId, admitted: Admitted) -> None:
-        """A commit of the table has settled."""
+        """Count one more commit of the table, with the entries that it held back."""
         before = self._commits.get(table, {})
         self._commits[table] = now = {e.place: before.get(e.place, 0) + 1 for e in admitted.held_back}
         late = [count for count in now.values() if count >= DEGRADED]
         if late:
-            waits = f"{counted(len(late), 'entry', 'entries')} waited for {max(late)} commit cycles"
-            self._waits[table] = f"{waits} until {listed(_before(admitted))} are published"
+            late_entries = counted(len(late), "entry is", "entries are")
+            missing = listed(_before(admitted))
+            self._waits[table] = f"{late_entries} not committed after {max(late)} commit cycles: {missing} are missing"
         else:
             self._waits.pop(table, None)
 
     @property
     def waits(self) -> dict[TableId, str]:
-        """Tables with entries that were held back in several commits in a row, and what these wait for."""
+        """Tables with entries that several commits in a row have held back, and a sentence that names the missing
+        offsets.
+        """
         return dict(self._waits)
 
 
 def _before(admitted: Admitted) -> list[str]:
-    """The records that have to come first."""
+    """The offsets that must be committed before the held-back entries."""
     starts: dict[TopicPartition, int] = {}
     for entry in admitted.held_back:
         for tp, spans in entry.spans.items():

@@ -1,4 +1,4 @@
-"""What a worker process has done, in short: a value."""
+"""A summary of a worker process's status, for progress callbacks and the terminal."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from calving.status.values import Status
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the sink has done since this process started."""
+    """The totals of a worker process since its start, and the present state of its partitions."""
 
     read: int = 0
     behind: int = 0
-    """Records of the held partitions that were not read yet."""
+    """Records of the assigned partitions that no finished batch has read."""
     hidden: int = 0
     """Records behind open transactions of their producers: they cannot be read yet."""
     files: int = 0
-    """Of the leader: data files that were committed."""
+    """On the leader: data files that were committed."""
     commits: int = 0
-    """Of the leader: commit cycles that have ended."""
+    """On the leader: commit cycles that have ended."""
     committed_records: int = 0
     valid_through_us: int | None = None
     leads: bool = False
     held: int = 0
-    """Partitions."""
+    """Number of assigned partitions."""
     failing: Mapping[str, int] = field(default_factory=dict)
-    """Of the leader: tables that could not be committed, and how often in a row."""
+    """On the leader: tables whose last commits failed, and how many in a row."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Of the leader: tables that lack offsets which two commits have passed over, and these."""
+    """On the leader: tables that lack offsets after two commits that should have held them, and these offsets."""
     degraded: Mapping[str, int] = field(default_factory=dict)
-    """Of every worker: tables whose files wait, and for how many commit cycles."""
+    """Tables with files that are not committed, and after how many commit cycles. Every worker reports these."""
     stages: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds of the tasks, by stage."""
     restarts: int = 0

@@ -98,7 +98,10 @@ class Reporter:
         if now != self._degraded:
             self._degraded = now
             names = ", ".join(f"table {name}" for name in sorted(now))
-            log.warning("%s", f"DEGRADED: files wait for {names}" if names else "no longer DEGRADED: no table waits")
+            if names:
+                log.warning("DEGRADED: files of %s are not committed", names)
+            else:
+                log.warning("no longer DEGRADED: the files are committed")
 
 
 def _by_topic(skipped: dict[TopicPartition, int]) -> Counter[str]:

@@ -1,1 +1,1 @@
-"""What a sink knows of itself, as one immutable value that its loops replace and everybody presents."""
+"""The status of a sink: one immutable value, which the loops replace and the presenters read."""

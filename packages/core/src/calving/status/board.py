@@ -1,4 +1,4 @@
-"""Where the loops put what they know, and whoever presents it finds it."""
+"""The place of the current status: loops write it, presenters read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from calving.status.values import CoordinatorStatus, LogStatus, SinkFacts, Statu
 
 
 class Board:
-    """Each part of the status is replaced as a whole by the loop that knows it; to read takes no lock."""
+    """Each loop replaces its part of the status as a whole; reading needs no lock."""
 
     def __init__(self, sink: SinkFacts) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""What a commit cycle adds to the status of a coordinator: pure."""
+"""Adds a commit cycle to the status of a coordinator: pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _mutations(before: Mapping[str, MutationCounts], tables: tuple[TableCommit, 
 
 def _before(before: CoordinatorStatus, table: str) -> str:
     known = before.failing.get(table)
-    return known.reason if known is not None else "it is not known why"
+    return known.reason if known is not None else "the cause is unknown"
 
 
 def _steps(before: Mapping[str, Histogram], tables: tuple[TableCommit, ...]) -> dict[str, Histogram]:

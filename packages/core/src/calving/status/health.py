@@ -11,13 +11,13 @@ from calving.protocol.waiting import DEGRADED
 from calving.status.values import Status
 
 DEAD_LETTER_SHARE = 0.01
-"""Of the records of the last batches: above it people should look at their records."""
+"""The share of dead letters among the records of the last batches above which the sink is DEGRADED."""
 REFUSED = 3
-"""Publications that were refused one after the other: that is no rebalance."""
+"""Refused publications in a row that make the sink DEGRADED; a rebalance causes fewer."""
 
 
 class Cause(enum.StrEnum):
-    """All reasons for which a sink is DEGRADED."""
+    """The causes of DEGRADED, as metrics and the status server name them."""
 
     TABLE_FAILING = "table-failing"
     CYCLE_INCOMPLETE = "cycle-incomplete"
@@ -29,7 +29,7 @@ class Cause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: what it is about, such as a table, and a sentence."""
+    """One reason: its cause, its subject (a table, say; empty for the sink), and a sentence."""
 
     cause: Cause
     subject: str
@@ -37,17 +37,17 @@ class Reason:
 
 
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
-    """Why the sink is DEGRADED, the same subject once; empty where it is well."""
+    """Why the sink is DEGRADED, each subject of a cause once; empty if it is not."""
     return (*_tables(status), *_order(status), *_cycles(status), *_log(status, now), *_records(status))
 
 
 def not_ready(status: Status) -> tuple[str, ...]:
-    """Why this worker does not do its work yet; empty where it does."""
+    """Why this worker is not ready; empty if it is."""
     worker = status.worker
     missing = {
         "it has not joined the consumer group": not worker.joined,
-        "backend and catalog have not answered yet": not worker.prepared,
-        "the control log has not been heard to its end yet": worker.prepared and not worker.caught_up,
+        "the backend and the catalog have not answered yet": not worker.prepared,
+        "the control log has not been read to its end yet": worker.prepared and not worker.caught_up,
         f"it starts over: {worker.error}": worker.prepared and not worker.joined and worker.error is not None,
     }
     return tuple(text for text, is_so in missing.items() if is_so)
@@ -59,9 +59,9 @@ def _tables(status: Status) -> Iterator[Reason]:
         if name in status.led.held_back:
             continue
         files = status.log.tables[name].buffered_files
-        found[name] = f"{counted(files, 'file')} waited for {cycles} commit cycles"
+        found[name] = f"{counted(files, 'file is', 'files are')} not committed after {cycles} commit cycles"
     for name, missing in status.led.missing.items():
-        found[name] = f"it lacks {missing}, which two commits have passed over"
+        found[name] = f"it lacks {missing} after two commits that should have held them"
     for name, failure in status.led.failing.items():
         if failure.times >= DEGRADED or name in found:
             found[name] = f"it could not be committed {failure.times} times in a row: {failure.reason}"
@@ -78,14 +78,14 @@ def _cycles(status: Status) -> Iterator[Reason]:
     if status.led.recent:
         silent = status.led.recent[0].unanswered
         if silent:
-            yield Reason(Cause.CYCLE_INCOMPLETE, "", f"the last commit went on without answers for {listed(silent)}")
+            yield Reason(Cause.CYCLE_INCOMPLETE, "", f"the last commit lacks answers for {listed(silent)}")
 
 
 def _log(status: Status, now: float) -> Iterator[Reason]:
     sink = status.sink
     silent = now - (status.log.cycle_at or sink.started_at)
     if silent > 3 * sink.interval + 2 * sink.timeout:
-        yield Reason(Cause.CONTROL_LOG_BEHIND, "", f"no commit cycle was heard to end for {silent:.0f} s")
+        yield Reason(Cause.CONTROL_LOG_BEHIND, "", f"this worker has seen no commit cycle end for {silent:.0f} s")
 
 
 def _records(status: Status) -> Iterator[Reason]:

@@ -24,7 +24,7 @@ class Histogram:
         return Histogram(bounds, (0,) * (len(bounds) + 1))
 
     def observe(self, values: Iterable[float]) -> Histogram:
-        """With these, too."""
+        """A histogram with these values added."""
         counts, total = list(self.counts), self.sum
         for value in values:
             counts[bisect_left(self.bounds, value)] += 1

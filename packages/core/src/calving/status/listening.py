@@ -1,4 +1,4 @@
-"""What the control log tells every worker of the tables: pure, it is told the time."""
+"""The state of tables as every worker derives it from the control log: pure, time is an argument."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class _Commit:
 
 
 class Listening:
-    """It outlives the errors of a loop: what was missed meanwhile, the next CommitComplete makes up for."""
+    """Lives as long as the process, also when a loop restarts: the next CommitComplete makes up for missed entries."""
 
     def __init__(self) -> None:
         self.waiting = Waiting()
         self.leader: Leader | None = None
-        """Who sent the last event of a coordinator, if it says so."""
+        """The sender of the last event of a coordinator, if it names itself."""
         self.settled: Coverage = {}
-        """Source offsets that are in their tables."""
+        """Source offsets that are committed in every table they belong to."""
         self._buffered: dict[str, deque[_Publication]] = {}
         self._commits: dict[str, _Commit] = {}
         self._number = 0
@@ -46,7 +46,7 @@ class Listening:
         self._valid_through_us: int | None = None
 
     def hear(self, envelope: Envelope, now: float) -> None:
-        """An entry of the control log."""
+        """Take in an entry of the control log."""
         self.waiting.hear(envelope)
         if isinstance(envelope.event, StartCommit | CommitComplete):
             self.leader = envelope.attached.leader
@@ -69,7 +69,7 @@ class Listening:
                 self._settle(envelope.attached.settled)
 
     def status(self, wall: float) -> LogStatus:
-        """``wall``: what has to be added to the times that were told to have them since the epoch."""
+        """The present status. ``wall``: the difference between seconds since the epoch and the clock of ``hear``."""
         cycles = {".".join(table): count for table, count in self.waiting.cycles.items()}
         return LogStatus(
             {

@@ -11,14 +11,14 @@ from calving.status.values import PartitionStatus
 
 
 class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
-    """Put together when somebody looks: a worker with a thousand partitions reports several times a second, and most of
-    its reports nobody reads.
+    """Computed when it is read: a worker with a thousand partitions reports several times a second, and most of its
+    reports are never read.
     """
 
     def __init__(
         self, positions: SourceOffsets, ends: SourceOffsets, settled: Coverage, latest_us: Mapping[TopicPartition, int]
     ) -> None:
-        """None of these may change afterwards."""
+        """The arguments must not change afterwards."""
         self._positions, self._ends, self._settled, self._latest_us = positions, ends, settled, latest_us
 
     def __getitem__(self, tp: TopicPartition) -> PartitionStatus:
@@ -45,11 +45,11 @@ class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
 
 
 def committed_up_to(settled: Coverage) -> dict[TopicPartition, int]:
-    """Up to where every record is in its tables, by partition, where these spans are settled."""
+    """By partition the offset below which every record is in its tables, if these spans are settled."""
     return {named(tp): _first_hole(spans) for tp, spans in settled.items()}
 
 
 def _first_hole(spans: Iterable[Span]) -> int:
-    """Where the first hole begins, behind a mark that the offsets have restarted."""
+    """The start of the first gap after a mark that the offsets have restarted."""
     plain = [span for span in spans if span.start <= span.end]
     return plain[0].end if plain else 0

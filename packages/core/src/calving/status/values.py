@@ -1,4 +1,4 @@
-"""The value itself. Times are seconds since the epoch. A table's name is ``namespace.name``."""
+"""The parts of the status. Times are seconds since the epoch. A table's name is ``namespace.name``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_SECONDS, NO_SIZES = Histogram.of(SECONDS), Histogram.of(RECORDS)
 
 @dataclass(frozen=True, slots=True)
 class SinkFacts:
-    """What does not change while the process runs."""
+    """Facts that stay the same while the process runs."""
 
     name: str
     group: str
@@ -39,24 +39,24 @@ class PartitionStatus:
     position: int
     """Next offset that no finished batch has read."""
     end: int
-    """The last stable offset, as of the last look."""
+    """The last stable offset when it was last queried."""
     committed: int | None = None
-    """Up to here every record is in its tables, as far as the control log says."""
+    """Every record below is in its tables, according to the control log; None if unknown."""
     latest_us: int | None = None
     """The largest timestamp of the records that this worker has read."""
 
     @property
     def source_lag(self) -> int:
-        """Records that were not read yet."""
+        """Records that are not read yet."""
         return max(0, self.end - self.position)
 
     @property
     def commit_lag(self) -> int | None:
-        """Records that are not in their tables yet."""
+        """Records that are not committed yet; None if unknown."""
         return None if self.committed is None else max(0, self.end - self.committed)
 
     def lag_seconds(self, now: float) -> float | None:
-        """Age of the latest record that was read, while there are others behind it."""
+        """Age of the latest record that was read, while more records are to be read; else None."""
         if not self.source_lag:
             return 0.0
         return None if self.latest_us is None else max(0.0, now - self.latest_us / 1e6)
@@ -77,16 +77,16 @@ class RecordCounts:
     filtered: Counts = field(default_factory=dict)
     """By cause."""
     superseded: int = 0
-    """Changes of rows after which another one of their key came in the batch."""
+    """Changes of rows that a later change of the same key in the same batch replaced."""
     deleted: int = 0
     """Changes that left no row."""
     copied: int = 0
-    """What became of records that went to several tables, beyond the first."""
+    """Copies of records that went to several tables, not counting the first table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """What the finished batches of this process have done, over all restarts."""
+    """Totals of the finished batches of this process, over all restarts of its worker."""
 
     count: int = 0
     files: int = 0
@@ -100,9 +100,9 @@ class Batches:
     stages: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds of the tasks, by stage."""
     recent: tuple[tuple[int, int], ...] = ()
-    """Of the last batches: records, and how many of them were bad."""
+    """For each of the last batches: its records, and how many were bad."""
     dead_letters: tuple[str, ...] = ()
-    """The last batches' first bad records, the newest first: where, and why."""
+    """The first bad records of the last batches, the newest first: where, and why."""
 
     @property
     def read(self) -> int:
@@ -110,21 +110,21 @@ class Batches:
 
     @property
     def dead_letter_share(self) -> float:
-        """Of the records of the last batches."""
+        """The share of dead letters among the records of the last batches."""
         read = sum(read for read, _ in self.recent)
         return sum(bad for _, bad in self.recent) / read if read else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """What the worker's loop knows."""
+    """The part of the status that the worker's loop writes."""
 
     joined: bool = False
     prepared: bool = False
-    """Whether the checks of the start have passed: backend and catalog have answered."""
+    """Whether the start's checks have passed: the backend and the catalog have answered."""
     caught_up: bool = False
-    """Whether the control log was heard to its end. A worker listens from the end on; one that leads has to hear first
-    all from the saved position on, once since the start.
+    """Whether the control log has been read to its end. Most workers start reading at the end; one that leads must
+    first read everything from the saved position on, once since the start.
     """
     paused: bool = False
     leads: bool = False
@@ -135,7 +135,7 @@ class WorkerStatus:
     """Records behind open transactions of their producers: they cannot be read yet."""
     batches: Batches = Batches()
     lost: Counts = field(default_factory=dict)
-    """Records that the broker no longer had and that were skipped, by topic. They were never read."""
+    """Records that were skipped because the broker no longer has them, by topic."""
     undecodable: int = 0
     """Entries of the control log that could not be decoded and were skipped."""
     publications: Counts = field(default_factory=dict)
@@ -150,7 +150,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table, as every worker hears of it in the control log. None: nothing was heard since this process started."""
+    """A table, according to the control log. None: no entry since this process started has said."""
 
     committed_at: float | None = None
     snapshot_id: int | None = None
@@ -158,33 +158,33 @@ class TableStatus:
     buffered_files: int = 0
     buffered_since: float | None = None
     cycles: int = 0
-    """Commit cycles that have ended without the oldest of these files."""
+    """Commit cycles that ended without committing the oldest of these files."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """What was heard in the control log."""
+    """The part of the status that comes from the control log."""
 
     tables: Mapping[str, TableStatus] = field(default_factory=dict)
     cycle_at: float | None = None
-    """When a commit cycle was last heard to end."""
+    """When the last CommitComplete was read."""
     valid_through_us: int | None = None
     leader: Leader | None = None
-    """Who led when the log was last heard; None: nobody has said so."""
+    """The leader that the newest entries name; None if none does."""
 
     @property
     def degraded(self) -> dict[str, int]:
-        """Tables whose files have waited for several commit cycles, and for how many."""
+        """Tables with files that are not committed after several commit cycles, and how many cycles."""
         return {name: table.cycles for name, table in self.tables.items() if table.cycles >= DEGRADED}
 
 
 STEPS = ("load", "resolve", "write", "commit")
-"""Of the commit of one table: load the table, decide what is new, write manifests, ask the catalog."""
+"""Steps of the commit of one table: load the table, decide which files are new, write manifests, call the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """One table in one cycle. ``outcome``: done; unchanged, because it had everything; failed; late."""
+    """One table in one cycle. ``outcome``: done; unchanged, because it held every file; failed; late."""
 
     table: str
     outcome: str
@@ -201,33 +201,33 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A commit cycle that has ended. ``seconds`` count from its StartCommit, ``commit_seconds`` from the moment when
-    the tables were begun.
+    """A commit cycle that has ended. ``seconds`` count from its StartCommit, ``commit_seconds`` from the start of the
+    first table's commit.
     """
 
     commit_id: str
     ended_at: float
     outcome: str
-    """full; partial, without the answers of some partitions; empty, with nothing to commit."""
+    """``full``; ``partial``: without the answers of some partitions; ``empty``: with nothing to commit."""
     seconds: float
     commit_seconds: float
     valid_through_us: int | None = None
     unanswered: tuple[str, ...] = ()
-    """Partitions that it went on without."""
+    """Partitions whose answers it lacks."""
     committed: int = 0
-    """Tables."""
+    """Number of committed tables."""
     failed: int = 0
     tables: tuple[TableCommit, ...] = ()
 
     @property
     def full(self) -> bool:
-        """Whether all partitions have answered and all tables were committed."""
+        """Whether all partitions answered and all tables were committed."""
         return not self.unanswered and not self.failed
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How often in a row a table could not be committed, and why the last time."""
+    """How many commits of a table failed in a row, and the reason of the last failure."""
 
     times: int
     reason: str
@@ -235,7 +235,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStatus:
-    """What the coordinator of this process has done, over all the times that it led."""
+    """Totals of the coordinators of this process, over all the times that it led."""
 
     cycles: Counts = field(default_factory=dict)
     """By outcome."""
@@ -247,25 +247,25 @@ class CoordinatorStatus:
     """By table and outcome."""
     failing: Mapping[str, Failure] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Tables that lack offsets which two commits have passed over, and these."""
+    """Tables that lack offsets after two commits that should have held them, and these offsets."""
     buffered: int = 0
     """Control entries that are not in their tables yet."""
     files: int = 0
     records: int = 0
-    """Committed."""
+    """Committed records."""
     totals: Mapping[str, TableCommit] = field(default_factory=dict)
-    """By table, the last commit that told the table's totals."""
+    """By table, the last commit that reported the table's totals."""
     mutations: Mapping[str, MutationCounts] = field(default_factory=dict)
     """By table, of all its commits."""
     key_cache: Mapping[str, int] = field(default_factory=dict)
     """Bytes by table."""
     held_back: Mapping[str, str] = field(default_factory=dict)
-    """Mutation tables with publications that have waited for several cycles, and what for."""
+    """Mutation tables with publications that are not committed after several cycles, and which offsets are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Everything that one worker process knows of the sink."""
+    """The status of one worker process, and of the sink as that process knows it."""
 
     sink: SinkFacts
     worker: WorkerStatus = WorkerStatus()
@@ -274,5 +274,5 @@ class Status:
 
     @property
     def led(self) -> CoordinatorStatus:
-        """What the coordinator says of the tables now: nothing once another worker leads, whatever it said last."""
+        """The coordinator's status if this worker leads, else an empty one."""
         return self.coordinator if self.worker.leads else CoordinatorStatus()
