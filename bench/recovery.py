@@ -85,6 +85,13 @@ class Field:
     rng: random.Random
     behind: Process | None = None
     """The worker whose way leads through the proxy."""
+    mending: threading.Timer | None = None
+    """What ends the fault of the network that was last."""
+
+    def mend(self) -> None:
+        if self.mending is not None:
+            self.mending.cancel()
+        self.proxy.mend()
 
     def living(self) -> list[Process]:
         return [w for w in self.run.workers if w.returncode is None]
@@ -138,7 +145,8 @@ def _network(act: Callable[[Proxy], None], seconds: float) -> Callable[[Field], 
     def fault(f: Field) -> float:
         act(f.proxy)
         began = time.monotonic()
-        threading.Timer(seconds, f.proxy.mend).start()
+        f.mending = threading.Timer(seconds, f.proxy.mend)
+        f.mending.start()
         return began
 
     return fault
@@ -279,7 +287,7 @@ def _settings(store: Store, tighter: bool) -> dict[str, str | None]:
 
 def _until_well(f: Field, producing: Producing, ledger: Ledger) -> None:
     """As many workers as there should be, all members of the group, and commits of all partitions."""
-    f.proxy.mend()
+    f.mend()
     for trigger in f.triggers.iterdir():
         trigger.unlink()
     deadline = time.monotonic() + _LIMIT_SECONDS

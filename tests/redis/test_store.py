@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import ConfigError, Fenced, OutcomeUnknown, Unavailable
+from calving.errors import ConfigError, Fenced, OutcomeUnknown, Silent, Unavailable
 from calving.model.events import CommitComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import free_port
@@ -19,6 +19,7 @@ from calving.services.redis import RedisServer, launch_redis
 from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
+from campaign.proxy import Proxy
 
 pytestmark = pytest.mark.services
 
@@ -40,10 +41,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
         server.stop()
 
 
+@pytest.fixture
+def proxy(start: Start) -> Iterator[Proxy]:
+    found = Proxy(start().port)
+    yield found
+    found.close()
+
+
 def backend(server: RedisServer, **options: object) -> RedisBackend:
     return RedisBackend(
         SinkIdentity("sink", "group", "control"), RedisOptions(url=server.url, timeout_ms=2000, **options)
     )
+
+
+def behind(proxy: Proxy, **options: object) -> RedisBackend:
+    url = f"redis://127.0.0.1:{proxy.port}/0"
+    return RedisBackend(SinkIdentity("sink", "group", "control"), RedisOptions(url=url, **options))
 
 
 def move(start: int | None, end: int) -> Publication:
@@ -198,6 +211,28 @@ def test_a_leader_that_dies_without_a_word_is_replaced_after_its_lease(start: St
     assert time.monotonic() - started > 0.5
     second.close()
     first.close()
+
+
+def test_a_store_that_does_not_answer_is_told_from_one_that_refuses(proxy: Proxy) -> None:
+    session = behind(proxy, timeout_ms=500).open("m")
+    proxy.hush()
+    with pytest.raises(Silent):
+        session.lead([TP], [TP])
+    proxy.mend()
+    proxy.cut()
+    with pytest.raises(Unavailable) as refused:
+        session.lead([TP], [TP])
+    assert not isinstance(refused.value, Silent)
+
+
+def test_closing_does_not_wait_for_a_store_that_does_not_answer(proxy: Proxy) -> None:
+    session = behind(proxy, timeout_ms=30_000).open("m")
+    cursor = session.follow(replay=False)
+    proxy.hush()
+    began = time.monotonic()
+    cursor.close()
+    session.close()
+    assert time.monotonic() - began < 10
 
 
 def test_an_idle_sink_costs_the_store_little(start: Start) -> None:

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import ConfigError, OutcomeUnknown, Unavailable
+from calving.errors import ConfigError, OutcomeUnknown, Silent, Unavailable
 from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, TopicPartition
@@ -23,6 +23,7 @@ from calving_zookeeper import connection
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.session import ZooKeeperSession
+from campaign.proxy import Proxy
 
 pytestmark = pytest.mark.services
 
@@ -46,6 +47,13 @@ def client(server: ZooKeeperServer) -> Iterator[KazooClient]:
     found.close()
 
 
+@pytest.fixture
+def proxy(server: ZooKeeperServer) -> Iterator[Proxy]:
+    found = Proxy(server.port)
+    yield found
+    found.close()
+
+
 class Made:
     def __init__(self, server: ZooKeeperServer, root: str) -> None:
         self.server, self.root = server, root
@@ -58,6 +66,11 @@ class Made:
             "timeout_ms": 3000,
         }
         return ZooKeeperBackend(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**{**settings, **options}))
+
+
+def behind(proxy: Proxy, **options: object) -> ZooKeeperBackend:
+    identity = SinkIdentity("sink", "group", f"control-{uuid4()}")
+    return ZooKeeperBackend(identity, ZooKeeperOptions(hosts=f"127.0.0.1:{proxy.port}", **options))
 
 
 @pytest.fixture
@@ -178,6 +191,35 @@ def test_an_expired_session_is_not_taken_for_a_lost_connection(backend: Made, cl
             assert time.monotonic() < deadline
             time.sleep(0.1)
     session.close()
+
+
+def test_a_worker_without_a_connection_says_so_before_its_session_expires(proxy: Proxy) -> None:
+    session = behind(proxy, session_ms=4_000).open("m")
+    assert session.lead([TP], [TP])
+    proxy.hush()
+    deadline = time.monotonic() + 30
+    with pytest.raises(Silent, match="no connection for"):
+        while time.monotonic() < deadline:
+            session.lead([TP], [TP])
+            time.sleep(0.05)
+
+
+def test_closing_does_not_wait_for_an_ensemble_that_does_not_answer(proxy: Proxy) -> None:
+    session = behind(proxy, session_ms=40_000).open("m")
+    cursor = session.follow(replay=False)
+    proxy.hush()
+    began = time.monotonic()
+    cursor.close()
+    session.close()
+    assert time.monotonic() - began < 8
+
+
+def test_an_ensemble_that_does_not_answer_is_not_waited_for_longer_than_a_third_of_a_session(proxy: Proxy) -> None:
+    proxy.hush()
+    began = time.monotonic()
+    with pytest.raises(Silent, match="no connection within 2 s"):
+        behind(proxy, session_ms=6_000, timeout_ms=60_000).open("m")
+    assert time.monotonic() - began < 5
 
 
 def test_nodes_of_a_user_are_closed_to_others(backend: Made) -> None:

@@ -13,7 +13,7 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from calving.errors import ConfigError, OutcomeUnknown, Unavailable
+from calving.errors import ConfigError, OutcomeUnknown, Silent, Unavailable
 from calving_redis.options import RedisOptions
 
 Client = Any
@@ -79,12 +79,13 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
 def reaching(options: RedisOptions) -> Iterator[None]:
     """Translate what a request can raise that writes nothing.
 
-    :raises ConfigError: user, password or rights are wrong. :raises Unavailable: try again.
+    :raises ConfigError: user, password or rights are wrong. :raises Silent: no answer in time.
+    :raises Unavailable: try again.
     """
     try:
         yield
     except ERRORS as error:
-        raise _refused(options, error) from error
+        raise refused(options, error) from error
 
 
 @contextlib.contextmanager
@@ -96,7 +97,7 @@ def writing(options: RedisOptions) -> Iterator[None]:
     try:
         yield
     except (redis.ResponseError, redis.exceptions.BusyLoadingError, *_REFUSED) as error:
-        raise _refused(options, error) from error
+        raise refused(options, error) from error
     except ERRORS as error:
         raise OutcomeUnknown(f"{where(options)}: {type(error).__name__}: {error}") from error
 
@@ -109,7 +110,9 @@ def where(options: RedisOptions) -> str:
     return f"Redis at {parts.hostname or parts.path}:{parts.port or 6379}"
 
 
-def _refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailable:
+def refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailable:
+    """What an error of a request means that wrote nothing."""
     if isinstance(error, _REFUSED):
         return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
-    return Unavailable(f"{where(options)}: {type(error).__name__}: {error}")
+    kind = Silent if isinstance(error, redis.TimeoutError) else Unavailable
+    return kind(f"{where(options)}: {type(error).__name__}: {error}")

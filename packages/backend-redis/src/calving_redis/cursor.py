@@ -10,16 +10,17 @@ from uuid import uuid4
 
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
-from calving.errors import CalvingError, Fenced, ProtocolError, Unavailable
+from calving.errors import CalvingError, Fenced, ProtocolError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets
 from calving_redis import scripts
-from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
+from calving_redis.connection import ERRORS, Client, connect, reaching, refused, where, writing
 from calving_redis.durability import Durability
 from calving_redis.keys import Keys
 from calving_redis.options import RedisOptions
 
 _AT_ONCE = 500
+_CLOSE_SECONDS = 0.5
 
 
 class RedisCursor(Cursor):
@@ -123,8 +124,9 @@ class RedisCursor(Cursor):
         with contextlib.suppress(queue.Empty):
             while True:
                 self._found.get_nowait()
-        self._unblock()
-        self._thread.join(1.0)
+        # Beside, because a store that is silent would hold up whoever closes, and its partitions with it.
+        threading.Thread(target=self._unblock, name="calving-redis-unblock", daemon=True).start()
+        self._thread.join(_CLOSE_SECONDS)
         if self._writer is not None:
             self._writer.close()
 
@@ -143,7 +145,7 @@ class RedisCursor(Cursor):
                 at = entries[-1][0].decode()
                 self._put([e for e in map(self._envelope, entries) if e is not None])
         except ERRORS as error:
-            self._put(Unavailable(f"{where(self._options)}: {type(error).__name__}: {error}"))
+            self._put(refused(self._options, error))
         except CalvingError as error:
             self._put(error)
         finally:

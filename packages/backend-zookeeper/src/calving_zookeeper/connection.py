@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +14,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, Silent, Unavailable
 from calving_zookeeper.options import ZooKeeperOptions
+
+_STOP_SECONDS = 2.0
 
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
@@ -22,7 +25,8 @@ logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 def connect(options: ZooKeeperOptions) -> KazooClient:
     """A client that is connected, and never sends a write twice.
 
-    :raises ConfigError: the settings are wrong, or the user is refused. :raises Unavailable: no answer.
+    :raises ConfigError: the settings are wrong, or the user is refused. :raises Silent: no answer in time.
+    :raises Unavailable: another failure.
     """
     settings: dict[str, Any] = {
         "hosts": options.hosts,
@@ -45,10 +49,15 @@ def connect(options: ZooKeeperOptions) -> KazooClient:
     if options.tls_ca is not None:
         settings |= {"use_ssl": True, "ca": options.tls_ca}
         settings |= {"certfile": options.tls_certificate, "keyfile": options.tls_key}
+    # Not longer: this process may have had a session before, and then the others wait for it.
+    wait_seconds = min(options.timeout_ms, options.session_ms / 3) / 1000
     with reaching():
         client = KazooClient(**settings)
         try:
-            client.start(timeout=options.timeout_ms / 1000)
+            # start() would wait for the end of an attempt to connect before it says that there is none.
+            client.start_async().wait(wait_seconds)
+            if not client.connected:
+                raise KazooTimeoutError(f"no connection within {wait_seconds:g} s")
         except BaseException:
             disconnect(client)
             raise
@@ -107,17 +116,26 @@ class Nodes:
 
 
 def disconnect(client: KazooClient) -> None:
-    """Ends the session at once: its ephemeral nodes are gone when this returns."""
-    with contextlib.suppress(KazooException, KazooTimeoutError, OSError):
-        client.stop()
-        client.close()
+    """Ends the session at once: its ephemeral nodes are gone when this returns, if the ensemble answers in time.
+
+    Without a connection kazoo waits for the end of its attempt to get one, or ten seconds: that is not waited for.
+    """
+
+    def stop() -> None:
+        with contextlib.suppress(KazooException, KazooTimeoutError, OSError):
+            client.stop()
+            client.close()
+
+    stopping = threading.Thread(target=stop, name="calving-zookeeper-stop", daemon=True)
+    stopping.start()
+    stopping.join(_STOP_SECONDS if client.connected else 0)
 
 
 @contextlib.contextmanager
 def reaching() -> Iterator[None]:
     """Translate what a request can raise that writes nothing, or may be repeated.
 
-    :raises ConfigError: the user is refused. :raises Unavailable: try again.
+    :raises ConfigError: the user is refused. :raises Silent: no answer in time. :raises Unavailable: try again.
     """
     try:
         yield
@@ -126,5 +144,7 @@ def reaching() -> Iterator[None]:
             f"ZooKeeper: {type(error).__name__} {error}; check iceberg.control.zookeeper.username, .password and"
             " .authentication, and whose the nodes are"
         ) from error
-    except (KazooException, KazooTimeoutError, OSError) as error:
+    except KazooTimeoutError as error:
+        raise Silent(f"ZooKeeper: {error}") from error
+    except (KazooException, OSError) as error:
         raise Unavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error

@@ -12,7 +12,7 @@ from kazoo.protocol.states import KazooState
 
 from calving.backend.entries import beside_text, partition_key, payloads, spans_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, Stale, Unavailable
+from calving.errors import Fenced, Silent, Stale, Unavailable
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -56,8 +56,9 @@ class ZooKeeperSession(Session):
         if self._client.state != KazooState.CONNECTED:
             # The session may still live; whoever leads meanwhile is told by its expiry. But who cannot be told of
             # anything for long is of no use as a worker either, and the client would wait for ever.
-            if time.monotonic() - self._connected > self._options.session_ms / 2000:
-                raise Unavailable(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
+            # The client has waited for an answer before, for up to two thirds of the session's time.
+            if time.monotonic() - self._connected > self._options.session_ms / 4000:
+                raise Silent(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
             return False
         self._connected = time.monotonic()
         if self._stale.is_set():

@@ -85,6 +85,11 @@ class Apart(Unavailable):
     """This process cannot reach the store now. Leave the group if this lasts: other workers may reach it."""
 
 
+class Silent(Apart):
+    """The store took longer to answer than one request may take, which is more often one process's network than the
+    store. Leave the group at once: others may reach it."""
+
+
 class Resigned(Unavailable):
     """This process cannot lead. Leave the group for a while, so that another worker leads."""
 

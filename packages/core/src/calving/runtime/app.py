@@ -16,7 +16,7 @@ from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine, Patience
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
-from calving.errors import FATAL, Apart, CalvingError, Resigned, Unavailable
+from calving.errors import FATAL, Apart, CalvingError, Resigned, Silent, Unavailable
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
@@ -194,18 +194,19 @@ class App:
                     self._parts.runner.drop()
                     done = self._parts.runner.totals
                 self._reporter.failed(error, done)
-                if isinstance(error, Resigned) or (isinstance(error, Apart) and self._is_apart()):
+                if isinstance(error, Resigned) or self._is_apart(error):
                     self._membership.leave()
                 pause = failures.add(error, done.count)
                 self._stop.wait(_RESIGNED_SECONDS if isinstance(error, Resigned) else pause)
                 self._round = time.monotonic()
                 steps.done()
 
-    def _is_apart(self) -> bool:
-        """Whether this process has not reached a store for long that others may reach: they should have its partitions.
-        Where the store is Kafka, the group finds out by itself.
+    def _is_apart(self, error: CalvingError) -> bool:
+        """Whether others may reach a store that this process does not reach: they should have its partitions. A store
+        that refuses is likely to refuse all, and to be back in a moment. Where it is Kafka, the group finds out itself.
         """
-        return self._backend.mirrors and time.monotonic() - self._well > _APART_SECONDS
+        lasts = time.monotonic() - self._well > _APART_SECONDS
+        return self._backend.mirrors and (isinstance(error, Silent) or (isinstance(error, Apart) and lasts))
 
     def _provision(self) -> None:
         self._backend.provision()

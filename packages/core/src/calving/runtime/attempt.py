@@ -98,6 +98,8 @@ class Attempt:
                 session = self._backend.open(self._member)
                 # The cursor first: a StartCommit that answers our joining must find us listening.
                 cursor = session.follow(replay=False)
+            except Apart:
+                raise
             except Unavailable as error:
                 raise Apart(str(error)) from error
             group = self._membership.group()
