@@ -1,4 +1,4 @@
-"""Which of the entries that were heard are not in a table yet, and what its ledger says once they are (rule C6)."""
+"""Selects the entries whose files a table does not hold yet, and computes the ledger of their commit (rule C6)."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from calving.protocol.order import ordered
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one entry brings to a mutation table: the keys of ``delete_files`` go out of all that came before it, and
-    then its ``data_files`` come in.
+    """The change that one entry makes to a mutation table: the keys of ``delete_files`` delete earlier rows, and then
+    ``data_files`` are added.
     """
 
     data_files: tuple[DataFile, ...]
     delete_files: tuple[DataFile, ...]
     source: frozenset[TopicPartition] = frozenset()
-    """The source partitions that it comes from; none: it is not known."""
+    """The source partitions of its records; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """What of the heard entries is not in the table yet, and the ledger of the commit that brings it in."""
+    """The files that a commit must add to the table, and the commit's ledger."""
 
     data_files: tuple[DataFile, ...]
     delete_files: tuple[DataFile, ...]
     ledger: Ledger
     publications: tuple[Coverage, ...] = ()
-    """What each publication that these files come from covers."""
+    """The source offsets that each publication of these files covers."""
     gone: Coverage = field(default_factory=dict)
-    """What the table held before it was rolled back."""
+    """The offsets that the table held before it was rolled back."""
     reach: Reach = NOWHERE
-    """How far the coordinator has heard each source partition."""
+    """The source offsets that the coordinator knows to be published."""
     steps: tuple[Step, ...] = ()
-    """The same files, of a mutation table: in an order in which those of each source partition follow each other."""
+    """For a mutation table the same files, with those of each source partition in the order of its offsets."""
     held_back: tuple[Envelope, ...] = ()
-    """What waits for earlier records, and is not in these files (G1)."""
+    """Entries that wait for earlier records; their files are not in this commit (G1)."""
 
     @property
     def elsewhere(self) -> frozenset[str]:
-        """Topics that the ledger speaks of, and what was heard does not; none that has departed."""
+        """Topics in the ledger that no entry read from the log names, without the departed ones."""
         away = self.reach.departed
         return frozenset(tp.topic for tp in self.ledger.source if tp not in self.reach.covered) - away
 
@@ -65,9 +65,9 @@ def admit(
 ) -> Admitted:
     """Select the files that the table does not have, each once, and make their ledger (steps 2, 3 of C6).
 
-    ``heard`` is everything of this table below ``read`` that may not be in it, and ``read`` ends no publication in the
-    middle: else the ledger would claim too much, or too little, of the source. ``left_out``: what is not in these files
-    although they cover it. ``in_order``, for mutation tables: what comes too early is held back.
+    ``heard``: all entries of this table below ``read`` that it may lack. ``read`` must not split a publication: the
+    ledger would claim too much or too little of the source. ``left_out``: offsets that these entries cover, but whose
+    records their files skip. ``in_order``, for mutation tables: entries that come too early are held back.
     """
     entries, passed = _told_apart(heard, ledger.control)
     held_back: tuple[Envelope, ...] = ()
@@ -93,7 +93,9 @@ def admit(
 def _told_apart(
     heard: Iterable[Envelope], control: ControlOffsets
 ) -> tuple[list[Envelope], dict[TopicPartition, list[Span]]]:
-    """Entries with files that are not below these control offsets; and what those cover that are."""
+    """Entries with files at or above these control offsets; and the source offsets that the entries below
+    them cover.
+    """
     entries: list[Envelope] = []
     passed: dict[TopicPartition, list[Span]] = {}
     for envelope in heard:
@@ -121,7 +123,7 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
 
 
 def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
-    """Records that a table would get a second time: it holds them, and they were not left out when they were read.
+    """Offsets that the commit would add a second time: the table holds them, and the files do not skip them.
 
     This happens only where a store of positions has lost what it had acknowledged.
     """
@@ -138,7 +140,7 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
 
 
 def passed_over(ledger: Ledger, reach: Reach) -> Coverage:
-    """What is missing although something later has been heard: of one partition publications come in order."""
+    """Missing offsets for which a later publication has been read: publications of one partition come in order."""
     found = {tp: common(holes, _heard(reach.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
     return {tp: spans for tp, spans in found.items() if spans}
 
@@ -155,11 +157,13 @@ def _moved(
     admitted: Iterable[Coverage],
     left_out: Coverage,
 ) -> Ledger:
-    """``passed``: publications with files for this table that are below its control offsets. The table never got what
-    it does not hold of them: a store lost them, and another coordinator committed what came later.
+    """The ledger of the next commit.
 
-    Topics that have departed are left out, so that the ledger does not grow for ever, but for partitions of which
-    something is missing: that is a loss, and stays visible.
+    ``passed``: the coverage of publications with files for this table below its control offsets. Those of their
+    offsets that the table does not hold were lost: a store lost the entries, and a coordinator committed later ones.
+
+    Departed topics are dropped, so that the ledger does not grow for ever, except partitions with missing offsets:
+    these are a loss, and stay visible.
     """
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
@@ -187,10 +191,10 @@ def _moved(
 
 
 def plain(span: Span) -> Span:
-    """The offsets that a span covers, also where they have restarted."""
+    """The offsets that a span covers; also for a span that means a restart."""
     return span if span.start <= span.end else Span(0, span.end)
 
 
 def publication_of(envelope: Envelope) -> Hashable:
-    """What tells the publication of an entry: no two cover the same records."""
+    """A key for the publication of an entry: no two publications cover the same records."""
     return frozenset(envelope.spans.items())

@@ -1,4 +1,4 @@
-"""What the coordinator has heard and not committed yet, and how far it knows the source."""
+"""The coordinator's buffer: entries that are read and not committed, and the source offsets that they cover."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESTARTED = Span(1, 0)
 
 @dataclass(slots=True)
 class _Begun:
-    """A publication that begins at ``offset``, or behind it, of which ``parts`` were heard."""
+    """A publication that begins at ``offset`` or above, of which ``parts`` entries have been read."""
 
     partition: int
     offset: int
@@ -35,30 +35,32 @@ class _Begun:
 
 
 class Buffer:
-    """What has been heard of the control log and is not committed yet. Knows nothing of time."""
+    """Entries of the control log that are not committed yet, and parked commits. Needs no clock."""
 
     def __init__(self, position: ControlOffsets | None = None) -> None:
         self._since = dict(position or {})
         self.read = dict(self._since)
-        """Next control offset to hear, by partition."""
+        """Next control offset to read, by partition."""
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _Begun] = {}
-        """Publications whose end has not been heard, by what they cover: no two cover the same records."""
+        """Publications whose last entry has not been read, by their coverage: no two cover the same records."""
         self._begins: dict[Place, int] = {}
-        """Where the publication of each buffered entry begins, by the entry's place."""
+        """The first offset of the publication of each buffered entry, by the entry's place."""
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
-        """What of it is in the tables, as other coordinators said: it was whole when they heard it."""
+        """Source offsets that other coordinators reported as settled; they had read the whole publications."""
         self._restarted: set[TopicPartition] = set()
         self._count = 0
         self._counted: dict[TableId, int] = {}
-        """How many entries had been heard before the oldest of each table that is buffered."""
+        """The number of entries read before the oldest buffered one of each table."""
         self.parked: dict[TableId, Parked] = {}
-        """By table: it comes before what is buffered."""
+        """Parked commits by table; they precede the buffered entries."""
         self._released: set[Place] = set()
-        """Entries that operators have released, heard or not."""
+        """Entries that operators have released, read or not."""
         self.adopting = True
-        """Whether what is heard to be parked is a predecessor's. Later it is the own voice, and old."""
+        """Whether to take parked commits from CommitComplete: those of a predecessor. Later ones are this coordinator's
+        own.
+        """
 
     def hear(self, envelope: Envelope) -> None:
         """Take note of an entry. Redelivered entries change nothing.
@@ -67,14 +69,14 @@ class Buffer:
         """
         if envelope.offset < self.read.get(envelope.partition, 0):
             return
-        # A part that was passed over may come before the first one that was heard.
+        # The log may hold an earlier part, before the position where this coordinator started.
         begin = self.read.get(envelope.partition, envelope.offset)
         self.read[envelope.partition] = envelope.offset + 1
         self._count += 1
         match envelope.event:
             case DataWritten(table=table):
                 if envelope.spans:
-                    # Parts are counted whether or not they seem to be known: a restart in between may change that.
+                    # Count parts even if they seem to be known: a restart in between may change that.
                     begun = self._begun.setdefault(publication_of(envelope), _Begun(envelope.partition, begin))
                     begun.parts += 1
                 if envelope.place in self._released:
@@ -89,7 +91,7 @@ class Buffer:
                 self._restart(tp for tp, spans in envelope.spans.items() if spans[-1].end < spans[-1].start)
                 self._cover(envelope.spans)
             case CommitComplete():
-                # What a predecessor knew to have restarted counts once: what is covered since stays.
+                # Apply a predecessor's restarts once: coverage since then stays.
                 attached = envelope.attached
                 told = {tp for tp, spans in attached.settled.items() if spans[0] == _RESTARTED}
                 self._restart(told - self._restarted)
@@ -103,7 +105,7 @@ class Buffer:
 
     @property
     def topics(self) -> frozenset[str]:
-        """All that is known of the source is of these."""
+        """The topics of all known coverage."""
         return frozenset(tp.topic for tp in self._covered)
 
     def without_trace(self, topics: Collection[str]) -> frozenset[str]:
@@ -115,21 +117,21 @@ class Buffer:
         return frozenset(topic for topic in topics if topic not in there)
 
     def forget(self, topics: Collection[str]) -> None:
-        """These are gone, and nobody need know what was read of them."""
+        """Drop the coverage of these topics: they are gone."""
         for known in (self._covered, self._told):
             for tp in [tp for tp in known if tp.topic in topics]:
                 del known[tp]
         self._restarted -= {tp for tp in self._restarted if tp.topic in topics}
 
     def whole(self) -> dict[int, int]:
-        """The read position, before any publication of which only a part has been heard."""
+        """The read position, or the start of the first publication that has been read in part."""
         read = dict(self.read)
         for begun in self._begun.values():
             read[begun.partition] = min(read[begun.partition], begun.offset)
         return read
 
     def tables(self) -> dict[TableId, tuple[Envelope, ...]]:
-        """Everything buffered that belongs to whole publications, by table, and the tables that have more parked.
+        """Buffered entries of whole publications, by table; tables that have only parked commits are keys, too.
 
         By identifier only: two references to one table that differ in UUID or catalog name must share one commit,
         because the first commit's ledger covers both.
@@ -139,7 +141,7 @@ class Buffer:
         return dict.fromkeys(self.parked, ()) | {table: entries for table, entries in found.items() if entries}
 
     def reach(self) -> Reach:
-        """How far the source is known: everything heard to be complete, and what of it is not waiting here."""
+        """The coverage of whole publications, and the settled part of it."""
         waiting = self._buffered()
         for parked in self.parked.values():
             for tp, spans in parked.waiting.items():
@@ -155,8 +157,8 @@ class Buffer:
         return Reach(covered, settled, frozenset(self._restarted), self._since)
 
     def _ahead(self) -> dict[TopicPartition, list[Span]]:
-        """What whole publications cover whose entries stand behind the beginning of one that is not whole yet: no
-        commit brings them in before it is.
+        """The coverage of whole publications that begin behind one that is not whole yet: no commit includes them
+        before it is whole.
         """
         found: dict[TopicPartition, list[Span]] = {}
         read = self.whole() if self._begun else {}
@@ -176,12 +178,12 @@ class Buffer:
         return waiting
 
     def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
-        """What a successor is told who starts at ``position``."""
+        """The attachment for a successor that starts at ``position``."""
         return Attachment(self._told_to_be_settled(), marks, self._handed_on(), self._released_behind(position))
 
     def _handed_on(self) -> dict[TableId, Parked]:
-        """What a successor is told to be parked. What is buffered it hears again, and knows nothing of until then:
-        other tables may not have it.
+        """The parked commits for a successor. It reads the buffered entries again, and does not know of them until
+        then: other tables may lack them.
         """
         buffered = {tp: merged(spans) for tp, spans in self._buffered().items()}
         found = {}
@@ -191,35 +193,35 @@ class Buffer:
         return found
 
     def _told_to_be_settled(self) -> Coverage:
-        """All that is in the tables, and which partitions have restarted."""
+        """The settled source offsets, with marks for partitions that have restarted."""
         found = dict(self.reach().settled)
         return {**found, **{tp: (_RESTARTED, *found.get(tp, ())) for tp in self._restarted}}
 
     def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
-        """What was heard for ``table`` below ``read``, and what was parked before, is in it, but for ``held_back``."""
+        """``table`` holds its entries below ``read`` and its parked commits, except ``held_back``."""
         self.parked.pop(table, None)
         kept = {e.place for e in held_back}
         self.discard(table, [e for e in self._below(table, read) if e.place not in kept])
 
     def behind(self, table: TableId) -> int:
-        """How many entries a successor would have to hear again for the sake of this table."""
+        """The number of entries that a successor would have to read again because of this table."""
         return self._count - self._counted[table] if table in self._heard else 0
 
     def park(self, table: TableId, read: ControlOffsets, last: str) -> None:
-        """What was heard for ``table`` below ``read`` is parked in file ``last``, behind what was parked before."""
+        """The entries of ``table`` below ``read`` are parked in file ``last``, after the earlier parked commits."""
         entries, before = self._below(table, read), self.parked.get(table, Parked("", 0, {}))
         spans = {tp: list(found) for tp, found in before.waiting.items() if found}
         for entry in entries:
             for tp, found in entry.spans.items():
                 spans.setdefault(tp, []).append(plain(found[-1]))
-        # The gaps count as waiting, too: there may be as many as entries, and this travels with every CommitComplete.
+        # Gaps count as waiting, too: there may be one per entry, and the spans are sent with every CommitComplete.
         hulls = {tp: (Span(min(s.start for s in found), max(s.end for s in found)),) for tp, found in spans.items()}
         waiting = {tp: common(hull, self._covered.get(tp, ())) for tp, hull in hulls.items()}
         self.parked[table] = Parked(last, before.entries + len(entries), {tp: s for tp, s in waiting.items() if s})
         self.discard(table, entries)
 
     def unpark(self, table: TableId, left: Parked | None) -> None:
-        """An operator has released what was parked for ``table``, but for what is ``left``."""
+        """An operator has released the parked commits of ``table``, except ``left``."""
         del self.parked[table]
         if left is not None:
             self.parked[table] = left
@@ -228,7 +230,7 @@ class Buffer:
         return [e for e in self._heard.get(table, ()) if e.offset < read.get(e.partition, 0)]
 
     def discard(self, table: TableId, entries: Iterable[Envelope]) -> None:
-        """These are elsewhere by now, or will never be in their table: an operator has decided."""
+        """Drop these entries: they are parked, or an operator has released them."""
         away = {e.place for e in entries}
         left = [e for e in self._heard.pop(table, ()) if e.place not in away]
         self._counted.pop(table, None)
@@ -239,7 +241,7 @@ class Buffer:
             self._counted[table] = self._count
 
     def release(self, places: Collection[Place]) -> None:
-        """An operator has decided that no table gets the files of these entries, whether they were heard or not."""
+        """An operator has released these entries, read or not: no table gets their files."""
         if not places:
             return
         self._released |= set(places)
@@ -248,13 +250,13 @@ class Buffer:
                 self.discard(table, away)
 
     def _released_behind(self, position: ControlOffsets) -> frozenset[Place]:
-        """Released entries that a successor who starts at ``position`` hears again: it has to be told of them."""
+        """Released entries that a successor starting at ``position`` reads again: it has to know them."""
         return frozenset((p, offset) for p, offset in self._released if offset >= position.get(p, 0))
 
     def position(self) -> dict[int, int]:
-        """Where a successor has to start: at the lowest publication still buffered, else at the read position (C5).
+        """Where a successor must start: at the start of the first buffered publication, else at the read position (C5).
 
-        Never in the middle of one, whose parts it could not count.
+        Never within a publication: a successor could not count its parts.
         """
         position = dict(self.read)
         for envelopes in self._heard.values():
@@ -276,12 +278,12 @@ class Buffer:
             self._restarted.add(tp)
             self._covered.pop(tp, None)
             self._told.pop(tp, None)
-            for table, parked in self.parked.items():  # that was of the offsets as they were before
+            for table, parked in self.parked.items():  # that coverage was of the offsets before the restart
                 left = {other: spans for other, spans in parked.waiting.items() if other != tp}
                 self.parked[table] = replace(parked, waiting=left)
 
     def _is_told(self, spans: Coverage) -> bool:
-        """Also true of publications that say nothing of what they cover, as those of the Java sink."""
+        """Also true of publications without coverage, such as those of the Java sink."""
         return not any(without((plain(own[-1]),), self._told.get(tp, ())) for tp, own in spans.items())
 
     def _cover(self, coverage: Coverage) -> None:

@@ -1,8 +1,8 @@
-"""The commit of one table (C6): load, leave out what is there, try once, look, and again until it settles.
+"""The commit of one table (C6): load it, leave out the files that it holds, attempt once, check, repeat until settled.
 
-The loop knows no catalog: a ``Target`` does. Whatever an attempt reports, the table itself is asked whether it landed,
-because success, conflict and silence can each be wrong about that. An attempt lands only on the state that was looked
-at, so a second coordinator, a late request or a replay finds the ledger moved and has nothing left to add.
+The loop calls no catalog; a ``Target`` does. After each attempt, whatever its result, the loop reads the table to see
+whether the commit landed: success, conflict and timeout can each be misreported. An attempt can land only on the state
+that was loaded, so a second coordinator, a late request or a replay finds a newer ledger and has nothing left to add.
 """
 
 from __future__ import annotations
@@ -32,10 +32,14 @@ class State(Protocol):
 
 
 class Target(Protocol[S]):
-    """One branch of one table, as the loop needs it."""
+    """One branch of one table: the operations that the loop needs."""
 
     def load(self) -> S:
-        """The table as it is now, patiently: raises only if it stays out of reach or cannot serve."""
+        """Load the table, with retries.
+
+        :raises TableTroubleError, WentBackError, Unavailable: it cannot be loaded or committed now; its files stay
+        buffered.
+        """
 
     def attempt(self, state: S, admitted: Admitted) -> int:
         """Commit once, on exactly ``state``. Returns the snapshot id.
@@ -44,13 +48,15 @@ class Target(Protocol[S]):
         """
 
     def landed(self, state: S) -> int | None:
-        """The id of an attempt's snapshot if ``state`` has it, of the last one that it has."""
+        """The id of the newest snapshot in ``state`` that one of the attempts made; None if there is none."""
 
     def moved(self, state: S) -> bool:
-        """Whether ``state`` explains that the last attempt was refused: what it required is no longer so."""
+        """Whether ``state`` explains the refusal of the last attempt: one of its requirements no longer holds."""
 
     def discard(self) -> None:
-        """Delete what the last attempt wrote. Only after a refusal that is explained, of one that did not land."""
+        """Delete the files that the last attempt wrote. Call it only if the attempt was refused, ``moved`` and not
+        ``landed``.
+        """
 
     def pause(self, tries: int) -> None:
         """Wait before the next try."""
@@ -58,8 +64,8 @@ class Target(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The table holds everything asked for, but for what ``admitted`` holds back. ``snapshot_id`` is None if it did so
-    before; ``tries`` counts attempts.
+    """The table holds all requested files, except those that ``admitted`` holds back. ``snapshot_id`` is None if it
+    held them before; ``tries`` counts attempts.
     """
 
     snapshot_id: int | None
@@ -71,14 +77,15 @@ class CommitLoop(Generic[S]):
     """``CommitLoop(target, key, 20).settle(heard, read)``."""
 
     def __init__(self, target: Target[S], key: LedgerKey, max_tries: int, *, in_order: bool = False) -> None:
-        """``in_order``: it is a mutation table."""
+        """``in_order``: true for a mutation table."""
         self._target, self._key, self._max_tries, self._in_order = target, key, max_tries, in_order
 
     def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
-        """Bring everything ``heard`` into the table, exactly once, and its ledger to ``read`` and ``reach`` at least.
+        """Commit the files of all ``heard`` entries, exactly once, and advance the ledger at least to ``read`` and
+        ``reach``.
 
-        :raises CommitRefused, CommitUncertain: it did not settle within the tries; nothing is lost, try again later.
-        :raises AlreadyHeldError, SupersededError: an operator has to recover the sink.
+        :raises CommitRefused, CommitUncertain: not settled within ``max_tries``; nothing is lost, try again next cycle.
+        :raises AlreadyHeldError, SupersededError: an operator has to recover the sink; do not commit these files.
         """
         target = self._target
         entries = list(heard)
@@ -107,8 +114,8 @@ class CommitLoop(Generic[S]):
                 snapshot_id = target.landed(state)
                 if snapshot_id is not None:
                     return Settled(snapshot_id, admitted, tries)
-                # A refusal may be wrong, and a replica that is behind may bear it out: it shows the table as it was
-                # before. A table that has moved on shows whatever came right after that state.
+                # A refusal may be wrong, and a stale replica may seem to confirm it by showing the state before the
+                # attempt. A table that has really moved on shows the snapshot right after that state.
                 if isinstance(error, CommitRefused) and target.moved(state):
                     target.discard()
                 if tries == self._max_tries:

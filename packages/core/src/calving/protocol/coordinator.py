@@ -1,10 +1,10 @@
-"""The coordinator: decides when to commit and what, never how.
+"""The coordinator: decides when to commit, and which entries; its driver does the commits.
 
     IDLE --interval--> WAITING --all partitions answered, or timeout--> COMMITTING --all tables settled--> IDLE
                           '--- repeats StartCommit until all have answered ---'
 
-Everything heard stays buffered until its table has it (C3, C4). A coordinator that dies leaves nothing behind: the next
-one starts at the saved position and hears the same entries again; the ledgers in the tables leave out what is there.
+Every entry stays buffered until its table holds it (C3, C4). A coordinator keeps no state of its own: its successor
+starts at the saved position and reads the same entries again; the ledgers in the tables exclude committed ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Phase(enum.Enum):
 
 
 class Intervals(NamedTuple):
-    """Seconds: from one cycle to the next, until a cycle goes on without answers, until StartCommit is repeated."""
+    """Seconds: between cycles, until a cycle no longer waits for answers, between repetitions of StartCommit."""
 
     interval: float
     timeout: float
@@ -56,34 +56,32 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The table has everything that was asked for, but for what is ``held_back``. ``snapshot_id`` is None if it had it
-    already.
-    """
+    """The table holds all requested files, except ``held_back``. ``snapshot_id`` is None if it held them before."""
 
     table: TableReference
     snapshot_id: int | None
     mark: TableMark | None = None
     topics: frozenset[str] = frozenset()
-    """Of which its ledger speaks, besides those that were heard of."""
+    """Topics in its ledger that no entry names."""
     held_back: tuple[Envelope, ...] = ()
-    """What of it still waits for earlier records (G1)."""
+    """Entries that wait for earlier records (G1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The table could not be committed; its entries stay buffered. ``lost``: what it had is gone, and an operator has
-    to act before anything more is committed.
+    """The table could not be committed; its entries stay buffered. ``lost``: the table has lost committed records; an
+    operator has to act before the next commit.
     """
 
     reason: str
     lost: bool = False
     parked: str | None = None
-    """The file that this commit is parked in."""
+    """The file in which this commit is parked."""
 
 
 class Coordinator:
     park_behind = 2_000
-    """A table that fails has its commits parked once a successor would have to hear so many entries because of it."""
+    """Commits of a failing table are parked once a successor would have to read this many entries because of it."""
 
     def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
         """``position`` is the saved position at which the log was opened; the first cycle starts at once."""
@@ -95,38 +93,40 @@ class Coordinator:
         self._marks = Marks()
         self._commit_id = NO_COMMIT
         self.started = now - intervals.interval
-        """When the last cycle began."""
+        """Start of the last cycle."""
         self._announced = now
         self._answers: dict[TopicPartition, int | None] = {}
         self._expected: frozenset[TopicPartition] = frozenset()
         self.unanswered: frozenset[TopicPartition] = frozenset()
-        """Partitions that the last commit did not wait for any longer."""
+        """Partitions whose answers the last commit lacked."""
         self._valid_through: int | None = None
         self._unsettled: set[TableId] = set()
         self._committing: ControlOffsets = {}
         self._cycle = 0
         self._resting: dict[TableId, int] = {}
         self._caught_up = False
-        """Whether the log has been heard to where this coordinator has written: all that others have parked."""
+        """Whether the log has been read up to this coordinator's first entry, and with it all commits that others
+        parked.
+        """
         self._departures = Departures()
         self._elsewhere: frozenset[str] = frozenset()
-        """Topics that ledgers speak of, and the log does not."""
+        """Topics that are in ledgers but not in the log."""
         self._alone = True
-        """Whether all workers know of parked commits. Workers of the Java sink and of version 0.1.0 do not."""
+        """Whether all workers support parked commits; those of the Java sink and of version 0.1.0 do not."""
 
     @property
     def caught_up(self) -> bool:
-        """Whether the log has been heard to where this coordinator began."""
+        """Whether the log has been read up to this coordinator's first entry."""
         return self._caught_up
 
     @property
     def missing(self) -> frozenset[TopicPartition]:
-        """Partitions that the open cycle still waits for."""
+        """Partitions whose answers the open cycle still lacks."""
         return self._expected - self._answers.keys() if self.phase is Phase.WAITING else frozenset()
 
     @property
     def buffered(self) -> Mapping[TableId, int]:
-        """Entries that are not in their table yet, by table, the parked ones among them."""
+        """Number of entries that are not committed yet, by table, parked ones included."""
         parked = {table: parked.entries for table, parked in self._buffer.parked.items()}
         return {table: len(found) + parked.get(table, 0) for table, found in self._buffer.tables().items()}
 
@@ -135,7 +135,9 @@ class Coordinator:
         self.started = min(self.started, now - self._intervals.interval)
 
     def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
-        """Time has passed. ``fresh_id`` is used if a cycle starts; ``expected`` are the topics' partitions now (C2)."""
+        """Advance the clock to ``now``. ``fresh_id`` is the next cycle's id; ``expected``: the topics' partitions now
+        (C2).
+        """
         if self.phase is Phase.COMMITTING:
             return []
         self._expected = expected
@@ -152,7 +154,7 @@ class Coordinator:
         return self._repeat(now) if now - self._announced >= self._intervals.repeat else []
 
     def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
-        """An entry of the control log, in the order of its partition."""
+        """Take in the next entry of a partition of the control log."""
         self._buffer.hear(envelope)
         if self._departures.gone and isinstance(envelope.event, DataWritten | DataComplete):
             self._departures.heard({tp.topic for tp in envelope.spans})
@@ -172,20 +174,20 @@ class Coordinator:
         return []
 
     def doubtful(self, now: float) -> frozenset[str]:
-        """Topics that may be gone: ask the broker for them now, and tell ``looked``."""
+        """Topics that may be gone: look them up at the broker now, and call ``looked`` with the answer."""
         if not self._caught_up or not self._expected or not self._departures.is_due(now):
             return frozenset()
         listed = {tp.topic for tp in self._expected}
         return self._departures.doubtful(now, self._buffer.topics | self._elsewhere, listed)
 
     def looked(self, now: float, asked: frozenset[str], missed: Collection[str]) -> None:
-        """The broker does not know ``missed``. To be told only if it has answered."""
+        """The broker has answered, and of ``asked`` it does not know ``missed``. Do not call this without an answer."""
         self._departures.looked(now, asked, missed)
 
     def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
         """One table of the running commit has settled.
 
-        :raises DataLossError: it has lost what it had.
+        :raises DataLossError: the table has lost committed records.
         """
         if isinstance(outcome, Failed) and outcome.lost:
             raise DataLossError(outcome.reason)
@@ -208,7 +210,7 @@ class Coordinator:
                 if last is not None:
                     self._buffer.park(table, self._committing, last)
                 self.failures[table] = self.failures.get(table, 0) + 1
-                # At most one cycle of rest: once the table is well again, two cycles must be enough (I6).
+                # Skip at most one cycle: once the table works again, two cycles must be enough (I6).
                 self._resting[table] = self._cycle + (1 if self.failures[table] == 1 else 2)
         if not self._unsettled:
             effects += self._complete_cycle()
@@ -219,7 +221,7 @@ class Coordinator:
         return [Announce((StartCommit(self._commit_id),))]
 
     def _answer(self, progress: PartitionProgress) -> None:
-        # A partition that changed hands in this cycle answers twice; the later of its timestamps is the true one.
+        # A partition that changed workers in this cycle answers twice; its later timestamp counts.
         before = self._answers.get(progress.source)
         known = [t for t in (before, progress.timestamp_us) if t is not None]
         self._answers[progress.source] = max(known) if known else None
@@ -255,7 +257,9 @@ class Coordinator:
         ]
 
     def _reach(self) -> Reach:
-        """While a table cannot be seen, its catalog may have gone back: nothing more is settled for sure."""
+        """The known coverage. While a table cannot be loaded, its catalog may show an older state: nothing more is
+        settled.
+        """
         reach = self._buffer.reach()
         return replace(reach, settled={}) if self._is_troubled else replace(reach, departed=self._departed())
 
@@ -267,7 +271,7 @@ class Coordinator:
         return frozenset() if self._is_troubled else self._buffer.without_trace(self._departures.gone)
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
-        """Tables whose entries a successor would have to hear again, and all others with them."""
+        """Tables because of which a successor would have to read many entries again, also those of other tables."""
         found = [t for t in tables if self._alone and self._buffer.behind(t) >= self.park_behind]
         parked = self._buffer.parked
         room = min(_MOST_PARKED, _MOST_SPANS // max(1, len(self._expected))) - len(parked)
@@ -281,11 +285,11 @@ class Coordinator:
 
     def _complete_cycle(self) -> list[CoordinatorEffect]:
         self.phase = Phase.IDLE
-        # While a table waits for its files, the sink as a whole is not valid through anything new.
+        # While files of one table are not committed, the valid-through time of the sink stays.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer
         departed: frozenset[str] = frozenset()
-        if not self.unanswered:  # whatever else is read has a stored position, so this is no first start afterwards
+        if not self.unanswered:  # all other partitions have a stored position, so the next start is no first start
             departed = self._departed() & (buffer.topics | self._elsewhere)
             buffer.forget(departed)
             self._elsewhere -= departed

@@ -1,6 +1,6 @@
-"""Which topics are gone for good, by what the broker has said of them over a minute.
+"""Decides which topics are gone for good, from the broker's answers over a minute.
 
-A topic is named ``within`` its identity where it has one. With an identity, gone is gone: no other topic ever gets it.
+Topics are qualified by topic id (``within``) if they have one. A topic id that is gone never comes back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 _MOST = 10_000
-"""Topics that are known to be gone, so that tables that are seldom committed drop them, too."""
+"""The number of gone topics that are kept, so that tables with rare commits drop them, too."""
 
 
 class _Looks(NamedTuple):
@@ -19,7 +19,9 @@ class _Looks(NamedTuple):
 
 class Departures:
     looks, seconds, pause = 4, 60.0, 15.0
-    """So many looks over so long have to agree; between two of them is a pause."""
+    """A topic is gone after this many lookups without it, over at least so many seconds, with a pause between
+    lookups.
+    """
 
     def __init__(self) -> None:
         self._missed: dict[str, _Looks] = {}
@@ -28,22 +30,22 @@ class Departures:
 
     @property
     def gone(self) -> Collection[str]:
-        """As decided; the last ten thousand of them."""
+        """The topics that are gone; the last ten thousand."""
         return self._gone.keys()
 
     def heard(self, topics: Iterable[str]) -> None:
-        """Somebody has read these: they are not gone, or have come back without an identity that tells them apart."""
+        """A worker has read these topics: they exist, or were recreated and have no topic id to tell them apart."""
         for topic in topics:
             self._gone.pop(topic, None)
 
     def is_due(self, now: float) -> bool:
-        """Whether the pause since the last look is over."""
+        """Whether the pause since the last lookup is over."""
         return now - self._looked >= self.pause
 
     def doubtful(self, now: float, known: Iterable[str], listed: Collection[str]) -> frozenset[str]:
-        """Those of the ``known`` topics to ask the broker for: not ``listed`` by name, or one name means several.
+        """The ``known`` topics to look up at the broker: not ``listed`` by name, or one name with several topic ids.
 
-        The pause begins, whether or not it answers.
+        The pause begins now, whether or not the broker answers.
         """
         self._looked = now
         identities: dict[str, set[str]] = {}
@@ -59,7 +61,7 @@ class Departures:
         )
 
     def looked(self, now: float, asked: Collection[str], missed: Collection[str]) -> None:
-        """The broker has answered: of ``asked`` it does not know ``missed``. Where it has not, this is not called."""
+        """The broker has answered: of ``asked`` it does not know ``missed``. Do not call this without an answer."""
         self._missed = {topic: looks for topic, looks in self._missed.items() if topic in missed}
         for topic in asked:
             if topic not in missed:

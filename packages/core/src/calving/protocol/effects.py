@@ -1,4 +1,4 @@
-"""The closed set of things that a machine asks its driver to do. Each has a text of one line."""
+"""The effects: the closed set of actions that a machine asks of its driver. Each prints as one line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunBatch:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Publish atomically, then call ``Worker.published``. On any error the worker is thrown away."""
+    """Publish atomically, then call ``Worker.published``. On any error discard the worker and make a new one."""
 
     publication: Publication
 
@@ -45,7 +45,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class CommitTables:
-    """Commit each table by rule C6, each on its own, and call ``Coordinator.settled`` for each as it settles."""
+    """Commit each table on its own by rule C6, and call ``Coordinator.settled`` for each when it is done."""
 
     commit_id: UUID
     tables: Mapping[TableId, tuple[Envelope, ...]]
@@ -53,9 +53,9 @@ class CommitTables:
     reach: Reach
     valid_through_us: int | None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
-    """How far tables were seen to be: one that is less far has gone back."""
+    """The tables as last loaded: a table with a lower sequence number shows an older state."""
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
-    """It is to be committed before the entries of its table."""
+    """Parked commits, to be committed before the entries of their tables."""
     park: frozenset[TableId] = frozenset()
     """Tables whose commits are parked if they fail."""
 
@@ -71,13 +71,13 @@ class CommitTables:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Save ``position`` and write ``events`` with what is ``attached``: all, or nothing."""
+    """Save ``position`` and write ``events`` with ``attached``, atomically."""
 
     position: ControlOffsets
     events: tuple[Event, ...]
     attached: Attachment = NOTHING_ATTACHED
     departed: frozenset[str] = frozenset()
-    """Topics whose stored positions are dropped with it."""
+    """Topics whose stored positions are deleted in the same act."""
 
     def __str__(self) -> str:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"

@@ -1,8 +1,8 @@
-"""The ledger: what a table branch says about how much of the control log it already holds.
+"""The ledger: the record, in a table branch, of the control log entries and source offsets that the branch holds.
 
-A commit of this sink writes, next to its files, the control offsets up to which it has heard (rule C6). Whoever commits
-next leaves out everything below. That makes a replay, a second coordinator and a lost answer all one harmless case. The
-property names are those of the Java sink (``Coordinator.commitToTable``), so either can take over from the other.
+A commit of this sink writes, next to its files, the control offsets up to which it has read (rule C6). The next commit
+skips all entries below. So a replay, a second coordinator and a lost answer are one harmless case. The property names
+are those of the Java sink (``Coordinator.commitToTable``), so either sink can take over from the other.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ RECOVERED_AT = "calving.recovered-at"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Partitions are those ``within`` their topics, as far as these were known.
+    """Partitions are qualified by topic id (``within``), as far as the ids are known.
 
-    ``control``: entries below are in the table. ``source``: records below were read by what is in the table.
+    ``control``: the table holds the files of all entries below. ``source``: the end of the source offsets that the
+    entries in the table cover.
 
-    ``settled``: records below are in the tables of the sink, in whichever they belong to. ``missing``: what between
-    ``settled`` and ``source`` this table does not hold, because it was not heard yet. So a record at or above
-    ``settled`` is in this table if and only if it is below ``source`` and not missing, and it belongs here.
+    ``settled``: every record below is in each table of the sink that it belongs to. ``missing``: offset ranges between
+    ``settled`` and ``source`` that this table lacks, because their entries were not read yet. So a record at or above
+    ``settled`` is in this table if and only if it is below ``source``, not missing, and routed to this table.
 
-    ``gone``: what the table held before somebody rolled it back, which says nothing about other tables.
+    ``gone``: offsets that this table held before it was rolled back; other tables still hold theirs.
     """
 
     control: ControlOffsets
@@ -54,7 +55,7 @@ class Ledger:
     gone: Coverage = field(default_factory=dict)
 
     def present(self, topic_ids: Mapping[str, str]) -> Ledger:
-        """What it says of the topics that have these identities, under their names."""
+        """The ledger of the topics with these topic ids, keyed by plain topic name."""
         return Ledger(
             self.control,
             present(self.source, topic_ids),
@@ -64,11 +65,11 @@ class Ledger:
         )
 
     def held(self, tp: TopicPartition) -> tuple[Span, ...]:
-        """What of a source partition the table holds, as far as it belongs here."""
+        """The offsets of a source partition whose records the table holds, if they are routed to it."""
         return without((Span(0, self.source.get(tp, 0)),), self.missing.get(tp, ()))
 
     def joined(self, other: Ledger) -> Ledger:
-        """What the two say together of the source: two names of one sink in one table."""
+        """The union of the source offsets of two ledgers: of one sink that wrote the table under two names."""
         source, settled, missing = {}, {}, {}
         for tp in sorted({*self.source, *other.source}):
             settled[tp] = max(self.settled.get(tp, 0), other.settled.get(tp, 0))
@@ -81,11 +82,12 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a coordinator knows the source: ``covered`` by complete publications, ``settled`` in the tables.
+    """A coordinator's knowledge of the source: offsets ``covered`` by whole publications, offsets ``settled`` in the
+    tables.
 
-    Partitions in ``restarted`` have started over: what a ledger says of their offsets is about records that are gone.
-    All this was heard ``since`` these control offsets, and nothing of it before. ``departed``: topics that are gone,
-    and of which nothing waits.
+    Partitions in ``restarted`` have restarted offsets: ledger entries about them concern records that are gone. The
+    knowledge comes from entries ``since`` these control offsets. ``departed``: topics that are gone, and have no
+    uncommitted entries.
     """
 
     covered: Coverage
@@ -101,7 +103,7 @@ NO_LEDGER = Ledger({})
 
 @dataclass(frozen=True, slots=True)
 class LedgerKey:
-    """Whose ledger it is: one sink (its group), one control log, one incarnation of that log."""
+    """The owner of a ledger: one sink (its group), one control log, one incarnation of that log."""
 
     control_topic: str
     group: str
@@ -113,24 +115,24 @@ class LedgerKey:
         return f"kafka.connect.offsets.{self.control_topic}.{self.group}"
 
     def of_table(self, name: str) -> str:
-        """The name of a table property."""
-        # Several sinks may write one table, one sink several branches: a table property, unlike a summary, needs its
-        # owner in its name.
+        """The name of this owner's table property ``name``."""
+        # Several sinks may write one table, and one sink several branches: unlike a summary entry, a table property
+        # needs its owner in its name.
         name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
         return name if self.branch == "main" else f"{name}@{self.branch}"
 
     def read(self, ancestry: Iterable[Mapping[str, str]], properties: Mapping[str, str]) -> Ledger:
         """The ledger of a branch.
 
-        ``ancestry`` are the summaries of the branch's snapshots, head first. The newest one of this sink and this log
-        decides; a summary without an identity was written by the Java sink and counts as this log. Where all of them
-        have expired, the table property decides. Of the source the newest one that says something of it tells,
-        whatever log the records went through: they were read. The Java sink says nothing of it.
+        ``ancestry`` are the summaries of the branch's snapshots, head first. ``control`` comes from the newest summary
+        of this sink and this log; a summary without a log id was written by the Java sink and counts as this log. If
+        all of them have expired, the table property is used. The source offsets come from the newest summary that has
+        any, whichever log their entries went through. The Java sink writes none.
         """
         found: Ledger | None = None
         control: ControlOffsets = {}
         if properties.get(self.of_table(LOG_ID), self.log_id) == self.log_id:
-            # Also after a rollback: what was taken away is not to come back with a replay.
+            # Also after a rollback: a replay must not bring the removed rows back.
             control = decode_control(properties.get(self.of_table(self.offsets), "{}"))
         for summary in ancestry:
             if self.offsets not in summary:
@@ -144,7 +146,7 @@ class LedgerKey:
         return replace(found, control=control)
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
-        """A rollback takes snapshots away, and no properties: these still say what the branch held."""
+        """A rollback removes snapshots but no properties: these still hold the ledger from before."""
         before = _of_source(properties, self.of_table)
         known = self._known_to_be_gone(properties)
         gone = {
@@ -157,7 +159,7 @@ class LedgerKey:
         return decode_coverage(properties.get(self.of_table(GONE_OFFSETS), "{}"))
 
     def newly_gone(self, gone: Coverage, properties: Mapping[str, str]) -> Coverage:
-        """What of it no commit has written down yet."""
+        """The part of ``gone`` that no commit has recorded yet."""
         known = self._known_to_be_gone(properties)
         found = {tp: without(spans, known.get(tp, ())) for tp, spans in gone.items()}
         return {tp: spans for tp, spans in found.items() if spans}
@@ -171,29 +173,31 @@ class LedgerKey:
         }
 
     def properties(self, ledger: Ledger) -> dict[str, str]:
-        """The ledger as table properties, for the day its snapshot expires."""
+        """The ledger as table properties, which stay when its snapshot expires."""
         found = {self.of_table(name): value for name, value in self.summary(ledger).items()}
         if ledger.gone:
             found[self.of_table(GONE_OFFSETS)] = encode_coverage(ledger.gone)
         return found
 
     def brought_back(self, ledger: Ledger) -> dict[str, str]:
-        """The table properties after which what is gone is as if the table had never held it."""
+        """Table properties that drop ``gone`` from the ledger, as if the table had never held those offsets."""
         return {**self.properties(replace(ledger, gone={})), self.of_table(GONE_OFFSETS): "{}"}
 
     @property
     def holding(self) -> str:
-        """The table property that says which records to leave out while the sink reads again what it had read."""
+        """The name of the table property with the offsets to skip while the sink reads records again after a
+        recovery.
+        """
         return self.of_table(HELD_OFFSETS)
 
     def left_out(self, properties: Mapping[str, str]) -> Coverage:
-        """What ``holding`` says."""
+        """The offsets in the property ``holding``."""
         return decode_coverage(properties.get(self.holding, "{}"))
 
     def outdated(self, properties: Mapping[str, str], reach: Reach) -> bool:
-        """Whether ``holding`` has served: whatever it names has been read again, and is settled.
+        """Whether ``holding`` is no longer needed: all its offsets have been read again, and are settled.
 
-        The ledgers cannot tell: they knew these records before they were read again.
+        Ledgers cannot tell: they held these records before the second reading.
         """
         held = self.left_out(properties)
         return self.holding in properties and not any(
@@ -201,12 +205,12 @@ class LedgerKey:
         )
 
     def recovered_at(self, log_id: str, end: ControlOffsets) -> dict[str, str]:
-        """The table property that says up to where a control log was when the sink was recovered."""
+        """The table property with the end offsets that a control log had when the sink was recovered."""
         said = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
         return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
 
     def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
-        """Whether anything of ``reach`` may have been heard before the sink was recovered, which has discarded it."""
+        """Whether ``reach`` may hold entries from before a recovery, which has discarded them."""
         said = json.loads(properties.get(self.of_table(RECOVERED_AT), "null"))
         return said is not None and (
             said["log"] != self.log_id or any(reach.since.get(int(p), 0) < at for p, at in said["control"].items())
@@ -226,7 +230,7 @@ def _of_source(entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger
 def _source_entries(ledger: Ledger) -> dict[str, str]:
     return {
         SOURCE_OFFSETS: encode_source(ledger.source),
-        # Almost always the same, and it stands in every snapshot.
+        # Usually equal to the source offsets, and written into every snapshot.
         SETTLED_OFFSETS: encode_source(
             {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
         ),

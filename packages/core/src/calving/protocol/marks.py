@@ -1,8 +1,8 @@
-"""How far the tables were when the coordinator last saw them, so that a catalog that goes back is noticed.
+"""The tables as the coordinator last loaded them, to detect a catalog that shows an older state.
 
-A catalog that fails over to a replica that is behind, or is restored from a backup, shows a table as it was before:
-with fewer rows, and a ledger that was true then. Nothing that a table goes through lowers its last sequence number, a
-rollback neither. (Tables of format version 1 have none.)
+A catalog that fails over to a stale replica, or is restored from a backup, shows an older state of a table: with fewer
+rows, and the ledger of that time. No operation on a table lowers its last sequence number, not even a rollback.
+(Tables of format version 1 have none.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from calving.model.events import TableId, TableMark
 
 _MOST = 1_000
-"""Tables that have a mark, those committed last: the marks travel with every CommitComplete."""
+"""The number of marked tables, those committed last: the marks are sent with every CommitComplete."""
 
 
 class Marks:
@@ -20,7 +20,7 @@ class Marks:
         self._known: dict[TableId, TableMark] = {}
 
     def note(self, table: TableId, mark: TableMark) -> None:
-        """The table was seen so; what was known of it before only counts if it was farther."""
+        """The table was loaded with this mark; an earlier mark counts only if it is higher."""
         before = self._known.pop(table, None)
         farther = before is not None and before.uuid == mark.uuid and before.sequence > mark.sequence
         self._known[table] = before if before is not None and farther else mark
@@ -29,5 +29,5 @@ class Marks:
 
     @property
     def known(self) -> Mapping[TableId, TableMark]:
-        """Those committed last come last."""
+        """The marks, in the order of the last commits."""
         return dict(self._known)

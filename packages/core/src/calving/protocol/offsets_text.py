@@ -17,7 +17,7 @@ def decode_control(text: str) -> dict[int, int]:
 
 
 def encode_source(offsets: SourceOffsets) -> str:
-    """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` where they are not all there from 0 on."""
+    """``{"topic":[12,7]}`` for partitions 0 and 1; ``{"topic":{"4":12}}`` if they are not contiguous from 0."""
     topics: dict[str, dict[int, int]] = {}
     for tp in sorted(offsets):
         topics.setdefault(tp.topic, {})[tp.partition] = offsets[tp]

@@ -1,9 +1,9 @@
 """The order gate of mutation tables (rules G1, G2): what may be committed now, and in which order.
 
 Partitions of the control log are read independently, and source partitions move between workers: a publication of the
-offsets [100, 200) may be heard before that of [0, 100). Where rows replace each other the earlier one has to come
-first, so the later one waits. Whatever comes behind it in its partition of the control log waits with it, so that one
-control offset still says what the table holds. Nobody waits for ever: who waits was written after what it waits for.
+offsets [100, 200) may be read before that of [0, 100). Where rows replace each other, the earlier one must be committed
+first, so the later one waits. All entries after it in its partition of the control log wait, too, so that one control
+offset still describes what the table holds. No entry waits for ever: the one that it waits for was written before it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from calving.protocol.ledger import Ledger, Reach
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """``entries`` in an order in which those of each source partition follow each other; ``held_back`` wait.
+    """``entries``, with those of each source partition in the order of its offsets; ``held_back`` entries wait.
 
-    ``control``: up to where the log is dealt with. ``covered``: what a ledger may say of the source.
+    ``control``: the end of the log's entries that are committed or need no commit. ``covered``: the source offsets for
+    the ledger.
     """
 
     entries: tuple[Envelope, ...]
@@ -39,9 +40,9 @@ class _Publication:
 
 
 def ordered(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, ledger: Ledger) -> Ordered:
-    """``entries`` are those that the table does not have, of whole publications below ``control``.
+    """``entries`` are those that the table lacks, of whole publications below ``control``.
 
-    Of partitions that have restarted nothing is held back: offsets no longer tell what came first.
+    Entries of partitions that have restarted are not held back: their offsets no longer tell the order.
     """
     publications = _publications(entries, reach.restarted)
     covered, control = dict(reach.covered), dict(control)
@@ -72,14 +73,14 @@ def _publications(entries: Iterable[Envelope], restarted: Collection[TopicPartit
     found: dict[Hashable, _Publication] = {}
     for entry in entries:
         own = {tp: spans[-1] for tp, spans in entry.spans.items() if tp not in restarted}
-        # Other senders than calving do not say what they cover; then each entry stands for itself.
+        # Senders other than calving report no coverage; then each entry counts as its own publication.
         key: Hashable = frozenset(entry.spans.items()) or entry.place
         found.setdefault(key, _Publication(own)).entries.append(entry)
     return found
 
 
 def _is_early(found: _Publication, covered: Coverage, ledger: Ledger) -> bool:
-    """Whether anything before it has not been heard, or waits."""
+    """Whether an earlier publication of its partitions has not been read, or waits."""
     return any(
         lowest_uncovered(merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *covered.get(tp, ())))) < span.start
         for tp, span in found.own.items()
@@ -91,7 +92,7 @@ def _is_behind(found: _Publication, control: ControlOffsets) -> bool:
 
 
 def _sorted(publications: Collection[_Publication]) -> list[_Publication]:
-    """By source offset within each partition, else as they were heard."""
+    """In the order of source offsets within each partition, else in the order of the log."""
     found = list(publications)
     follows: dict[int, set[int]] = {place: set() for place in range(len(found))}
     waits_for = [0] * len(found)
@@ -121,7 +122,7 @@ def _by_partition(found: Sequence[_Publication]) -> Mapping[TopicPartition, list
 
 
 def _without_holes(covered: Coverage, restarted: Collection[TopicPartition], ledger: Ledger) -> Coverage:
-    """Up to the first offset that is not dealt with, so that nothing is ever missing in between (G2)."""
+    """The coverage up to the first missing offset, so that a ledger never has a gap (G2)."""
     found: dict[TopicPartition, tuple[Span, ...]] = {}
     for tp, spans in covered.items():
         if tp in restarted:

@@ -1,4 +1,4 @@
-"""Where a partition starts, and how a backlog is shared out. Pure questions of the worker."""
+"""The start position of a partition, and the division of a backlog into batches. Pure functions for the worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Reset = Literal["earliest", "latest"]
 
 
 class Position(NamedTuple):
-    """``stored`` as the backend has it (None: nothing), ``next`` as the worker starts."""
+    """``stored`` is the position in the backend (None if there is none), ``next`` the one at which the
+    worker starts.
+    """
 
     stored: int | None
     next: int
@@ -28,19 +30,19 @@ def starting(
 ) -> dict[TopicPartition, Position]:
     """The positions of newly assigned partitions (W1).
 
-    ``stored`` holds what is on record for all partitions of the sink, not only the assigned ones. Where there is
-    anything, a partition without a position appeared after the first start, and is read from its beginning whatever the
-    reset says, because nothing in it has been skipped on purpose.
+    ``stored`` holds the stored positions of all partitions of the sink, not only of the assigned ones. If there are
+    any, a partition without a position is newer than the sink's first start. It is read from its beginning, whatever
+    the reset, because none of its records has been skipped on purpose.
     """
     at = begins if stored or reset == "earliest" else ends
     return {tp: Position(stored[tp], stored[tp]) if tp in stored else Position(None, at[tp]) for tp in assigned}
 
 
 def first_start(ends: SourceOffsets) -> Publication:
-    """What a first start with the reset ``latest`` stores: the ends of all partitions, held or not.
+    """The publication of a first start with the reset ``latest``: the ends of all partitions, assigned or not.
 
-    At once, and together: else a partition that changes hands before its first record, or another worker that starts a
-    moment later, would take this start for an earlier one.
+    It is published at once and as a whole. Else a worker that gets a partition before its first record, or starts a
+    moment later, would take a partition without a position for a new one.
     """
     return Publication(
         (DataComplete(NO_COMMIT),),
@@ -52,23 +54,24 @@ def first_start(ends: SourceOffsets) -> Publication:
 def within_topics(
     publication: Publication, topic_ids: Mapping[str, str], stored_within: Mapping[TopicPartition, str]
 ) -> Publication:
-    """The publication with its topics' identities. ``stored_within``: what was stored with the positions (B10)."""
+    """The publication with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10)."""
     spans: dict[TopicPartition, tuple[Span, ...]] = {}
     for tp, (span,) in publication.spans.items():
         identity, before = topic_ids.get(tp.topic, ""), stored_within.get(tp)
         if publication.advances[tp].start is None or before == identity:
             found: tuple[Span, ...] = (span,)
         elif before:
-            found = (Span(0, span.end),)  # of the topic that the position was in nothing more comes
+            found = (Span(0, span.end),)  # the position belonged to a topic that no longer exists
         else:
-            # A position that nobody here has stored (the Java sink, an operator) says that all below is done with.
+            # A position that calving did not store (the Java sink or an operator did) means: all offsets below are
+            # done.
             found = (Span(0, span.start), span)
         spans[within(tp, identity)] = found
     return replace(publication, spans=spans, topic_ids=dict(topic_ids))
 
 
 def take(backlog: Spans, records: int) -> dict[TopicPartition, Span]:
-    """The first part of a backlog: ``records`` offsets at most, small partitions whole, large ones in equal shares."""
+    """The first part of a backlog: at most ``records`` offsets, small partitions whole, large ones in equal shares."""
     taken: dict[TopicPartition, Span] = {}
     smallest_first = sorted(backlog.items(), key=lambda item: (item[1].end - item[1].start, item[0]))
     for i, (tp, span) in enumerate(smallest_first):

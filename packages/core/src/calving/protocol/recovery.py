@@ -1,8 +1,8 @@
-"""Where to read again from when the control log or the positions are lost, and what to leave out then.
+"""Recovery from a lost control log or lost positions: where to read again, and which offsets each table skips.
 
-What was published and never committed went with the log. The tables tell the rest: below ``settled`` every record is in
-whichever table it belongs to, and above it each table knows what it holds. So reading again from there, and leaving out
-for each table what it holds, brings back what was lost and doubles nothing.
+Files that were published and not committed are lost with the log. The ledgers give the rest: below ``settled`` every
+record is in each table it belongs to; above, each table's ledger lists the offsets that it holds. So the sink reads
+again from ``settled``, each table skips the offsets that it holds, and no record is lost or doubled.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from calving.protocol.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Next offsets to read, and by table what it holds from there on."""
+    """The next offsets to read, and by table the offsets from there on that it holds."""
 
     positions: SourceOffsets
     held: Mapping[str, Coverage]
 
 
 def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
-    """What the tables of a sink say together. A partition that none of them knows is absent.
+    """The recovery of a sink, from the ledgers of its tables. A partition that is in none of them is absent.
 
-    A ledger's ``settled`` is a statement about all tables, so the furthest one counts. ``complete``: no record goes to
-    any other table; then what all of these hold need not be read again either. Tables in ``rolled_back`` no longer hold
-    what others say is settled: they speak for themselves, and get all again that they miss.
+    ``settled`` of a ledger is true of all tables, so the highest one counts. ``complete``: the sink has no other
+    tables; then offsets that all of these hold need not be read again either. Tables in ``rolled_back`` no longer hold
+    all that is settled: only their own ledgers count for them, and they get all that they lack.
     """
     others = [ledger for name, ledger in ledgers.items() if name not in rolled_back]
     positions: dict[TopicPartition, int] = {}
@@ -45,7 +45,7 @@ def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *
 
 
 def ahead(ledger: Ledger, positions: SourceOffsets, settled: SourceOffsets) -> Coverage:
-    """What a table holds at or above these positions; below ``settled`` it holds all that belongs to it."""
+    """The offsets that a table holds at or above these positions; below ``settled`` it holds all that belong to it."""
     found = {
         tp: beyond(merged((Span(0, settled.get(tp, 0)), *ledger.held(tp))), positions.get(tp, 0))
         for tp in {*ledger.source, *settled}
@@ -54,6 +54,6 @@ def ahead(ledger: Ledger, positions: SourceOffsets, settled: SourceOffsets) -> C
 
 
 def doubled(ledger: Ledger, positions: SourceOffsets, left_out: Coverage) -> Coverage:
-    """What a table would get a second time if reading went on from here."""
+    """The offsets that a table would get a second time if reading continued from these positions."""
     found = {tp: without(spans, left_out.get(tp, ())) for tp, spans in ahead(ledger, positions, {}).items()}
     return {tp: spans for tp, spans in found.items() if spans}

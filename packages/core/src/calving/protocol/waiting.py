@@ -1,7 +1,7 @@
-"""Which tables have files that wait, as anybody can tell who hears the control log: pure.
+"""Derives from the control log which tables have files that are not committed: pure, for every worker.
 
-The coordinator tells which tables it has committed, and with every CommitComplete which records are settled in all of
-them. A table that neither is true of was not committed in that cycle.
+The coordinator writes which tables it has committed, and with each CommitComplete which offsets are settled in all of
+them. A table with neither was not committed in that cycle.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from calving.model.events import CommitComplete, CommitToTable, DataWritten, Env
 from calving.model.offsets import Span
 
 DEGRADED = 3
-"""Cycles after which a table counts as one that cannot be committed: two are enough when all is well."""
+"""Cycles after which a table with uncommitted files is DEGRADED; a healthy one needs at most two."""
 
 
 class Waiting:
-    """Of each table only the oldest publication that waits is kept."""
+    """Keeps the oldest uncommitted publication of each table."""
 
     def __init__(self) -> None:
         self._oldest: dict[TableId, tuple[Coverage, int]] = {}
 
     def hear(self, envelope: Envelope) -> None:
-        """An entry of the control log."""
+        """Take in an entry of the control log."""
         match envelope.event:
             case DataWritten(table=table) if envelope.spans:
                 self._oldest.setdefault(table.identifier, (envelope.spans, 0))
             case CommitToTable(table=table):
-                # Its publications may not be settled for long, because of what they hold for other tables.
+                # Its publications may stay unsettled for long, because other tables lack their files.
                 self._oldest.pop(table.identifier, None)
             case CommitComplete() if envelope.attached.settled:
                 self._oldest = {
@@ -37,17 +37,17 @@ class Waiting:
 
     @property
     def cycles(self) -> dict[TableId, int]:
-        """Tables with files that wait, and how many cycles have ended without the oldest of them."""
+        """Tables with uncommitted files, and the number of cycles that ended without the oldest of them."""
         return {table: cycles for table, (_, cycles) in self._oldest.items()}
 
     @property
     def degraded(self) -> dict[TableId, int]:
-        """Tables that were not committed for several cycles, and how many."""
+        """Tables that were not committed for several cycles, and the number of cycles."""
         return {table: cycles for table, (_, cycles) in self._oldest.items() if cycles >= DEGRADED}
 
 
 def settled(publication: Coverage, done: Coverage) -> bool:
-    """Whether all that a publication covers is ``done``."""
+    """Whether ``done`` includes all offsets of a publication."""
     own = ((tp, spans[-1]) for tp, spans in publication.items())
     return not any(without((_plain(span),), done.get(tp, ())) for tp, span in own)
 

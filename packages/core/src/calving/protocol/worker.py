@@ -1,11 +1,11 @@
-"""The worker: decides what to read next and when to publish it.
+"""The worker: decides which offsets to read next, and when to publish.
 
-A cycle is open from StartCommit to CommitComplete. While it is open an answer is owed for every held partition that has
-not been answered for, so a partition that arrives in the middle of a cycle is answered for as well. What runs, and how
-far the answer is, are phases: ``calving.protocol.phases`` has their table and diagram.
+A cycle is open from StartCommit to CommitComplete. While it is open the worker owes an answer for each assigned
+partition, also for one that is assigned in the middle of the cycle. The state of the batch and the state of the answer
+are phases: ``calving.protocol.phases`` has their table and diagram.
 
-There is no recovery here. After an error, or after a partition was lost, what is not published is dropped and read
-again from the stored positions; what a batch wrote meanwhile is an orphan file.
+The worker has no recovery code. After an error, or when a partition is lost, unpublished work is dropped and read again
+from the stored positions; files that a batch has written meanwhile are orphans.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from calving.protocol.positions import Position, take
 
 
 class BatchLimits(NamedTuple):
-    """When a batch runs without being asked (``backlog``), and how much one batch reads at most."""
+    """The ``backlog`` at which a batch runs between cycles, and the most that one batch reads."""
 
     records: int
     bytes: int
@@ -45,7 +45,9 @@ class BatchLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchOutcome:
-    """What a finished batch reports: files by table, the largest timestamp per partition, its size, its bad records."""
+    """The result of a finished batch: files by table, the largest timestamp per partition, its size, its bad
+    records.
+    """
 
     written: Written
     timestamps_us: Mapping[TopicPartition, int]
@@ -60,26 +62,28 @@ class Worker:
         self._stored: dict[TopicPartition, int | None] = {}
         self._next: dict[TopicPartition, int] = {}
         self.held: frozenset[TopicPartition] = frozenset()
-        """The partitions that are ours."""
+        """The assigned partitions."""
         self._restarted: set[TopicPartition] = set()
-        """What has gone back since it was stored: it may have come as far again, and is somewhere else all the same."""
+        """Partitions whose position went back after it was stored; they count as moved even when it reaches the same
+        offset.
+        """
         self._finished: list[tuple[Spans, BatchOutcome]] = []
         self._phases = Phases()
         self._number = 0
         self._reads: Spans = {}
-        """What the last batch reads or has read."""
+        """The offsets of the running or last batch."""
         self._commit_id = NO_COMMIT
         self._answered: set[TopicPartition] = set()
         self._record_bytes = 1.0
 
     @property
     def positions(self) -> SourceOffsets:
-        """Next offset to read, by held partition; a running batch does not count."""
+        """Next offset to read, by assigned partition, without the running batch."""
         return dict(self._next)
 
     @property
     def owes(self) -> bool:
-        """Whether the open cycle waits for an answer of ours."""
+        """Whether the open cycle lacks an answer of this worker."""
         return self._phases.answering and not self._answered.issuperset(self._next)
 
     @property
@@ -93,7 +97,7 @@ class Worker:
         return self._phases.batch is not Batch.IDLE
 
     def assigned(self, positions: Mapping[TopicPartition, Position]) -> None:
-        """These partitions are ours from now on, at these positions (W1)."""
+        """These partitions are now assigned to this worker, at these positions (W1)."""
         for tp, position in positions.items():
             if tp in self._next:
                 raise ProtocolError(f"{tp} was assigned twice")
@@ -102,20 +106,20 @@ class Worker:
         self.held = frozenset(self._next)
 
     def stop(self) -> None:
-        """No further batch is started and nothing more is answered; ``handover`` of all that is held ends the work."""
+        """Start no further batch and send no further answer. Call ``handover`` with all assigned partitions next."""
         self._phases.take(Turn.STOP)
 
     def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
-        """These partitions are about to go: publish what finished batches hold (W6). Call ``released`` afterwards."""
+        """These partitions are about to be revoked: publish all finished batches (W6). Call ``released`` afterwards."""
         self._void({tp for tp in leaving if tp in self._next})
         return self._publish() if self._finished else []
 
     def released(self, gone: Iterable[TopicPartition]) -> None:
-        """These partitions are no longer ours. What was read of them and not published is dropped (W5)."""
+        """These partitions are revoked. Unpublished work on them is dropped (W5)."""
         missing = {tp for tp in gone if tp in self._next}
         self._void(missing)
         if any(missing & spans.keys() for spans, _ in self._finished):
-            # Files mix partitions: dropping one partition's rows drops the files, so every partition goes back.
+            # Files mix partitions: to drop one partition's rows is to drop the files, so every partition is read again.
             for spans, _ in reversed(self._finished):
                 self._next.update({tp: span.start for tp, span in spans.items()})
             self._finished.clear()
@@ -129,10 +133,10 @@ class Worker:
     def gaps(
         self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, Span]:
-        """What is wanted and gone: from the wanted offset to where reading can go on (W7).
+        """Offsets that should be read next but are not on the broker: up to where reading can continue (W7).
 
-        That is the first available one; but a topic that is ``known`` to be the one that was read, and ends before the
-        wanted offset, was truncated: what it has was read before, and what comes next comes at its end.
+        Reading continues at the first available offset. But if the topic is ``known`` to be the same one and ends
+        before the wanted offset, it was truncated: its records were all read before, and reading continues at its end.
         """
         return {
             tp: Span(at, ends[tp] if tp in known and at > ends[tp] else begins[tp])
@@ -141,13 +145,13 @@ class Worker:
         }
 
     def skip(self, tp: TopicPartition, to: int) -> None:
-        """Go on at ``to`` instead; the records in between are gone, or the offsets restart there."""
+        """Continue at ``to``: the records in between are gone, or the offsets restart there."""
         if to < self._next[tp]:
             self._restarted.add(tp)
         self._next[tp] = to
 
     def heard(self, envelope: Envelope) -> None:
-        """An entry of the control log."""
+        """Take in an entry of the control log."""
         match envelope.event:
             case StartCommit(commit_id) if commit_id != self._commit_id or not self._phases.answering:
                 self._commit_id = commit_id
@@ -157,7 +161,7 @@ class Worker:
                 self._phases.take(Turn.CYCLE_CLOSES)
 
     def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
-        """Time has passed. ``ends`` are the last stable offsets of the held partitions."""
+        """Decide what to do next. ``ends`` are the last stable offsets of the assigned partitions."""
         if self.busy or not self._next or self._phases.cycle is Cycle.STOPPED:
             return []
         backlog = {tp: Span(at, ends[tp]) for tp, at in self._next.items() if ends.get(tp, at) > at}
@@ -172,7 +176,10 @@ class Worker:
         return []
 
     def finished(self, number: int, outcome: BatchOutcome) -> None:
-        """A batch has ended."""
+        """Batch ``number`` has ended with ``outcome``.
+
+        :raises ProtocolError: this batch was not running.
+        """
         if not self.busy or number != self._number:
             raise ProtocolError(f"batch {number} ended, but it was not running")
         if outcome.records:
@@ -185,7 +192,7 @@ class Worker:
         self._finished.append((self._reads, outcome))
 
     def published(self) -> None:
-        """The last ``Publish`` has been written."""
+        """The last ``Publish`` effect has succeeded."""
         self._stored.update(self._next)
         self._answered.update(self._next)
         self._finished.clear()
@@ -206,8 +213,8 @@ class Worker:
         return [RunBatch(self._number, self._reads)]
 
     def _written(self) -> list[DataWritten]:
-        """What the finished batches have written, an event for each table; and another one for each batch that deletes
-        rows, among them those that batches before it have added.
+        """The files of the finished batches: one event for each table, and a separate one for each batch that deletes
+        rows, because these deletes apply to the batches before it.
         """
         tables: dict[TableReference, list[TableFiles]] = {}
         for _, outcome in self._finished:
@@ -231,13 +238,13 @@ class Worker:
             for tp, timestamp in outcome.timestamps_us.items():
                 latest[tp] = max(latest.get(tp, timestamp), timestamp)
         progress = tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
-        # Also where nothing was read: a position found by reset, or moved over a gap, must not be looked for again.
+        # Also without records: a position found by reset, or moved over a gap, must be stored.
         advances = {
             tp: Advance(self._stored[tp], at)
             for tp, at in sorted(self._next.items())
             if at != self._stored[tp] or tp in self._restarted
         }
-        # From the stored position, so that over all publications nothing is left out: what they cover is compared.
+        # From the stored position on, so that successive publications have no gap: coverage is compared.
         moves = {
             tp: Span(advance.end + 1 if tp in self._restarted else advance.start or 0, advance.end)
             for tp, advance in advances.items()
