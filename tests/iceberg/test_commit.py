@@ -446,7 +446,7 @@ def test_a_date_time_is_javas(micros: int, text: str) -> None:
         ({"type": "rest", "io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}, {"type": "rest"}),
         (
             {"type": "jdbc", "uri": "jdbc:postgresql://h/db", "jdbc.user": "u", "jdbc.password": "p@"},
-            {"type": "sql", "uri": "postgresql://u:p%40@h/db"},
+            {"type": "sql", "uri": "postgresql+psycopg2://u:p%40@h/db"},
         ),
     ],
 )

@@ -5,24 +5,44 @@ from __future__ import annotations
 from calving.errors import first_line
 
 _INSTALLED_BY = {
-    "adlfs": "pyiceberg[adlfs]",
-    "boto3": "pyiceberg[glue]",
-    "botocore": "pyiceberg[glue]",
+    "adlfs": "calving[azure]",
+    "boto3": "calving[s3]",
+    "botocore": "calving[s3]",
     "duckdb": "calving[sql]",
-    "gcsfs": "pyiceberg[gcsfs]",
+    "gcsfs": "calving[gcs]",
+    "azure": "calving[azure]",
     "google": "calving[registry]",
+    "google.auth": "calving[gcs]",
     "grpc": "calving[connect]",
     "opentelemetry": "calving[otel]",
     "pandas": "calving[connect]",
-    "psycopg2": "pyiceberg[sql-postgres]",
-    "s3fs": "pyiceberg[s3fs]",
-    "thrift": "pyiceberg[hive]",
+    "kerberos": "pyiceberg[hive-kerberos]",
+    "puresasl": "pyiceberg[hive-kerberos]",
+    "psycopg2": "calving[postgres]",
+    "pymysql": "calving[mysql]",
+    "s3fs": "calving[s3]",
+    "thrift": "calving[hive]",
 }
 
 
-def reason(error: BaseException) -> str:
-    """The error in one line; where a package is missing, with the command that installs it."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    if name not in _INSTALLED_BY:
+def reason(error: BaseException, extra: str | None = None) -> str:
+    """The error in one line; where a package is missing, with the command that installs it.
+
+    ``extra`` of calving brings the package where it is known what it is missing for.
+    """
+    missing = _missing(error)
+    if missing is None:
         return first_line(error)
-    return f'the package {name} is not installed: pip install "{_INSTALLED_BY[name]}"'
+    name, command = missing
+    return f'the package {name} is not installed: pip install "{f"calving[{extra}]" if extra else command}"'
+
+
+def _missing(error: BaseException) -> tuple[str, str] | None:
+    """The package that this error, or one that it came from, says is missing, and what brings it."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, ModuleNotFoundError):
+        found = found.__cause__
+    full = (found.name if found is not None else None) or ""
+    name = full.partition(".")[0]
+    command = _INSTALLED_BY.get(full, _INSTALLED_BY.get(name))
+    return None if command is None else (name, command)

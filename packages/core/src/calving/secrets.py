@@ -11,11 +11,12 @@ _SECRET = re.compile(
     r"|key\.pem",
     re.IGNORECASE,
 )
+_QUERY = re.compile(r"(?P<name>[?&;][^=&;?\s]*(passw|secret|token)[^=&;?\s]*=)[^&;\s'\"]*", re.IGNORECASE)
 
 
 def masked(text: str) -> str:
-    """The text with ``***`` for the login in every URL."""
-    return _LOGIN.sub(r"\g<scheme>***@", text)
+    """The text with ``***`` for the login in every URL, and for the passwords among its parameters."""
+    return _QUERY.sub(r"\g<name>***", _LOGIN.sub(r"\g<scheme>***@", text))
 
 
 def shown(key: str, value: object) -> str:

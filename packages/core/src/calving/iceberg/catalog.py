@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -16,6 +15,7 @@ from requests.adapters import HTTPAdapter
 
 from calving.deadline import LateError, within
 from calving.errors import ConfigError, Unavailable
+from calving.iceberg.jdbc import sql_properties
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked
@@ -55,8 +55,8 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         except Exception as error:  # every catalog has exceptions of its own
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
-                text = f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {reason(error)}"
-                raise ConfigError(text) from error
+                why = reason(error, "glue" if translated.get("type") == "glue" else None)
+                raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {masked(why)}") from error
     session = getattr(catalog, "_session", None)
     if session is not None:
         for prefix in ("http://", "https://"):
@@ -71,8 +71,8 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
     kind = (out.get("type") or _JAVA_TYPES.get(impl or "", impl or "")).lower()
     if kind == "embedded":
         return {**out, **_embedded(out)}
-    if kind == "jdbc":
-        return {**out, "type": "sql", "uri": _jdbc_uri(out)}
+    if kind == "jdbc" or (kind == "sql" and out.get("uri", "").startswith("jdbc:")):
+        return sql_properties(out)
     if kind in ("dynamodb", "hadoop", "nessie", "in-memory"):
         raise ConfigError(
             f"iceberg.catalog.type = {kind} cannot serve exactly-once from Python: use rest, sql, hive or glue"
@@ -87,13 +87,6 @@ def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     # SQLite gives up on a lock after five seconds unless told otherwise.
     return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}?timeout=30", "warehouse": f"file://{folder}"}
-
-
-def _jdbc_uri(properties: Mapping[str, str]) -> str:
-    scheme, _, rest = properties.get("uri", "").removeprefix("jdbc:").partition("://")
-    user, password = properties.get("jdbc.user"), properties.get("jdbc.password")
-    login = f"{quote(user)}:{quote(password or '')}@" if user else ""
-    return f"{scheme}://{login}{rest}" if rest else properties.get("uri", "").removeprefix("jdbc:")
 
 
 def is_rest(catalog: Catalog) -> bool:

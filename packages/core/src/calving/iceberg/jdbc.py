@@ -1,0 +1,166 @@
+"""JDBC addresses of catalogs as SQLAlchemy's: those that the Java sink's configuration holds."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from calving.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+_URI = "iceberg.catalog.uri"
+_SERVER = re.compile(r"(?://(?P<hosts>[^/?]*))?/?(?P<database>[^?]*)(?:\?(?P<query>.*))?")
+_CATALOGS_OWN = ("schema-version", "strict-mode", "init-catalog-tables")
+"""Keys under ``jdbc.`` that are of Java's catalog, not of the driver."""
+Translation = Callable[[str], Mapping[str, str]]
+
+
+def sql_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a JDBC catalog as those of a SQL catalog.
+
+    :raises ConfigError: the address is not understood, or asks for what has no counterpart.
+    """
+    given = {key.removeprefix("jdbc."): value for key, value in properties.items() if key.startswith("jdbc.")}
+    options = {key: value for key, value in given.items() if key not in _CATALOGS_OWN}
+    out = {key: value for key, value in properties.items() if not key.startswith("jdbc.")}
+    out |= {"type": "sql", "uri": sql_uri(properties.get("uri", ""), options)}
+    if "init-catalog-tables" in given:
+        out["init_catalog_tables"] = given["init-catalog-tables"]
+    if not out["uri"].startswith("sqlite"):
+        # A server that was restarted has closed the connections of the pool.
+        out.setdefault("pool_pre_ping", "true")
+    return out
+
+
+def sql_uri(uri: str, options: Mapping[str, str]) -> str:
+    """``jdbc:...`` with the driver's ``options`` as an address for SQLAlchemy; any other as it is."""
+    if not uri.startswith("jdbc:") and not options:
+        return uri
+    kind, _, rest = uri.removeprefix("jdbc:").partition(":")
+    if kind == "sqlite":
+        return _sqlite(rest, options)
+    if kind not in _SERVERS:
+        raise ConfigError(f"{_URI} = jdbc:{kind}:...: only jdbc:sqlite, jdbc:postgresql and jdbc:mysql are known")
+    return _server(_SERVERS[kind], rest, options)
+
+
+def _sqlite(rest: str, options: Mapping[str, str]) -> str:
+    path, _, query = rest.removeprefix("file:").partition("?")
+    if path in ("", ":memory:") or "mode=memory" in query:
+        raise ConfigError(f"{_URI}: a SQLite catalog in memory is gone with its process: name a file")
+    asked = {**dict(parse_qsl(query)), **options}
+    millis = asked.pop("busy_timeout", "30000")
+    if not millis.isdigit():
+        raise ConfigError(f"{_URI}: busy_timeout = {millis}: it is a number of milliseconds")
+    _leave_out("SQLite", asked)
+    return f"sqlite:///{path}?timeout={int(millis) / 1000:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A kind of database: its scheme for SQLAlchemy, its port, and its driver's options by those of JDBC."""
+
+    name: str
+    scheme: str
+    port: str
+    options: Mapping[str, Translation]
+    is_security: re.Pattern[str]
+    """Options that must not be left out."""
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """Options that mean nothing without another one, by their values."""
+
+
+def _as(name: str) -> Translation:
+    return lambda value: {name: value}
+
+
+def _seconds(name: str) -> Translation:
+    """Of milliseconds; 0 is for ever on both sides."""
+    return lambda value: {name: str(max(1, int(value) // 1000))} if value.isdigit() and int(value) else {}
+
+
+def _keep_alive(value: str) -> Mapping[str, str]:
+    return {"keepalives": "1" if value == "true" else "0"}
+
+
+def _mysql_ssl(value: str) -> Mapping[str, str]:
+    """pymysql verifies by a CA only; without any of these options it does without TLS."""
+    match value.upper():
+        case "DISABLED" | "FALSE":
+            return {"ssl_disabled": "true"}
+        case "REQUIRED" | "TRUE" | "VERIFY_CA":
+            return {"ssl_check_hostname": "false"}
+        case "VERIFY_IDENTITY":
+            return {"ssl_check_hostname": "true"}
+    return {}
+
+
+_SERVERS = {
+    "postgresql": _Server(
+        "PostgreSQL",
+        "postgresql+psycopg2",
+        "5432",
+        {
+            **{name: _as(name) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")},
+            "ApplicationName": _as("application_name"),
+            "connectTimeout": _as("connect_timeout"),
+            "loginTimeout": _as("connect_timeout"),
+            "tcpKeepAlive": _keep_alive,
+            "currentSchema": lambda value: {"options": f"-csearch_path={value}"},
+            "targetServerType": lambda value: {"target_session_attrs": "any" if value == "any" else "read-write"},
+            "ssl": lambda value: {"sslmode": "verify-full"} if value in ("", "true") else {},
+        },
+        re.compile("ssl.*|gss.*|channelBinding|requireAuth", re.IGNORECASE),
+    ),
+    "mysql": _Server(
+        "MySQL",
+        "mysql+pymysql",
+        "3306",
+        {
+            "connectTimeout": _seconds("connect_timeout"),
+            "socketTimeout": _seconds("read_timeout"),
+            "sslMode": _mysql_ssl,
+            "useSSL": _mysql_ssl,
+            "serverSslCert": _as("ssl_ca"),
+        },
+        re.compile(".*(ssl|tls|certificate|keystore).*", re.IGNORECASE),
+        {"VERIFY_CA": "serverSslCert", "VERIFY_IDENTITY": "serverSslCert"},
+    ),
+}
+
+
+def _server(server: _Server, rest: str, options: Mapping[str, str]) -> str:
+    match = _SERVER.fullmatch(rest)
+    if match is None or not match["database"]:
+        raise ConfigError(f"{_URI}: jdbc:{server.scheme.partition('+')[0]}://host:port/database is wanted")
+    asked = {**dict(parse_qsl(match["query"] or "", keep_blank_values=True)), **options}
+    user, password = asked.pop("user", None), asked.pop("password", None)
+    login = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""
+    lacking = next(
+        (value for value, other in server.needs.items() if value in asked.values() and other not in asked), ""
+    )
+    if lacking:
+        raise ConfigError(f"{_URI}: {lacking} needs {server.needs[lacking]}, a file with the certificates (PEM)")
+    found: list[tuple[str, str]] = []
+    for name in [name for name in asked if name in server.options]:
+        found += server.options[name](asked.pop(name)).items()
+    wrong = next((name for name in asked if server.is_security.fullmatch(name)), None)
+    if wrong is not None:
+        known = ", ".join(name for name in server.options if server.is_security.fullmatch(name))
+        raise ConfigError(f"{_URI}: {wrong} of {server.name}'s JDBC driver has no counterpart here; known are {known}")
+    _leave_out(server.name, asked)
+    hosts = (match["hosts"] or "localhost").split(",")
+    if len(hosts) > 1:
+        found += [("host", host if ":" in host else f"{host}:{server.port}") for host in hosts]
+    host = hosts[0] if len(hosts) == 1 else ""
+    query = f"?{urlencode(found)}" if found else ""
+    return f"{server.scheme}://{login}{host}/{quote(unquote(match['database']), safe='')}{query}"
+
+
+def _leave_out(database: str, options: Mapping[str, str]) -> None:
+    if options:
+        log.warning("options of %s's JDBC driver mean nothing here and are left out: %s", database, ", ".join(options))
