@@ -33,13 +33,12 @@ from calving.model.record_path import (
 from calving.model.tables import TableSpec
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
-from calving.tasks.reader import Block
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
+from tests.blocks import MILLIS, Given
 from tests.registry import SchemaRegistry, framed, serialized, serving
 
 _BLOCK = 8_000
-_MILLIS = 1_767_225_600_000
 _TYPES = ("click", "view", "buy")
 _COLUMNS = {
     "id": LongType(),
@@ -57,7 +56,7 @@ def fields(number: int) -> Fields:
     """Six columns, as in the bench of the whole sink."""
     return {
         "id": number,
-        "ts": _MILLIS + number,
+        "ts": MILLIS + number,
         "user": f"user-{number * 7919 % 100_000}",
         "type": _TYPES[number % 3],
         "amount": number % 100_000 / 100,
@@ -75,37 +74,6 @@ class Case:
     value: ConverterSpec = _JSON
     transforms: tuple[TransformSpec, ...] = ()
     evolve: bool = False
-
-
-class Messages(Block):
-    """Values that are there already, in the place of a block that was fetched."""
-
-    def __init__(self, start: int, values: Sequence[bytes]) -> None:
-        self.source = Range("bench", 0, start, start + len(values))
-        self._raw, self._start = values, start
-
-    def __len__(self) -> int:
-        return len(self._raw)
-
-    @property
-    def values(self) -> Sequence[bytes | None]:
-        return self._raw
-
-    @property
-    def keys(self) -> Sequence[bytes | None]:
-        return [b"key"] * len(self._raw)
-
-    @property
-    def offsets(self) -> Sequence[int]:
-        return range(self._start, self._start + len(self._raw))
-
-    @property
-    def timestamps_ms(self) -> Sequence[int | None]:
-        return [_MILLIS] * len(self._raw)
-
-    @property
-    def headers(self) -> Sequence[Sequence[tuple[str, bytes | None]]]:
-        return [()] * len(self._raw)
 
 
 def measure(folder: Path, records: int, console: Console) -> list[dict[str, object]]:
@@ -157,7 +125,8 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
     started = time.thread_time()
     for start in range(0, len(case.values), _BLOCK):
         values = case.values[start : start + _BLOCK]
-        outcome = pipeline.run(Messages(start, values), values)
+        block = Given(Range("bench", 0, start, start + len(values)), start, values)
+        outcome = pipeline.run(block)
         if outcome.written + len(outcome.bad) + sum(outcome.filtered.values()) != len(values):
             raise RuntimeError(f"{case.name}: records were lost")
     delivery.writers.close()

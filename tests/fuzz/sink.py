@@ -47,10 +47,11 @@ from calving.model.record_path import (
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.tasks.reader import Block
+from calving.source.reading import Block
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
+from tests.blocks import Given
 from tests.fuzz import forms, plain
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.tables import Table, table_of
@@ -66,22 +67,6 @@ _RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None]]] = {}
 """What the broker would have: the first offset of a partition, and its records."""
 
 
-class _Messages(Block):
-    def __init__(self, source: Range, start: int, raws: Sequence[bytes | None]) -> None:
-        self.source, self._start, self._raws = source, start, raws
-
-    def __len__(self) -> int:
-        return len(self._raws)
-
-    values = property(lambda self: list(self._raws))
-    keys = property(lambda self: [b"key"] * len(self._raws))
-    offsets = property(lambda self: list(range(self._start, self._start + len(self._raws))))
-    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._raws))
-    headers = property(lambda self: [list(HEADERS) for _ in self._raws])
-    size = property(lambda self: sum(len(raw or b"") for raw in self._raws))
-    latest_ms = property(lambda self: 1_767_225_600_000)
-
-
 class _Source:
     """In the place of the reader of a broker."""
 
@@ -93,7 +78,7 @@ class _Source:
             first, raws = _RECORDS[TopicPartition(source.topic, source.partition)]
             for start in range(source.start, source.end, self._limits.block_records):
                 end = min(start + self._limits.block_records, source.end)
-                yield _Messages(source, start, raws[start - first : end - first])
+                yield Given(source, start, raws[start - first : end - first], headers=HEADERS)
 
 
 class _Engine(LocalEngine):
@@ -299,7 +284,7 @@ class Sink:
 @contextmanager
 def _patched(exactly: bool, native: bool) -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(mock.patch("calving.tasks.task.RangeReader", _Source))
+        stack.enter_context(mock.patch("calving.tasks.task.open_reader", _Source))
         stack.enter_context(mock.patch("calving.runtime.batch._WORTH_A_TASK", 2))
         if not native:
             stack.enter_context(mock.patch("calving.converters.native.absence", lambda: "not wanted"))

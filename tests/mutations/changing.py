@@ -36,7 +36,8 @@ from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import LedgerKey, Reach
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.tasks.reader import Block
+from calving.source.reading import Block
+from tests.blocks import Given
 from tests.fuzz.sink import _Engine as ShufflingEngine
 
 TOPIC, NAME = "changes", "db.t"
@@ -44,22 +45,6 @@ KEY = LedgerKey("control", "connect-x", "log-1")
 Message = tuple[Any, Any]
 """Key and value; None, bytes, or an object that is written as JSON."""
 JSON_KEYS = TopicConverters(ConverterSpec("json"), ConverterSpec("json"))
-
-
-class _Messages(Block):
-    def __init__(self, source: Range, start: int, pairs: Sequence[Message]) -> None:
-        self.source, self._start, self._pairs = source, start, pairs
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    keys = property(lambda self: [_bytes(key) for key, _ in self._pairs])
-    values = property(lambda self: [_bytes(value) for _, value in self._pairs])
-    offsets = property(lambda self: list(range(self._start, self._start + len(self._pairs))))
-    timestamps_ms = property(lambda self: [1_767_225_600_000] * len(self._pairs))
-    headers = property(lambda self: [[] for _ in self._pairs])
-    size = property(lambda self: 100 * len(self._pairs))
-    latest_ms = property(lambda self: 1_767_225_600_000)
 
 
 def _bytes(what: Any) -> bytes | None:
@@ -129,7 +114,7 @@ class Changing:
             TopicPartition(TOPIC, p): Span(self._done.get(p, 0), len(self._log[p])) for p, found in messages.items()
         }
         with (
-            mock.patch("calving.tasks.task.RangeReader", self._reader()),
+            mock.patch("calving.tasks.task.open_reader", self._reader()),
             mock.patch("calving.runtime.batch._WORTH_A_TASK", 2),
         ):
             outcome = runner.run({tp: span for tp, span in spans.items() if span.start < span.end})
@@ -151,7 +136,9 @@ class Changing:
                 for source in sources:
                     for start in range(source.start, source.end, self._limits.block_records):
                         end = min(start + self._limits.block_records, source.end)
-                        yield _Messages(source, start, log[source.partition][start:end])
+                        pairs = log[source.partition][start:end]
+                        keys, values = ([_bytes(pair[i]) for pair in pairs] for i in (0, 1))
+                        yield Given(source, start, values, keys)
 
         return Reader
 

@@ -14,7 +14,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, MapType, NestedField, StringType, StructType, UUIDType
 
-from bench.records import Messages
+from calving.model.ranges import Range
 from calving.model.record_path import (
     ConverterSpec,
     RecordPath,
@@ -28,6 +28,7 @@ from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
+from tests.blocks import Given
 from tests.registry import avro
 
 SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")
@@ -56,7 +57,7 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
     )
     stages = Stages()
     delivery = Delivery(spec, stages)
-    outcome = Pipeline(spec, delivery, stages).run(Messages(0, values), values)
+    outcome = Pipeline(spec, delivery, stages).run(Given(Range("bench", 0, 0, len(values)), 0, values))
     assert (outcome.written, outcome.bad) == (len(values), [])
     delivery.writers.close()
     (file,) = folder.rglob("*.parquet")

@@ -14,20 +14,21 @@ from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
 from calving.source.kafka import Topics
-from calving.tasks.reader import Block, RangeReader
+from calving.source.kafka_reader import KafkaReader
+from calving.source.reading import Block, headers_of
 from tests.conftest import Topic
 
 USUAL = Limits()
 
 
 def read(topic: Topic, start: int, end: int, partition: int = 0, limits: Limits = USUAL) -> list[Block]:
-    reader = RangeReader({"bootstrap.servers": topic.servers}, limits)
+    reader = KafkaReader({"bootstrap.servers": topic.servers}, limits)
     return list(reader.read([Range(topic.name, partition, start, end)]))
 
 
 def read_all(topic: Topic, *ranges: tuple[int, int, int], limits: Limits = USUAL) -> list[Block]:
     """Ranges by partition, start and end."""
-    reader = RangeReader({"bootstrap.servers": topic.servers}, limits)
+    reader = KafkaReader({"bootstrap.servers": topic.servers}, limits)
     return list(reader.read([Range(topic.name, *each) for each in ranges]))
 
 
@@ -76,8 +77,8 @@ def test_blocks_are_of_one_partition_each_and_in_its_order(topic: Callable[..., 
     offsets: dict[int, list[int]] = {}
     for block in found:
         p = block.source.partition
-        assert block.values == [b"%d" % (offset * 5 + p) for offset in block.offsets]
-        offsets.setdefault(p, []).extend(block.offsets)
+        assert block.values == [b"%d" % (offset * 5 + p) for offset in block.offsets.to_pylist()]
+        offsets.setdefault(p, []).extend(block.offsets.to_pylist())
     assert offsets == {0: [*range(100)], 1: [*range(50, 100)], 2: [*range(50)], 4: [99]}
 
 
@@ -88,7 +89,7 @@ def test_ranges_too_large_to_be_read_at_once_are_read_whole(topic: Callable[...,
     found = read_all(t, *((p, 0, 30_000) for p in range(3)))
     for p in range(3):
         its = [block for block in found if block.source.partition == p]
-        assert [offset for block in its for offset in block.offsets] == list(range(30_000))
+        assert [offset for block in its for offset in block.offsets.to_pylist()] == list(range(30_000))
 
 
 def test_an_empty_range_reads_nothing(topic: Callable[..., Topic]) -> None:
@@ -228,8 +229,8 @@ def test_keys_headers_timestamps_and_offsets_come_along(topic: Callable[..., Top
     t, now = topic(), int(time.time() * 1000) - 5000
     t.send(b"v", key=b"k", headers=[("h", b"1")], timestamp=now)
     (block,) = read(t, 0, 1)
-    assert (block.keys, block.headers, block.offsets) == ([b"k"], [[("h", b"1")]], [0])
-    assert block.timestamps_ms == [now]
+    assert (list(block.keys), headers_of(block, 0), block.offsets.to_pylist()) == ([b"k"], (("h", b"1"),), [0])
+    assert block.timestamps_ms.to_pylist() == [now]
     assert block.latest_ms == now
 
 

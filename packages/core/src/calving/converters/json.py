@@ -22,6 +22,7 @@ from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
 from calving.records.json_whole_plan import WholePlan
 from calving.records.jsontext import parse, parse_all
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Values
 
@@ -59,12 +60,12 @@ class JsonConverter(Converter):
         if projection is not self._projection:
             self._projection, self._plan, self._schema = projection, _plan(projection), None
             self._native = native_json(projection, self._limits.nesting)
-        block = Block(values)
+        block = Block(Payloads.of(values))
         if self.fast and self._natively(block):
             block.close()
         elif self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
-                self._learn(values)
+                self._learn(block.values)
             # A refused piece is read twice: where there were refusals lately, pieces are small.
             self._decode(block, 0, len(values), _PIECE if self._wary else len(values))
             self._wary = _WARY_BLOCKS if block.refusals else max(0, self._wary - 1)
@@ -81,7 +82,7 @@ class JsonConverter(Converter):
         return block.decoded
 
     def _natively(self, block: Block) -> bool:
-        found = None if self._native is None else self._native.read(block.values)
+        found = None if self._native is None else self._native.read(block.payloads)
         if found is None:
             return False
         rows, block.exact = found
@@ -141,7 +142,7 @@ class JsonConverter(Converter):
 
     def _decode_exactly(self, block: Block) -> None:
         places = block.exact
-        found = parse_all([block.values[i] for i in places], self._limits.nesting)
+        found = parse_all(block.at(places), self._limits.nesting)
         wrong = [n for n, value in enumerate(found) if isinstance(value, ValueError)]
         if wrong:
             for n in wrong:

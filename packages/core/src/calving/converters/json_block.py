@@ -8,6 +8,8 @@ from itertools import groupby
 import pyarrow as pa
 
 from calving.converters.interface import Decoded
+from calving.records.indices import Indices
+from calving.records.payloads import Payloads
 from calving.records.values import Values
 
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
@@ -16,13 +18,21 @@ between them."""
 
 
 class Block:
-    def __init__(self, values: Sequence[bytes]) -> None:
-        self.values, self.size = values, len(values)
+    def __init__(self, payloads: Payloads) -> None:
+        self.payloads, self.size = payloads, len(payloads)
         self.exact: list[int] = []
         self.refusals = 0
         self.read: list[tuple[pa.StructArray, Sequence[int]]] = []
         """What Arrow took, each piece with its places."""
         self.decoded = Decoded()
+
+    @property
+    def values(self) -> list[bytes]:
+        return self.payloads.items
+
+    def at(self, places: Indices) -> list[bytes]:
+        """The values at these places."""
+        return self.payloads.take(places).items
 
     def is_hopeless(self, start: int) -> bool:
         """Whether Arrow has refused so many of the values before this one that it is no help."""

@@ -27,6 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.version import __version__
 
@@ -83,7 +84,7 @@ class NativeJson:
         if self._resting:
             self._resting -= 1
             return None
-        rows, refused = self._decoder.decode(list(values))
+        rows, refused = self._decoder.decode(Payloads.of(values).items)
         if len(refused) * _RARE > len(values) > _FEW:
             self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
             return None

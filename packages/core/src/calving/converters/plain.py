@@ -13,6 +13,7 @@ from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import full
 from calving.errors import ConfigError
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import Values
 
@@ -37,7 +38,7 @@ class StringConverter(Converter):
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if self._encoding == "utf-8":
             try:
-                return Decoded([Values(pa.array(values, pa.binary()).cast(pa.string()), True)])
+                return Decoded([Values(Payloads.of(values).column.cast(pa.string()), True)])
             except pa.ArrowInvalid:
                 pass
         decoded = Decoded()
@@ -55,7 +56,7 @@ class BytesConverter(Converter):
         pass
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
-        return Decoded([Values(pa.array(values, pa.binary()), True)])
+        return Decoded([Values(Payloads.of(values).column, True)])
 
 
 class _SingleConverter(Converter):

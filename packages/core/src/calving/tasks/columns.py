@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from calving.model.dead_letters import origin
-from calving.records.indices import Indices, compose, pick
+from calving.records import arrays
+from calving.records.indices import Indices, compose, without
 from calving.records.shapes import by_shape
 from calving.records.values import HEADERS, RecordError, Records, Values
+from calving.source.reading import Block, headers_of
 from calving.tasks.decoding import Decoders
-from calving.tasks.reader import Block
 from calving.transforms.interface import Column
 
 
@@ -31,16 +31,16 @@ class Columns:
     ) -> Iterator[Records]:
         """Every value as part of a record; keys that cannot be decoded make their records ``bad``."""
         for rows, data in self._shaped(values.data):
-            index = compose(values.index, rows)
+            index = _numbers(compose(values.index, rows))
             records = Records(
-                _numbers(index),
+                index,
                 pa.repeat(pa.scalar(topic, pa.string()), len(index)),
                 partition,
                 self._picked("offset", lambda: self._offsets(block), index, pa.int64()),
                 self._picked("timestamp", lambda: block.timestamps_ms, index, pa.timestamp("ms", "UTC")),
                 pa.nulls(len(index)),
                 data,
-                self._picked("headers", lambda: _headers(block), index, HEADERS),
+                self._picked("headers", lambda: block.headers, index, HEADERS),
                 values.typed,
             )
             yield from self._with_keys(block, topic, records, bad) if "key" in self._wanted else [records]
@@ -49,29 +49,28 @@ class Columns:
         """Columns that hold their values without loss."""
         return by_shape(data, decimals=self._decimals) if isinstance(data, list) else [(range(len(data)), data)]
 
-    def _picked(self, column: Column, read: Any, index: Indices, kind: pa.DataType) -> pa.Array:
+    def _picked(self, column: Column, read: Callable[[], pa.Array], index: pa.Array, kind: pa.DataType) -> pa.Array:
         if column not in self._wanted:
             return pa.nulls(len(index), kind)
-        return pa.array(pick(read(), index), kind)
+        found = read()
+        return (found if len(found) == len(index) else arrays.take(found, index)).cast(kind)
 
-    def _offsets(self, block: Block) -> Sequence[int]:
+    def _offsets(self, block: Block) -> pa.Int64Array:
         """Source offsets; those of replayed dead letters are where they once were."""
         if not self._replayed:
             return block.offsets
-        found = zip(map(origin, block.headers), block.offsets, strict=True)
-        return [offset if place is None else place[2] for place, offset in found]
+        found = zip(_origins(block), block.offsets.to_pylist(), strict=True)
+        return pa.array([offset if place is None else place[2] for place, offset in found], pa.int64())
 
     def _with_keys(self, block: Block, topic: str, records: Records, bad: list[RecordError]) -> Iterator[Records]:
         """Keys come in shapes of their own: one part for each."""
         index = records.index.to_pylist()
-        keys = pick(block.keys, index)
-        here: Indices = range(len(keys))
-        if None in keys:
-            here = [row for row, key in enumerate(keys) if key is not None]
-            yield records.take(pc.indices_nonzero(pa.array([key is None for key in keys])))
+        keys = block.keys.take(index)
+        here: Indices = without(len(keys), {*keys.nulls})
+        if keys.nulls:
+            yield records.take(pa.array(keys.nulls, pa.int32()))
         if here:
-            present = [key for key in keys if key is not None]
-            decoded = self._decoders.keys(topic, present).within(here)
+            decoded = self._decoders.keys(topic, keys.take(here)).within(here)
             bad += [replace(b, index=index[b.index]) for b in decoded.bad]
             for found in decoded.values:
                 for some, data in self._shaped(found.data):
@@ -83,8 +82,7 @@ class Columns:
 def origins(block: Block) -> list[tuple[str, int, list[int]]]:
     """Indices of replayed dead letters by the topic and partition that they came from."""
     found: dict[tuple[str, int], list[int]] = {}
-    for i, headers in enumerate(block.headers):
-        place = origin(headers)
+    for i, place in enumerate(_origins(block)):
         key = place[:2] if place is not None else (block.source.topic, block.source.partition)
         found.setdefault(key, []).append(i)
     return [(topic, partition, index) for (topic, partition), index in found.items()]
@@ -97,5 +95,5 @@ def _numbers(index: Indices) -> pa.Array:
     return pa.array(index, pa.int32())
 
 
-def _headers(block: Block) -> list[list[dict[str, str | bytes | None]]]:
-    return [[{"key": name, "value": value} for name, value in headers] for headers in block.headers]
+def _origins(block: Block) -> Iterator[tuple[str, int, int] | None]:
+    return (origin(headers_of(block, i)) for i in range(len(block)))

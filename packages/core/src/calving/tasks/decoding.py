@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
 from calving.model.record_path import TopicConverters
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import RecordError
 from calving.tasks.spec import TaskSpec
@@ -25,24 +24,25 @@ class Decoders:
         """Whether values of this topic come with what a projection wants of them only."""
         return self._converter(topic, use).projects
 
-    def keys(self, topic: str, keys: Sequence[bytes]) -> Decoded:
+    def keys(self, topic: str, keys: Payloads) -> Decoded:
         """Keys, whole."""
         return self._converter(topic, _KEY).decode(keys, None)
 
-    def decode(self, topic: str, use: str, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+    def decode(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
         """Values as ``projection`` wants them. ``use`` keeps apart what converters learn for different projections."""
         if not values:
             return Decoded()
         most = self._spec.path.limits.record_bytes
-        if max(map(len, values)) <= most:
+        if values.longest <= most:
             return self._converter(topic, use).decode(values, projection)
-        kept = [i for i, value in enumerate(values) if len(value) <= most]
-        decoded = self.decode(topic, use, [values[i] for i in kept], projection).within(kept)
+        sizes = [len(value) for value in values]
+        kept = [i for i, size in enumerate(sizes) if size <= most]
+        decoded = self.decode(topic, use, values.take(kept), projection).within(kept)
         reason = "{} bytes are more than iceberg.limits.record-bytes = {}"
         decoded.bad += [
-            RecordError(i, stage(is_key=False), "RecordTooLargeError", reason.format(len(value), most))
-            for i, value in enumerate(values)
-            if len(value) > most
+            RecordError(i, stage(is_key=False), "RecordTooLargeError", reason.format(size, most))
+            for i, size in enumerate(sizes)
+            if size > most
         ]
         return decoded
 

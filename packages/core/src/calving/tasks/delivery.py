@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from zlib import crc32
 
 import pyarrow as pa
 
@@ -17,7 +16,6 @@ from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
-from calving.model.ranges import Range
 from calving.model.tables import SchemaChange
 from calving.records.arrays import is_flat, take
 from calving.records.failures import is_of_value
@@ -26,6 +24,7 @@ from calving.records.indices import Indices, compose, without
 from calving.records.inferred import of_type
 from calving.records.projection import Target
 from calving.records.values import RecordError, Values
+from calving.source.reading import Block
 from calving.tasks.creation import Creation
 from calving.tasks.letters import LETTERS, rows_of
 from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations, without_truncates
@@ -63,10 +62,7 @@ class Delivery:
         self._held: dict[str, set[int]] = {}
         """By table the places of the block that it holds already."""
         self._rehearsing = self._deleting = False
-        self._source = 0
-        self._offsets: Callable[[], Sequence[int]] = tuple
-        self._places: pa.Array | None = None
-        """The offsets of the block, once they are asked for."""
+        self._block: Block | None = None
         self._asked: tuple[Values, RowMutations, pa.Array] | None = None
         """Values, and what each of them does, as last found out."""
 
@@ -99,15 +95,15 @@ class Delivery:
         finally:
             self._rehearsing = False
 
-    def begin(self, source: Range, offsets: Callable[[], Sequence[int]]) -> None:
-        """A block of this range comes next; ``offsets`` are those of its records, asked for only where they matter."""
-        self._held = {}
-        self._source = crc32(source.topic.encode()) << 24 | source.partition
-        self._offsets, self._places = offsets, None
+    def begin(self, block: Block) -> None:
+        """Values of this block come next."""
+        self._held, self._block = {}, block
+        source = block.source
         for table, coverage in self._coverage.items():
             spans = coverage.get(TopicPartition(source.topic, source.partition), ())
             if any(span.start < source.end and source.start < span.end for span in spans):
-                self._held[table] = {i for i, o in enumerate(offsets()) if any(s.start <= o < s.end for s in spans)}
+                offsets = enumerate(block.offsets.to_pylist())
+                self._held[table] = {i for i, o in offsets if any(s.start <= o < s.end for s in spans)}
 
     def deliver(self, tables: Sequence[str], values: Values, *, deletes: bool = False) -> Delivered:
         """Every value to every table, or to none: a value that one of them cannot take is bad for all.
@@ -237,9 +233,8 @@ class Delivery:
         converter, mutations = self._converter(table), self._spec.tables[table].mutations
         if mutations is None:
             return [converter.convert(values)]
-        if self._places is None:
-            self._places = pa.array(self._offsets(), pa.int64())
-        origin = Origin(self._source, self._places.take(pa.array(values.index, pa.int32())))
+        assert self._block is not None  # noqa: S101 - values are those of a block
+        origin = Origin.of(self._block, values.index)
         return self._conversions[table].convert(values, self._operations(values, mutations), origin)
 
     def _operations(self, values: Values, mutations: RowMutations) -> pa.Array:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from calving.records.arrays import take
 from calving.records.fields import arrow_schema, table_schema
 from calving.records.indices import Indices, compose, without
 from calving.records.values import Objects, RecordError, Values, field, texts
+from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
 from calving.writing.identity import Place, identity_of, optional
 
@@ -32,7 +34,13 @@ class Origin:
     """Where values came from: a number for their source partition, and the offset of each."""
 
     source: int
-    offsets: pa.Array
+    offsets: pa.Int64Array
+
+    @staticmethod
+    def of(block: Block, index: Indices) -> Origin:
+        """Of the records of a block at these places."""
+        source = crc32(block.source.topic.encode()) << 24 | block.source.partition
+        return Origin(source, block.offsets.take(pa.array(index, pa.int32())))
 
 
 class Conversion:

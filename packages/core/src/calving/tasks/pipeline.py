@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.casting.table import STAGE
-from calving.records.indices import Indices, compose, pick
+from calving.records.indices import Indices, compose, without
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Records, Values, texts
+from calving.source.reading import Block
 from calving.tasks.columns import Columns, origins
 from calving.tasks.decoding import Decoders
 from calving.tasks.delivery import Delivery
 from calving.tasks.mutations import as_objects
-from calving.tasks.reader import Block
 from calving.tasks.routing import Router, is_table_name
 from calving.tasks.spec import TaskSpec
 from calving.tasks.stages import Stages
@@ -56,28 +57,24 @@ class Pipeline:
         replayed = spec.path.tolerance.replayed
         self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
 
-    def run(self, block: Block, raw: Sequence[bytes | None], index: Indices | None = None) -> Outcome:
+    def run(self, block: Block, index: Indices | None = None) -> Outcome:
         """Deliver every record of the block, or those at ``index``, or say what became of it."""
         outcome = Outcome()
         index = range(len(block)) if index is None else index
         if not self._spec.path.tolerance.replayed:
-            self._run(block, raw, block.source.topic, block.source.partition, index, outcome)
+            self._run(block, block.source.topic, block.source.partition, index, outcome)
             return outcome
         wanted = set(index)
         for topic, partition, found in origins(block):
-            self._run(block, raw, topic, partition, [i for i in found if i in wanted], outcome)
+            self._run(block, topic, partition, [i for i in found if i in wanted], outcome)
         return outcome
 
-    def _run(
-        self, block: Block, raw: Sequence[bytes | None], topic: str, partition: int, index: Indices, outcome: Outcome
-    ) -> None:
-        values = pick(raw, index)
+    def _run(self, block: Block, topic: str, partition: int, index: Indices, outcome: Outcome) -> None:
+        present = block.values.take(index)
         nulls: Indices = ()
-        if None in values:
-            nulls = [i for i in index if raw[i] is None]
-            index = [i for i in index if raw[i] is not None]
-            values = pick(raw, index)
-        present: Sequence[bytes] = values  # type: ignore[assignment]
+        if present.nulls:
+            kept = without(len(present), {*present.nulls})
+            nulls, index, present = compose(index, present.nulls), compose(index, kept), present.take(kept)
         if self._chain:
             tombstones = [Values(pa.nulls(len(nulls)), False, nulls)] if nulls else []
             for part in [*tombstones, *self._decode(topic, "", present, self._whole, index, outcome)]:
@@ -90,7 +87,7 @@ class Pipeline:
         elif present:
             self._decode_by_field(topic, present, index, outcome)
 
-    def _decode_by_field(self, topic: str, present: Sequence[bytes], index: Indices, outcome: Outcome) -> None:
+    def _decode_by_field(self, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
         """At once for all tables where that is one way of reading; else the route field first, and then the values."""
         together = self._together
         projection = together or Projection(route=self._router.field)
@@ -103,11 +100,9 @@ class Pipeline:
             row_of = None if len(part) == len(present) else {place: row for row, place in enumerate(index)}
             for tables, here in self._groups(part).items():
                 rows = here if row_of is None else [row_of[place] for place in compose(part.index, here)]
-                self._decode_for(tables, topic, pick(present, rows), compose(index, rows), outcome)
+                self._decode_for(tables, topic, present.take(rows), compose(index, rows), outcome)
 
-    def _decode_for(
-        self, tables: Tables, topic: str, present: Sequence[bytes], index: Indices, outcome: Outcome
-    ) -> None:
+    def _decode_for(self, tables: Tables, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
         """Values that all go to these tables: the decoder may know which columns they go to."""
         if not tables:
             self._unrouted(topic, index, outcome)
@@ -128,12 +123,12 @@ class Pipeline:
         if not buried:
             outcome.filtered["tombstone"] += len(places)
             return
-        keys = {i: block.keys[i] for i in places}
+        keys = block.keys.take(places)
         reason = "a record with neither a value nor a key identifies no row"
-        outcome.bad += [RecordError(i, STAGE, "UnfitError", reason) for i, key in keys.items() if key is None]
-        present = {i: key for i, key in keys.items() if key is not None}
+        outcome.bad += [RecordError(places[i], STAGE, "UnfitError", reason) for i in keys.nulls]
+        present = without(len(keys), {*keys.nulls})
         with self._stages("decode"):
-            decoded = self._decoders.keys(topic, [*present.values()]).within([*present])
+            decoded = self._decoders.keys(topic, keys.take(present)).within(compose(places, present))
         outcome.bad += decoded.bad
         for part in decoded.values:
             named = as_objects(part, [self._spec.tables[table] for table in buried])
@@ -214,7 +209,7 @@ class Pipeline:
         self,
         topic: str,
         use: str,
-        present: Sequence[bytes],
+        present: Payloads,
         projection: Projection | None,
         index: Indices,
         outcome: Outcome,

@@ -15,9 +15,10 @@ from calving.model.dead_letters import DeadLetter, origin
 from calving.model.ranges import Range
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
+from calving.source.opening import open_reader
+from calving.source.reading import Block, headers_of
 from calving.tasks.delivery import WRITING, Delivery
 from calving.tasks.pipeline import Outcome, Pipeline
-from calving.tasks.reader import Block, RangeReader
 from calving.tasks.result import RECEIVED, RangeResult, TaskResult
 from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
 from calving.tasks.spec import TaskSpec
@@ -111,7 +112,7 @@ class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         self._stages = Stages()
-        self._reader = RangeReader(spec.path.kafka, spec.path.limits)
+        self._reader = open_reader(spec.path.kafka, spec.path.limits)
         self._delivery = Delivery(spec, self._stages)
         self._pipeline = Pipeline(spec, self._delivery, self._stages)
         self._letters: list[DeadLetter] = []
@@ -155,18 +156,18 @@ class _Task:
                 block = next(blocks, None)
                 if block is None:
                     return
-                values = block.values
-            self._delivery.begin(block.source, lambda: block.offsets)  # noqa: B023 - asked at once
-            found = self._rehearse(block, values) if self._spec.careful else []
+                block.values  # noqa: B018 - made here
+            self._delivery.begin(block)
+            found = self._rehearse(block) if self._spec.careful else []
             left = {bad.index for bad in found}
             places = [i for i in range(len(block)) if i not in left] if left else None
-            outcome = self._pipeline.run(block, values, places)
+            outcome = self._pipeline.run(block, places)
             outcome.bad += found
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
             yield from self._delivery.writers.shuffled()
 
-    def _rehearse(self, block: Block, values: Sequence[bytes | None]) -> list[RecordError]:
+    def _rehearse(self, block: Block) -> list[RecordError]:
         """The records that break something, found by running the block, and its halves, without keeping anything."""
         found: list[RecordError] = []
         pending: list[Sequence[int]] = [range(len(block))]
@@ -174,7 +175,7 @@ class _Task:
             places = pending.pop()
             try:
                 with self._delivery.rehearsal():
-                    outcome = self._pipeline.run(block, values, places)
+                    outcome = self._pipeline.run(block, places)
                 found += [bad for bad in outcome.bad if bad.stage == WRITING]
             except BaseException as error:
                 if not is_of_value(error):
@@ -211,13 +212,13 @@ class _Task:
 
     def _letter(self, block: Block, bad: RecordError) -> DeadLetter:
         i = bad.index
-        place = (block.source.topic, block.source.partition, block.offsets[i])
-        headers = tuple(block.headers[i])
+        place = (block.source.topic, block.source.partition, block.offsets[i].as_py())
+        headers = headers_of(block, i)
         if self._spec.path.tolerance.replayed:
             place = origin(headers) or place
         return DeadLetter(
             *place,
-            block.timestamps_ms[i],
+            block.timestamps_ms[i].as_py(),
             block.keys[i],
             block.values[i],
             headers,
@@ -229,7 +230,9 @@ class _Task:
 
 def _located(block: Block, bad: RecordError) -> str:
     source = block.source
-    return f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index]}: {bad.reason}"
+    return (
+        f"topic '{source.topic}', partition {source.partition}, offset {block.offsets[bad.index].as_py()}: {bad.reason}"
+    )
 
 
 def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:

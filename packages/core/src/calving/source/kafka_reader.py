@@ -1,8 +1,7 @@
 """Reads offset ranges with librdkafka: no group, no commits, explicit offsets.
 
 What ends a range is the position reached, not the records seen: transaction markers, aborted records and compacted
-holes never arrive as messages. The reader hands on blocks of columns and nothing else, so another one can take its
-place.
+holes never arrive as messages.
 
 Small ranges are read all at once: one request brings what many of them have. Large ones are read one after the other,
 which keeps blocks large, and what is fetched ahead small.
@@ -18,12 +17,16 @@ from functools import cached_property
 from operator import itemgetter
 from typing import cast
 
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from calving.errors import ConfigError, DataLossError, Unavailable
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
+from calving.records.payloads import Payloads
+from calving.records.values import HEADERS
 from calving.source.client import REFUSED, TIMEOUT, client_config, reaching
+from calving.source.reading import Block, Reader
 
 _AHEAD_RECORDS = 40_000
 """The next range is opened once the open ones have fewer left: twice what the client holds ready."""
@@ -40,8 +43,8 @@ Place = tuple[str | None, int | None]
 """Topic and partition, as messages tell them: every one that was consumed has both."""
 
 
-class Block:
-    """Consecutive records of one partition, as columns, which are made by ``map``: a loop costs twice as much."""
+class MessageBlock(Block):
+    """Columns are made by ``map``: a loop costs twice as much."""
 
     def __init__(self, source: Range, messages: Sequence[Message]) -> None:
         self.source = source
@@ -51,34 +54,34 @@ class Block:
         return len(self._messages)
 
     @cached_property
-    def values(self) -> Sequence[bytes | None]:
-        return list(map(Message.value, self._messages))
+    def values(self) -> Payloads:
+        return Payloads(list(map(Message.value, self._messages)))
 
     @cached_property
-    def keys(self) -> Sequence[bytes | None]:
-        return list(map(Message.key, self._messages))
+    def keys(self) -> Payloads:
+        return Payloads(list(map(Message.key, self._messages)))
 
     @cached_property
-    def offsets(self) -> Sequence[int]:
-        return cast("list[int]", list(map(Message.offset, self._messages)))
+    def offsets(self) -> pa.Int64Array:
+        return pa.array(list(map(Message.offset, self._messages)), pa.int64())
 
     @cached_property
-    def timestamps_ms(self) -> Sequence[int | None]:
-        """None where the record has no timestamp."""
-        return [t if kind else None for kind, t in (m.timestamp() for m in self._messages)]
+    def timestamps_ms(self) -> pa.Int64Array:
+        return pa.array(
+            [at if kind else None for kind, at in (message.timestamp() for message in self._messages)], pa.int64()
+        )
 
     @cached_property
-    def headers(self) -> Sequence[Sequence[tuple[str, bytes | None]]]:
-        return cast("list[list[tuple[str, bytes | None]]]", [m.headers() or [] for m in self._messages])
+    def headers(self) -> pa.ListArray:
+        found = cast("list[list[tuple[str, bytes | None]]]", [message.headers() or [] for message in self._messages])
+        return pa.array([[{"key": name, "value": value} for name, value in each] for each in found], HEADERS)
 
     @property
     def size(self) -> int:
-        """Bytes of all values."""
         return sum(map(len, self._messages))
 
     @property
     def latest_ms(self) -> int | None:
-        """The largest timestamp."""
         largest = max(map(itemgetter(1), map(Message.timestamp, self._messages)))
         return largest if largest >= 0 else None
 
@@ -100,7 +103,7 @@ class _Open:
         return f"topic '{self.source.topic}', partition {self.source.partition}"
 
 
-class RangeReader:
+class KafkaReader(Reader):
     """One consumer per Python process and configuration, kept between tasks with its connections and what it knows of
     the cluster, until an error.
     """
@@ -115,12 +118,6 @@ class RangeReader:
         self._waited = 0.0
 
     def read(self, sources: Sequence[Range]) -> Generator[Block]:
-        """Every committed record of ``sources``, which are of different partitions, once. The blocks of one partition
-        come in order, those of others between them.
-
-        :raises DataLossError: the broker does not have what is wanted. :raises Unavailable: a range got no further for
-            too long.
-        """
         waiting = deque(source for source in sources if source.start < source.end)
         try:
             while waiting or self._open:
@@ -210,7 +207,7 @@ class RangeReader:
         if each.position > end:
             messages = [message for message in messages if _offset(message) < end]
         if messages:
-            yield Block(each.source, messages)
+            yield MessageBlock(each.source, messages)
 
     def _mind_stalled(self) -> None:
         for each in self._open.values():

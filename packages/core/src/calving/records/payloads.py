@@ -1,0 +1,97 @@
+"""Keys or values as their source has them: bytes, or null."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, overload
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.records import arrays
+from calving.records.indices import Indices
+
+
+class Payloads(Sequence[Any]):
+    """One for each record: bytes, or None.
+
+    A reader gives them as an Arrow column or as Python objects, whichever it has. Of the two forms the other is made
+    once it is asked for: who reads columns makes no objects, and the other way round.
+    """
+
+    def __init__(self, given: pa.BinaryArray | Sequence[bytes | None]) -> None:
+        self._given = given
+
+    @staticmethod
+    def of(values: Sequence[bytes | None]) -> Payloads:
+        """Any sequence, as it is if it is one of these."""
+        return values if isinstance(values, Payloads) else Payloads(values)
+
+    @property
+    def are_columns(self) -> bool:
+        """Whether they came as an Arrow column."""
+        return isinstance(self._given, pa.Array)
+
+    @cached_property
+    def column(self) -> pa.BinaryArray:
+        """As an Arrow column."""
+        return self._given if isinstance(self._given, pa.Array) else pa.array(self._given, pa.binary())
+
+    @cached_property
+    def items(self) -> list[Any]:
+        """As Python objects."""
+        if isinstance(self._given, pa.Array):
+            found: list[Any] = self._given.to_pylist()
+            return found
+        return self._given if isinstance(self._given, list) else list(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    @overload
+    def __getitem__(self, at: int) -> Any: ...
+    @overload
+    def __getitem__(self, at: slice) -> Payloads: ...
+    def __getitem__(self, at: int | slice) -> Any:
+        if isinstance(at, slice):
+            return Payloads(self._given[at])
+        found = self._given[at]
+        return found.as_py() if isinstance(found, pa.Scalar) else found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.items == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def take(self, chosen: Indices) -> Payloads:
+        """Those at these ascending indices."""
+        if len(chosen) == len(self):
+            return self
+        if isinstance(self._given, pa.Array):
+            return Payloads(arrays.take(self._given, pa.array(chosen, pa.int32())))
+        return Payloads([self._given[i] for i in chosen])
+
+    @cached_property
+    def nulls(self) -> list[int]:
+        """Indices of those that are null."""
+        if isinstance(self._given, pa.Array):
+            return pc.indices_nonzero(self._given.is_null()).to_pylist() if self._given.null_count else []
+        return [i for i, each in enumerate(self._given) if each is None] if None in self._given else []
+
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        if isinstance(self._given, pa.Array):
+            return pc.sum(pc.binary_length(self._given)).as_py() or 0
+        return sum(map(len, filter(None, self._given)))
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the largest; 0 if there is none."""
+        if isinstance(self._given, pa.Array):
+            return pc.max(pc.binary_length(self._given)).as_py() or 0
+        return max(map(len, filter(None, self._given)), default=0)
