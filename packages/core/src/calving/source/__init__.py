@@ -1,1 +1,1 @@
-"""The Kafka side of a worker: membership of the consumer group, and what the topics hold."""
+"""The source: membership of the consumer group, what the topics hold, and how tasks read them."""
