@@ -140,18 +140,7 @@ def _server(server: _Server, rest: str, options: Mapping[str, str]) -> str:
     asked = {**dict(parse_qsl(match["query"] or "", keep_blank_values=True)), **options}
     user, password = asked.pop("user", None), asked.pop("password", None)
     login = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""
-    lacking = next(
-        (value for value, other in server.needs.items() if value in asked.values() and other not in asked), ""
-    )
-    if lacking:
-        raise ConfigError(f"{_URI}: {lacking} needs {server.needs[lacking]}, a file with the certificates (PEM)")
-    found: list[tuple[str, str]] = []
-    for name in [name for name in asked if name in server.options]:
-        found += server.options[name](asked.pop(name)).items()
-    wrong = next((name for name in asked if server.is_security.fullmatch(name)), None)
-    if wrong is not None:
-        known = ", ".join(name for name in server.options if server.is_security.fullmatch(name))
-        raise ConfigError(f"{_URI}: {wrong} of {server.name}'s JDBC driver has no counterpart here; known are {known}")
+    found = _translated(server, asked)
     _leave_out(server.name, asked)
     hosts = (match["hosts"] or "localhost").split(",")
     if len(hosts) > 1:
@@ -159,6 +148,20 @@ def _server(server: _Server, rest: str, options: Mapping[str, str]) -> str:
     host = hosts[0] if len(hosts) == 1 else ""
     query = f"?{urlencode(found)}" if found else ""
     return f"{server.scheme}://{login}{host}/{quote(unquote(match['database']), safe='')}{query}"
+
+
+def _translated(server: _Server, asked: dict[str, str]) -> list[tuple[str, str]]:
+    """The options that have a counterpart; they are taken out of ``asked``."""
+    for value, other in server.needs.items():
+        if value in asked.values() and other not in asked:
+            raise ConfigError(f"{_URI}: {value} needs {other}, a file with the certificates (PEM)")
+    known = [name for name in asked if name in server.options]
+    found = [option for name in known for option in server.options[name](asked.pop(name)).items()]
+    wrong = next(filter(server.is_security.fullmatch, asked), None)
+    if wrong is not None:
+        names = ", ".join(filter(server.is_security.fullmatch, server.options))
+        raise ConfigError(f"{_URI}: {wrong} of {server.name}'s JDBC driver has no counterpart here; known are {names}")
+    return found
 
 
 def _leave_out(database: str, options: Mapping[str, str]) -> None:
