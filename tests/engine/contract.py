@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from calving.engine.interface import Engine
 from calving.engine.registry import open_engine
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.resolution import Resolver
 from calving.testing import EngineContract
+from tests.iceberg.histories import create, pyiceberg_rows
 
 
 def opened(properties: Mapping[str, str]) -> Iterator[Engine]:
@@ -17,14 +21,25 @@ def opened(properties: Mapping[str, str]) -> Iterator[Engine]:
     engine.close()
 
 
-class TestClassic(EngineContract):
+class SparkContract(EngineContract):
+    def test_tasks_look_for_keys(self, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "by key", 2)
+        table.commit(table.step([{"id": key, "name": "a", "g": 0} for key in range(50)]))
+        table.resolver = Resolver(tasks=engine.beside)
+        table.resolver.lookups.rows_here = 0
+        table.commit(table.step([{"id": 1, "name": "b", "g": 0}], [{"id": 2}]))
+        assert pyiceberg_rows(table.table) == table.rows()
+        assert "without tasks" not in caplog.text
+
+
+class TestClassic(SparkContract):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Iterator[Engine]:
         yield from opened({"spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"})
 
 
-class TestConnect(EngineContract):
+class TestConnect(SparkContract):
     @pytest.fixture(scope="class")
     @classmethod
     def engine(cls) -> Iterator[Engine]:

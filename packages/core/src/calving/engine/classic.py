@@ -5,6 +5,7 @@ To plan SQL for a handful of tasks costs more than to run them, and to set it up
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import sys
@@ -63,6 +64,11 @@ class ClassicEngine(SparkEngine):
 
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
         return list(self._tasks(payloads).map(partial(shipping.call, function, __version__)).collect())
+
+    def beside(self) -> ClassicEngine:
+        other = copy.copy(self)
+        other._group = ""
+        return other
 
     def shuffle_job(self, texts: Sequence[str]) -> list[str]:
         sent = self._tasks(texts).flatMap(partial(shipping.send, version=__version__))

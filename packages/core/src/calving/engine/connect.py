@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -48,6 +50,11 @@ class ConnectEngine(SparkEngine):
 
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
         return _results(self._tasks(payloads).mapInArrow(partial(_call, function, __version__, payloads), _RESULT))
+
+    def beside(self) -> ConnectEngine:
+        other = copy.copy(self)
+        other._tag = f"{self._tag}-{uuid4()}"
+        return other
 
     def shuffle_job(self, texts: Sequence[str]) -> list[str]:
         sent = self._tasks(texts).mapInArrow(partial(_send, __version__, texts), _SENT)

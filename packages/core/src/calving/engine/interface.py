@@ -48,6 +48,13 @@ class Engine(ABC):
             from calving.tasks.task import run_json
         return [TaskResult.from_json(text) for text in self.map(run_json, [spec.to_json() for spec in tasks])]
 
+    def beside(self) -> Engine | None:
+        """The same engine, for jobs beside the one that this one runs, again one at a time.
+
+        None: tasks would take nothing off this process, or two jobs cannot run at the same time.
+        """
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Free what is held. It may be called again."""

@@ -39,6 +39,9 @@ class OpeningEngine(Engine):
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         return self._begun().result().run(tasks)
 
+    def beside(self) -> Engine | None:
+        return self._begun().result().beside()
+
     def close(self) -> None:
         """One that is still being opened is left alone: it ends with the process."""
         if self._opening is not None and self._opening.done() and self._opening.exception() is None:

@@ -23,6 +23,7 @@ from calving.model.events import DataWritten, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import named
 from calving.model.text import listed
+from calving.mutations.lookup import Tasks
 from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
@@ -58,12 +59,21 @@ class CommitStyle:
 class IcebergCommitter:
     """Commits all tables of a cycle, in parallel and isolated from each other (C4)."""
 
-    def __init__(self, catalog: Catalog, catalog_name: str, style: CommitStyle, attempts: Attempts) -> None:
-        """``attempts`` are the process's: an earlier coordinator's may still be running."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        catalog_name: str,
+        style: CommitStyle,
+        attempts: Attempts,
+        tasks: Callable[[], Tasks | None] = lambda: None,
+    ) -> None:
+        """``attempts`` are the process's: an earlier coordinator's may still be running. ``tasks``: where very large
+        mutation tables are looked into, None where that would be this process.
+        """
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
         self._parking = Parking(CatalogStorage(catalog))
-        self._resolvers = Resolvers(style.mutations, style.key_cache_bytes)
+        self._resolvers = Resolvers(style.mutations, style.key_cache_bytes, tasks)
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,21 +16,18 @@ from pyroaring import BitMap64
 from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, read_positions, write_deleted
 from calving.iceberg.entries import FileKey, Live, Manifests, key_of
+from calving.iceberg.lookups import Looking, Lookups
 from calving.model import files
 from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, new_files
 from calving.mutations.columns import Column, Reading, columns_of
 from calving.mutations.keys import Keys, Matches, different
+from calving.mutations.lookup import Tasks
 from calving.mutations.ordering import Found, losers
-from calving.mutations.sorting import in_order, is_searchable, pays
 from calving.protocol.admission import Step
 
-_TOGETHER = 4
-"""Files that are looked into at the same time."""
 _MOST_VECTORS = 4_000
-_ORDERED_AT_ONCE = 2_000_000
-"""Rows whose keys one commit brings into their order: it takes longer for that, and the later ones less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +56,20 @@ class Resolver:
         order_field: str | None = None,
         cache: KeyCache | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        tasks: Callable[[], Tasks | None] = lambda: None,
         *,
         appends: bool = True,
     ) -> None:
-        """``order_field``: the dotted path of the column by which rows of a key win. ``appends``: whether rows may come
-        without their keys, so that their number does not tell that of the deletes.
+        """``order_field``: the dotted path of the column by which rows of a key win. ``tasks``: where very large files
+        are looked into. ``appends``: whether rows may come without their keys, so that their number does not tell that
+        of the deletes.
         """
-        self.order_field, self._cache, self._clock, self._appends = order_field, cache, clock, appends
+        self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
-        self._to_order = 0
-        """Rows whose keys this resolution may still bring into their order."""
         self._steps: tuple[Step, ...] = ()
         self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
         """What of ``_steps`` is in a file: a refused attempt looks only into files that are new to it."""
-        self._owner = ""
-        """What the cache calls the table."""
 
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
         """Delete, on the head of the branch, the keys of each step from all that came before it.
@@ -84,7 +78,7 @@ class Resolver:
         """
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
-        self._to_order, self._owner = _ORDERED_AT_ONCE, ".".join(table.name())
+        self.lookups.begin()
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
 
     def deletes(self, steps: Sequence[Step]) -> bool:
@@ -99,44 +93,11 @@ class Resolver:
         head = table.metadata.snapshot_by_name(branch)
         return self._manifests[1].live(table.io, head.manifest_list if head is not None else None)
 
-    def batches(self, reading: Reading, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
-        """The key columns of a file, and whether they were held."""
-
-        def read() -> Iterator[pa.RecordBatch]:
-            return reading.batches(file.path, file.file_format)
-
-        if self._cache is None:
-            return read(), False
-        return self._cache.batches(file.path, reading.columns, read, self._owner)
-
-    def ordered(self, reading: Reading, file: Candidate) -> pa.RecordBatch | None:
-        """The keys of a file in their order, if they are worth having: the file was looked into before."""
-        if self._cache is None:
-            return None
-        name = f"{file.path} in order"
-        if not self._cache.holds(name, reading.columns):
-            if self._to_order < file.records or not self._cache.has_room_beside(file.path, reading.columns):
-                return None
-            self._to_order -= file.records
-        held, _ = self.batches(reading, file)
-        batches, _ = self._cache.batches(name, reading.columns, lambda: in_order(held), self._owner)
-        (found,) = batches
-        return found
-
-    def matches(
-        self,
-        steps: tuple[Step, ...],
-        ids: tuple[int, ...],
-        file: Candidate,
-        keys: Keys,
-        look: Callable[[Candidate, Keys], Matches],
-    ) -> Matches:
-        """The rows of a file that have keys of these steps."""
+    def known(self, steps: tuple[Step, ...]) -> dict[tuple[tuple[int, ...], str], Matches]:
+        """The rows of files that have keys of these steps, by id columns and path, as far as they were looked into."""
         if steps is not self._steps and steps != self._steps:
             self._steps, self._matches = steps, {}
-        if (ids, file.path) not in self._matches:
-            self._matches[ids, file.path] = look(file, keys)
-        return self._matches[ids, file.path]
+        return self._matches
 
     def positions(self, table: Table, delete: DataFile, of: str) -> BitMap64:
         """The positions of a data file that a delete file names."""
@@ -237,20 +198,15 @@ class _Resolution:
         among = (file for file in self._files.values() if (not new if file.step is None else file.step in steps))
         wanted = [(file, few) for file in among if (few := pruning.keys_of(file)) is not None]
 
-        def look(file: Candidate, few: Keys) -> Matches:
-            is_one = len(reading.columns) == 1 and is_searchable(columns[0].arrow)
-            ordered = self._resolver.ordered(reading, file) if is_one and pays(len(few), file.records) else None
-            if ordered is not None:
-                self._counts["cached"] += 1
-                return few.searched(ordered)
-            batches, was_held = self._resolver.batches(reading, file)
-            self._counts["cached"] += was_held
-            return few.found_in(batches)
-
+        known = self._resolver.known(self._steps)
+        new_to_us = [(file, few) for file, few in wanted if (ids, file.path) not in known]
+        key_files = tuple((f.file_path, f.file_format) for s in self._steps for f in s.delete_files if _ids(f) == ids)
+        looking = Looking(self._table, reading, len(columns), key_files)
+        matches, cached = self._resolver.lookups.look(looking, new_to_us)
+        known.update(((ids, file.path), found) for (file, _), found in zip(new_to_us, matches, strict=True))
         self._counts["files"] += len(wanted)
-        with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
-            matches = pool.map(lambda each: self._resolver.matches(self._steps, ids, each[0], each[1], look), wanted)
-            return [(file, found) for (file, _), found in zip(wanted, matches, strict=True)]
+        self._counts["cached"] += cached
+        return [(file, known[ids, file.path]) for file, _ in wanted]
 
     def _order(self) -> tuple[Column, ...]:
         """The order column, if there is one.
@@ -331,9 +287,12 @@ def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.D
     steps = list(steps)
     for number, step in enumerate(steps):
         for file in step.delete_files:
-            ids = tuple(sorted(file.equality_ids or ()))
-            found.setdefault(ids, [[] for _ in steps])[number].append(file)
+            found.setdefault(_ids(file), [[] for _ in steps])[number].append(file)
     return found
+
+
+def _ids(file: files.DataFile) -> tuple[int, ...]:
+    return tuple(sorted(file.equality_ids or ()))
 
 
 def _rows(reading: Reading, found: Sequence[files.DataFile]) -> Iterator[pa.RecordBatch]:

@@ -12,13 +12,19 @@ from calving.iceberg.resolution import Resolver
 from calving.model.events import TableId
 from calving.model.mutations import RowMutations
 from calving.mutations.cache import KeyCache
+from calving.mutations.lookup import Tasks
 
 
 class Resolvers:
-    """Of all tables of a process. ``mutations`` tells which these are."""
+    """Of all tables of a process. ``mutations`` tells which these are, ``tasks`` where large ones are looked into."""
 
-    def __init__(self, mutations: Callable[[TableId], RowMutations | None], cache_bytes: int) -> None:
-        self._mutations, self._cache_bytes = mutations, cache_bytes
+    def __init__(
+        self,
+        mutations: Callable[[TableId], RowMutations | None],
+        cache_bytes: int,
+        tasks: Callable[[], Tasks | None] = lambda: None,
+    ) -> None:
+        self._mutations, self._cache_bytes, self._tasks = mutations, cache_bytes, tasks
         self._cache: KeyCache | None = None
         self._made: dict[TableId, Resolver] = {}
         self._lock = threading.Lock()
@@ -34,7 +40,7 @@ class Resolvers:
             if table not in self._made:
                 self._cache = self._cache or KeyCache(self._cache_bytes)
                 appends = mutations.cdc_field is not None and mutations.inserts == "append"
-                self._made[table] = Resolver(mutations.order_field, self._cache, appends=appends)
+                self._made[table] = Resolver(mutations.order_field, self._cache, tasks=self._tasks, appends=appends)
             return self._made[table]
 
     @property

@@ -35,7 +35,7 @@ class Parts:
         """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
         check_record_path(sink)
         keys = sink.keys
-        self._sink, self._topics = sink, topics
+        self._sink, self._topics, self._engine = sink, topics, engine
         self._catalog = open_catalog(keys.catalog_name, sink.catalog)
         self._tables = Tables(self._catalog, keys.catalog_name, table_rules(sink, topics))
         self._attempts = Attempts(keys.commit_threads, keys.table_timeout_ms / 1000)
@@ -60,7 +60,7 @@ class Parts:
         """
         style = commit_style(self._sink, cursor.log.identity)
         refuse_reused_offsets(self._catalog, self._sink, cursor.log, self._held_tables())
-        return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts)
+        return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts, self._engine.beside)
 
     def nothing_waits(self, backend: Backend) -> bool:
         """Whether all that was published so far is committed, whoever has done it."""

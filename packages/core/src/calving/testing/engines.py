@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from calving.engine.interface import Engine
@@ -63,6 +65,12 @@ class EngineContract:
         with pytest.raises(Exception, match="no good"):
             engine.map(fail, ["payload"])
         assert engine.map(shout, ["payload"]) == ["PAYLOAD"]
+
+    def test_jobs_run_beside_each_other(self, engine: Engine) -> None:
+        others = [other for _ in range(2) if (other := engine.beside()) is not None]
+        with ThreadPoolExecutor() as pool:
+            found = [pool.submit(each.map, shout, [f"{i} a", f"{i} b"]) for i, each in enumerate([engine, *others])]
+        assert [each.result() for each in found] == [[f"{i} A", f"{i} B"] for i in range(len(found))]
 
     def test_every_task_runs_and_has_its_result(self, engine: Engine) -> None:
         path = RecordPath({"bootstrap.servers": "localhost:1"}, Routing())

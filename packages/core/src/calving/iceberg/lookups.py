@@ -1,0 +1,168 @@
+"""Looks for keys in data files: in this process, or as tasks where very many rows would have to be read (L5)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyiceberg.table import Table
+
+from calving.deadline import beside
+from calving.mutations.cache import KeyCache
+from calving.mutations.candidates import Candidate
+from calving.mutations.columns import Reading
+from calving.mutations.keys import Keys, Matches
+from calving.mutations.lookup import File, Lookup, Tasks, look, matches
+from calving.mutations.sorting import in_order, is_searchable, pays
+
+log = logging.getLogger(__name__)
+
+_TOGETHER = 4
+"""Files that are looked into at the same time."""
+_ROWS_OF_A_TASK = 1_000_000
+_ORDERED_AT_ONCE = 2_000_000
+"""Rows whose keys one commit brings into their order: it takes longer for that, and the later ones less."""
+
+Wanted = tuple[Candidate, Keys]
+"""A file, and the keys that it may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """For the keys of which files, and how it is read. ``ids``: how many of the columns identify a row."""
+
+    table: Table
+    reading: Reading
+    ids: int
+    key_files: tuple[File, ...]
+
+
+class Lookups:
+    """Of one table. ``tasks`` is asked when it is needed: None where tasks would run in this process."""
+
+    rows_here = 5_000_000
+    """So many rows that the cache does not hold, or a file more, are read in this process for one commit, and then
+    the cache holds them.
+    """
+
+    def __init__(self, cache: KeyCache | None, tasks: Callable[[], Tasks | None] = lambda: None) -> None:
+        self._cache, self._tasks = cache, tasks
+        self._to_order = 0
+        """Rows whose keys this commit may still bring into their order."""
+
+    def begin(self) -> None:
+        """A commit begins."""
+        self._to_order = _ORDERED_AT_ONCE
+
+    def look(self, looking: Looking, wanted: Sequence[Wanted]) -> tuple[list[Matches], int]:
+        """What each file has of its keys; and in how many the cache did."""
+        here, away, tasks = self._divided(looking.reading, wanted)
+        elsewhere = None
+        if tasks is not None:
+            elsewhere = beside("calving-lookup", partial(self._as_tasks, tasks, looking, away))
+        with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
+            found = list(pool.map(lambda each: self._here(looking, *each), here))
+            if elsewhere is not None:
+                try:
+                    found += [(each, False) for each in elsewhere.result()]
+                except Exception as error:  # whatever an engine raises
+                    name = ".".join(looking.table.name())
+                    log.warning("table %s: keys are looked for without tasks, which have failed: %s", name, error)
+                    found += pool.map(lambda each: self._here(looking, *each), away)
+        by_path = {file.path: each for (file, _), (each, _) in zip((*here, *away), found, strict=True)}
+        return [by_path[file.path] for file, _ in wanted], sum(was_held for _, was_held in found)
+
+    def _divided(
+        self, reading: Reading, wanted: Sequence[Wanted]
+    ) -> tuple[Sequence[Wanted], Sequence[Wanted], Tasks | None]:
+        """What to look into here, and what there; None: nothing there."""
+        cold = {file.path: file.records for file, _ in wanted if not self._holds(reading, file)}
+        if sum(cold.values()) <= self.rows_here or (tasks := self._tasks()) is None:
+            return wanted, (), None
+        here, away, left = [], [], self.rows_here
+        for each in wanted:
+            records = cold.get(each[0].path, 0)
+            if records and left <= 0:
+                away.append(each)
+            else:
+                left -= records
+                here.append(each)
+        return here, away, tasks
+
+    def _holds(self, reading: Reading, file: Candidate) -> bool:
+        return self._cache is not None and self._cache.holds(file.path, reading.columns)
+
+    def _as_tasks(self, tasks: Tasks, looking: Looking, wanted: Sequence[Wanted]) -> list[Matches]:
+        """:raises Exception: what an engine raises."""
+        table, mapping = looking.table, looking.table.name_mapping()
+        properties = {name: str(v) for name, v in table.io.properties.items() if isinstance(v, str | int)}
+        lists = list(_lists(wanted, max(_ROWS_OF_A_TASK, sum(f.records for f, _ in wanted) // max(1, tasks.slots))))
+        payloads = [
+            Lookup(
+                properties,
+                table.metadata.location,
+                looking.reading.columns,
+                looking.ids,
+                looking.key_files,
+                tuple((file.path, file.file_format) for file, _ in found),
+                mapping,
+            ).to_json()
+            for found in lists
+        ]
+        answers = tasks.map(look, payloads)
+        return [
+            each
+            for answer, found in zip(answers, lists, strict=True)
+            for each in matches(answer, [keys for _, keys in found])
+        ]
+
+    def _here(self, looking: Looking, file: Candidate, keys: Keys) -> tuple[Matches, bool]:
+        reading = looking.reading
+        is_one = len(reading.columns) == 1 and is_searchable(reading.columns[0].arrow)
+        ordered = self._ordered(looking, file) if is_one and pays(len(keys), file.records) else None
+        if ordered is not None:
+            return keys.searched(ordered), True
+        batches, was_held = self._batches(looking, file)
+        return keys.found_in(batches), was_held
+
+    def _batches(self, looking: Looking, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
+        """The key columns of a file, and whether they were held."""
+        reading = looking.reading
+
+        def read() -> Iterator[pa.RecordBatch]:
+            return reading.batches(file.path, file.file_format)
+
+        if self._cache is None:
+            return read(), False
+        return self._cache.batches(file.path, reading.columns, read, ".".join(looking.table.name()))
+
+    def _ordered(self, looking: Looking, file: Candidate) -> pa.RecordBatch | None:
+        """The keys of a file in their order, if they are worth having: the file was looked into before."""
+        if self._cache is None:
+            return None
+        name, columns = f"{file.path} in order", looking.reading.columns
+        if not self._cache.holds(name, columns):
+            if self._to_order < file.records or not self._cache.has_room_beside(file.path, columns):
+                return None
+            self._to_order -= file.records
+        held, _ = self._batches(looking, file)
+        owner = ".".join(looking.table.name())
+        batches, _ = self._cache.batches(name, columns, lambda: in_order(held), owner)
+        (found,) = batches
+        return found
+
+
+def _lists(wanted: Sequence[Wanted], rows: int) -> Iterator[list[Wanted]]:
+    """Files that come to about so many rows together."""
+    found: list[Wanted] = []
+    for each in wanted:
+        found.append(each)
+        if sum(file.records for file, _ in found) >= rows:
+            yield found
+            found = []
+    if found:
+        yield found

@@ -1,0 +1,118 @@
+"""Data files looked into by a task: texts in, texts out, for the files of one table (L5)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyiceberg.io import load_file_io
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.types import NestedField, PrimitiveType
+
+from calving.mutations.columns import Column, Reading
+from calving.mutations.keys import Keys, Matches
+
+File = tuple[str, str]
+"""Its path and its format."""
+_ROW = "row"
+
+
+class Tasks(Protocol):
+    """Where tasks run, beside those of others."""
+
+    @property
+    def slots(self) -> int:
+        """Tasks that run at the same time."""
+
+    def map(self, function: Callable[[str], str], payloads: Sequence[str]) -> list[str]:
+        """What the function makes of each payload, in order. Every payload may be tried several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """What a task is told: the keys of ``key_files`` are looked for in ``files``.
+
+    ``ids``: how many of the ``columns`` identify a row; an order column may follow.
+    """
+
+    io: Mapping[str, str]
+    location: str
+    columns: tuple[Column, ...]
+    ids: int
+    key_files: tuple[File, ...]
+    files: tuple[File, ...]
+    mapping: NameMapping | None = None
+
+    def to_json(self) -> str:
+        schema = Schema(*(NestedField(c.field_id, f"c{c.field_id}", c.kind, required=False) for c in self.columns))
+        return json.dumps(
+            {
+                "io": dict(self.io),
+                "location": self.location,
+                "columns": schema.model_dump(mode="json"),
+                "ids": self.ids,
+                "key_files": self.key_files,
+                "files": self.files,
+                "mapping": None if self.mapping is None else self.mapping.model_dump(mode="json"),
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Lookup:
+        raw: dict[str, Any] = json.loads(text)
+        fields = Schema.model_validate(raw["columns"]).fields
+        return Lookup(
+            raw["io"],
+            raw["location"],
+            tuple(Column(f.field_id, f.field_type) for f in fields if isinstance(f.field_type, PrimitiveType)),
+            raw["ids"],
+            tuple((path, file_format) for path, file_format in raw["key_files"]),
+            tuple((path, file_format) for path, file_format in raw["files"]),
+            None if raw["mapping"] is None else NameMapping.model_validate(raw["mapping"]),
+        )
+
+
+def look(text: str) -> str:
+    """The task: for each file its rows that have one of the keys."""
+    lookup = Lookup.from_json(text)
+    io = load_file_io(dict(lookup.io), lookup.location)
+    reading = Reading(io, lookup.columns, tuple(lookup.mapping.root) if lookup.mapping is not None else ())
+    own = Reading(io, lookup.columns[: lookup.ids])
+    keys = Keys(own.columns, [_rows(own, lookup.key_files)])
+    return json.dumps([_packed(_found(keys, reading.batches(*file))) for file in lookup.files])
+
+
+def matches(answer: str, keys: Sequence[Keys]) -> Iterator[Matches]:
+    """What a task has found in its files. ``keys``: those that were looked for in each of them."""
+    for packed, wanted in zip(json.loads(answer), keys, strict=True):
+        with pa.ipc.open_stream(base64.b64decode(packed)) as stream:
+            rows = stream.read_all().combine_chunks()
+        found = wanted.found_in(rows.drop_columns(_ROW).to_batches())
+        places = rows.column(_ROW).combine_chunks()
+        yield Matches(places.take(found.rows), found.keys, found.orders)
+
+
+def _rows(reading: Reading, files: Iterable[File]) -> Iterator[pa.RecordBatch]:
+    for path, file_format in files:
+        yield from reading.batches(path, file_format)
+
+
+def _found(keys: Keys, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+    """The key, and the order value, of each row that has one of the keys; and which row it is."""
+    found = keys.found_in(batches)
+    table = pa.Table.from_batches([keys.rows.take(found.keys)])
+    if len(found.orders):
+        table = table.append_column("order", found.orders)
+    return table.append_column(_ROW, found.rows)
+
+
+def _packed(table: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return base64.b64encode(sink.getvalue()).decode()
