@@ -204,9 +204,9 @@ def test_records_that_are_gone_stop_the_sink_unless_told_to_skip(cli: Cli) -> No
     for future in cli.topic.admin.delete_records([KafkaPartition(cli.topic.name, 0, 105)]).values():
         future.result()
     text = cli.run("run", "--until-caught-up", code=1)
-    assert "offset 100 is wanted, but the broker has 105 to 110" in text
+    assert "reading should continue at offset 100, but the broker has 105 to 110" in text
     cli.keys["iceberg.source.on-data-loss"] = "skip"
-    assert "5 records were skipped, going on at offset 105" in cli.run("run", "--until-caught-up")
+    assert "5 records were skipped, reading continues at offset 105" in cli.run("run", "--until-caught-up")
     assert cli.rows() == 105
 
 

@@ -51,7 +51,7 @@ def test_a_log_that_was_truncated_is_named_so_and_read_on_at_its_end(
     own_broker.kill()
     truncate(tmp_path_factory.getbasetemp(), f"source-{unique}-0")
     own_broker.start()
-    sink.refused("was truncated: offset 500 is wanted, but it ends at 450")
+    sink.refused("was truncated: reading should continue at offset 500, but it ends at 450")
     sink.keys["iceberg.source.on-data-loss"] = "skip"
     sink.run_here()
     sink.assert_exactly_once(500)

@@ -254,6 +254,7 @@ def test_records_that_are_gone_are_an_error_never_a_jump(topic: Callable[..., To
     for future in t.admin.delete_records([KafkaPartition(t.name, 0, 6)]).values():
         future.result()
     with pytest.raises(
-        DataLossError, match=f"topic '{t.name}', partition 0: offset 2 is wanted, but the broker has 6 to 10"
+        DataLossError,
+        match=f"topic '{t.name}', partition 0: reading should continue at offset 2, but the broker has 6 to 10",
     ):
         read(t, 2, 10)

@@ -1,4 +1,4 @@
-"""Events as entries of a control log, and back: what backends share."""
+"""Encodes events as entries of a control log, and decodes them, for every backend."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 log = logging.getLogger(__name__)
 
 BEFORE = 500
-"""So many entries before the saved position whoever watches gets to hear: those of the last cycle are among them."""
+"""How many entries before the saved position ``watch`` reads: enough for those of the last cycle."""
 
 _LONGEST = 500
-"""Of a name or an address that somebody else has written."""
+"""The longest accepted name or address of another process."""
 
 
 class LogOptions(BaseModel):
-    """Keys that every backend has."""
+    """Settings of every backend."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -57,7 +57,7 @@ class LogOptions(BaseModel):
 
 
 def payloads(group: str, events: Iterable[Event], max_bytes: int) -> list[bytes]:
-    """Events as the bytes of entries: several for one where its list of files has to be divided."""
+    """Events as the bytes of entries; an event with a long list of files is divided into several."""
     parts: list[Event] = []
     for event in events:
         parts += divide(event, max_bytes) if isinstance(event, DataWritten) else [event]
@@ -66,26 +66,26 @@ def payloads(group: str, events: Iterable[Event], max_bytes: int) -> list[bytes]
 
 
 def partition_key(tp: TopicPartition) -> str:
-    """A source partition as stores name it; a topic's name has no colon."""
+    """A source partition as stores name it: topic and number, joined by a colon, which no topic name contains."""
     return f"{tp.topic}:{tp.partition}"
 
 
 def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str) -> int:
-    """Where a replay of a log starts that begins at 1 and ends at ``end``: at the saved position, else at the earliest.
+    """Where the replay of a log with entries 1 to ``end`` starts: at the saved position, else at the first entry.
 
-    :raises DataLossError: the log ends before the saved position, and the settings do not say to go on.
+    :raises DataLossError: the log ends before the saved position, and ``on-truncation`` is not ``continue``.
     """
     if saved is None or saved <= end:
         return saved or 1
     text = f"{log_name}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
     if options.on_truncation == "fail":
-        raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on with what there is")
-    log.error("%s; going on from the earliest", text)
+        raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to replay the entries that are left")
+    log.error("%s; replaying from the first entry", text)
     return 1
 
 
 def spans_text(spans: Coverage) -> bytes:
-    """What goes beside events, because Java refuses new fields in them. Empty for nothing."""
+    """Coverage as a header's bytes, because Java refuses new fields in events. Empty for empty coverage."""
     return encode_coverage(spans).encode() if spans else b""
 
 
@@ -95,7 +95,7 @@ def beside_text(
     values: Sequence[bytes],
     attached: Attachment = NOTHING_ATTACHED,
 ) -> bytes:
-    """What else goes beside events, which became ``values``: whose they are, their parts, and what is attached."""
+    """The second header of events with the encoded ``values``: their sender, their number of parts, the attachment."""
     found: dict[str, object] = {"group": group}
     if any(isinstance(event, DataComplete) for event in events):
         found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
@@ -111,7 +111,7 @@ def beside_text(
 
 
 def _leader(said: object) -> Leader | None:
-    """What others will show to people: nothing but short text, and an address of the web."""
+    """A leader as another process wrote it, if it is short text with an http address, so that it is safe to show."""
     if not isinstance(said, list) or len(said) != len(Leader._fields):
         return None
     if not all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in said):
@@ -121,10 +121,11 @@ def _leader(said: object) -> Leader | None:
 
 
 class Entries:
-    """Decodes the entries of one group. What cannot be decoded is skipped, counted, and logged once per sender.
+    """Decodes the entries of one group. Entries that cannot be decoded are skipped, counted, and logged once per
+    sender.
 
-    ``strict``, for a coordinator: an entry that says which records it covers is one of this sink's, and never skipped.
-    ``progress``: whether a DataComplete says how far its sender is.
+    ``strict``, for a coordinator: an entry with coverage belongs to this sink, and is never skipped. ``progress``:
+    whether to decode the partitions of a DataComplete.
     """
 
     def __init__(self, group: str, log_name: str, *, strict: bool = False, progress: bool = False) -> None:
@@ -142,19 +143,19 @@ class Entries:
         spans: bytes | None,
         beside: bytes | None = None,
     ) -> Envelope | None:
-        """None for an entry of another group, or of none that can be read.
+        """The envelope of an entry; None for an entry of another group, and for a skipped one.
 
         :raises DataLossError: an entry of this sink cannot be read.
         """
         said = json.loads(beside) if beside else {}
         try:
-            # Every worker hears every other: how far they are only a coordinator has to know.
+            # Every worker reads the entries of all others, but only a coordinator needs their partitions.
             decoded = decode(value, progress=self._progress)
         except UndecodableError as reason:
             if self._strict and spans and said.get("group", self._group) == self._group:
                 raise DataLossError(
                     f"{self._log_name}, partition {partition}, offset {offset}: an entry of this sink cannot be decoded"
-                    f" ({reason}), and what it publishes would be missing from the tables: run the version of calving"
+                    f" ({reason}); its files would be missing from the tables: run the version of calving"
                     " that wrote it, or stop all workers and run `calving recover FILE`"
                 ) from reason
             name = sender.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""How backends are found: an entry point of that name names a module, its one hook returns a class.
+"""Finds backends: the entry point of a backend's name refers to a module, whose one hook returns a class.
 
 The hook is ``calving_register_backend``, takes nothing, and is marked with ``hookimpl``.
 """
@@ -16,7 +16,7 @@ hookimpl = pluggy.HookimplMarker("calving")
 
 
 def find(name: str) -> type[Backend]:
-    """The backend called ``name``, which is the name of its entry point, too; no other is imported.
+    """The backend with the entry point ``name``; no other backend is imported.
 
     :raises ConfigError: it is not installed (the text names the extra to install), or two packages claim the name.
     """

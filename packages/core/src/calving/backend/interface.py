@@ -1,7 +1,7 @@
-"""What a coordination backend is: a control log, stored source positions, a saved position, and an election.
+"""The interface of coordination backends: a control log, stored source positions, a saved position, and an election.
 
-Three classes, eleven methods. The rules B1 to B10 are quoted where a method has to keep them. An error tells the
-caller's next move and nothing else may leave a backend: ``Fenced`` (nothing written: join again), ``Unavailable``
+The rules B1 to B10 (docs/reference/rules.md) are named at the methods that have to keep them. A backend may raise these
+errors and no others; each tells the caller's next move: ``Fenced`` (nothing written: join again), ``Unavailable``
 (nothing written: try again), ``OutcomeUnknown`` (start over from ``committed``), ``ConfigError`` and ``DataLossError``
 (an operator has to act).
 """
@@ -22,7 +22,7 @@ from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTopic:
-    """Where dead letters go. ``replication`` counts when the topic has to be created; None is the broker's default."""
+    """The dead-letter topic. ``replication`` is used if the topic has to be created; None is the broker's default."""
 
     name: str
     context_headers: bool = True
@@ -31,7 +31,7 @@ class DeadLetterTopic:
 
 @dataclass(frozen=True, slots=True)
 class SinkIdentity:
-    """Which sink it is, and how to reach Kafka (librdkafka properties)."""
+    """The sink's names in Kafka, and the librdkafka properties that reach its cluster."""
 
     name: str
     group: str
@@ -43,34 +43,34 @@ class SinkIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ControlLog:
-    """The log as a cursor found it. ``identity`` changes when the log is recreated."""
+    """The control log when a cursor was opened. ``identity`` changes when the log is recreated."""
 
     identity: str
     start: ControlOffsets
-    """Where the cursor starts to read."""
+    """The first offsets that the cursor reads."""
     end: ControlOffsets
-    """Where the log ended when the cursor was opened."""
+    """The end of the log when the cursor was opened."""
 
 
 class Cursor(ABC):
-    """A reader of the control log. Belongs to one thread, which may be another than its session's."""
+    """A reader of the control log. One thread uses it, which may differ from its session's thread."""
 
     log: ControlLog
 
     @property
     def undecodable(self) -> int:
-        """How many entries were skipped because they cannot be decoded."""
+        """Number of entries that were skipped because they cannot be decoded."""
         return 0
 
     @abstractmethod
     def read(self, timeout: float) -> Sequence[Envelope]:
-        """The next entries, waiting up to ``timeout`` seconds for the first; empty if there are none.
+        """Read the next entries; wait up to ``timeout`` seconds for the first. Empty if there are none.
 
-        B3: entries of one publisher come in the order published; ``(partition, offset)`` grows and is never given to
-        two entries. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged. A
-        cursor that does not replay may leave out the assignments of a DataComplete.
+        B3: entries of one publisher come in the order of publication; offsets of a partition grow, and no two entries
+        have the same one. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged.
+        A cursor that does not replay may omit the assignments of a DataComplete.
 
-        :raises DataLossError: for a cursor that replays, an entry of this sink cannot be decoded.
+        :raises DataLossError: an entry of this sink cannot be decoded; only from a cursor that replays.
         """
 
     @abstractmethod
@@ -81,43 +81,44 @@ class Cursor(ABC):
         attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
     ) -> None:
-        """Append ``events`` and save ``position`` (if not empty) for the next replay: both, or neither.
+        """Append ``events`` and, if it is not empty, save ``position`` for the next replay, atomically.
 
-        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). What is
-        ``attached`` travels beside the events, as a publication's spans do. All coordinators write into one partition,
-        so whoever hears an event of his own has heard all that his predecessors wrote. Positions in topics that
-        have ``departed``, named ``within`` their identities, are dropped, where the store does not do so by itself.
+        Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``attached`` is stored
+        with the events, as a publication's spans are. All coordinators write into one partition: a coordinator that
+        reads an event of its own has read all events of its predecessors. Stored positions in the topics
+        ``departed`` (qualified by topic id, see ``within``) are deleted, if the store does not do so itself.
 
         :raises Fenced: a newer coordinator exists; nothing was written. Step down.
-        :raises Unavailable: nothing was written.
-        :raises OutcomeUnknown: step down and replay.
+        :raises Unavailable: nothing was written; try again.
+        :raises OutcomeUnknown: step down; a new cursor replays the log.
         """
 
     @abstractmethod
     def rewind(self, positions: SourceOffsets) -> None:
-        """Store ``positions`` as they are given, forward or back, and discard what is in the log, so that no
-        coordinator hears it again: both, or neither (B9). An operator's act, while the group has no members.
+        """Store ``positions``, be they higher or lower, and discard the log's entries, so that no coordinator reads
+        them again, atomically (B9). An operator's act, while the group has no members.
 
-        Only for a cursor that replays; it is of no further use, and the log may get a new identity by it.
+        Only for a cursor that replays. The cursor cannot be used afterwards, and the log may get a new identity.
 
-        :raises Fenced: a newer coordinator exists; nothing was written. :raises Unavailable: nothing was written.
-        :raises OutcomeUnknown: do it again.
+        :raises Fenced: a newer coordinator exists; nothing was written.
+        :raises Unavailable: nothing was written; try again.
+        :raises OutcomeUnknown: repeat it.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Free what is held. Safe to call twice."""
+        """Release the cursor's resources. Safe to call twice."""
 
 
 class Session(ABC):
-    """One member's connection. Used by one thread; after an error it is closed, never repaired."""
+    """One member's connection. One thread uses it. After an error close it and open a new one."""
 
     @abstractmethod
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
-        """Stay alive, and say whether this member leads now.
+        """Keep this member alive, and return whether it leads now.
 
-        B7: one leader in the steady state, a dead one replaced within a bounded time. Liveness only: two leaders are
-        harmless. ``held`` are this member's source partitions, ``every`` those of all topics.
+        B7: in the steady state there is one leader; a dead one is replaced within a bounded time. This is for liveness
+        only: two leaders are harmless. ``held`` are this member's source partitions, ``every`` those of all topics.
         """
 
     @abstractmethod
@@ -129,23 +130,23 @@ class Session(ABC):
 
     @abstractmethod
     def topic_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
-        """Which topic the stored positions are in: the identity that came with the publication that stored each, empty
-        if it named none (B10). A position that something else has stored, such as a rewind, is absent.
+        """The topic id stored with each position: from its publication, or "" if that named none (B10). A position that
+        was stored in another way, by a rewind for example, is absent.
 
         :raises Unavailable: try again.
         """
 
     def log_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
-        """Which control log each stored position belongs to: its identity, empty where none was noted (B10). A backend
-        that keeps positions and log as one has nothing to say: there they cannot come apart.
+        """The identity of the control log that each stored position belongs to, "" if none was stored (B10). Empty for
+        a backend that stores positions and log together: there one cannot be lost without the other.
 
         :raises Unavailable: try again.
         """
         return {}
 
     def take_over(self, partitions: Collection[TopicPartition]) -> None:
-        """These partitions are this member's from now on. A backend where an owner that died may have left something
-        undecided decides it here, before it is asked for their positions.
+        """These partitions are now assigned to this member. If a dead owner may have left an undecided write, the
+        backend decides it here, before ``committed`` is called for them.
 
         :raises Unavailable: try again.
         """
@@ -153,39 +154,40 @@ class Session(ABC):
 
     @abstractmethod
     def publish(self, publication: Publication, claim: Claim) -> None:
-        """Append the events, move the source positions and note their topics' identities: all, or nothing (B1, B10);
-        durable once it returns (B4).
+        """Append the events, advance the source positions and store their topic ids, atomically (B1, B10). The
+        publication is durable when the call returns (B4).
 
-        Dead letters are in the sink's dead-letter topic before the positions move; a backend that does not keep its
-        log in Kafka may leave some there twice.
+        Dead letters are in the sink's dead-letter topic before the positions advance; a backend whose log is not in
+        Kafka may write some of them twice.
 
-        B2: refused if ``claim`` is stale or without a member, or if a stored position is not the ``start`` given.
+        B2: refused if ``claim`` is stale or names no member, or if a stored position differs from the advance's
+        ``start``.
 
-        :raises Fenced: refused; nothing was written. ``Stale``, a kind of it, if because of a stored position.
-        :raises Unavailable: nothing was written.
+        :raises Fenced: refused; nothing was written. ``Stale``, a subclass, if a stored position differs.
+        :raises Unavailable: nothing was written; try again.
         :raises OutcomeUnknown: start over from ``committed``.
         """
 
     @abstractmethod
     def follow(self, *, replay: bool) -> Cursor:
         """Read the control log: from the saved position if ``replay`` (from the earliest entry if none is saved, never
-        from the latest: C1), else from its end, hearing every StartCommit published from now on (B6).
+        from the latest: C1), else from its end, so that every StartCommit published from now on is read (B6).
 
         :raises DataLossError: the saved position has been truncated away, and the settings do not say to go on.
         """
 
     @abstractmethod
     def watch(self) -> Cursor:
-        """Read the control log as a coordinator would that is elected now, and be none: nobody is fenced, and the
-        cursor cannot write. ``log.start`` is the saved position (the earliest entry if none is saved); some hundred
-        entries before it come first, as far as they are still there.
+        """Read the control log as a newly elected coordinator would, without fencing anyone; the cursor cannot write.
+        ``log.start`` is the saved position (the earliest entry if none is saved); some hundred entries before it come
+        first, if they are still in the log.
 
         :raises DataLossError: the saved position has been truncated away, and the settings do not say to go on.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Give up the leadership, and free what is held. Safe to call twice."""
+        """Give up the leadership, and release the session's resources. Safe to call twice."""
 
 
 class Backend(ABC):
@@ -193,23 +195,23 @@ class Backend(ABC):
 
     name: ClassVar[str]
     settings: ClassVar[type[BaseModel]]
-    """Its own keys. The loader accepts them and hands them in, checked."""
+    """The class of the backend's own settings. The loader checks them and passes an instance to the constructor."""
     mirrors: ClassVar[bool] = False
-    """Whether source positions are kept elsewhere than in the consumer group, which then gets a copy for lag tools."""
+    """True if source positions are not stored in the consumer group; the group then gets a copy for lag tools."""
 
     @abstractmethod
     def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:
-        """Nothing is contacted yet."""
+        """Contacts nothing."""
 
     @abstractmethod
     def provision(self) -> None:
-        """Create what is missing (topic, keys, nodes) and check what is there. Safe to call again.
+        """Create the missing parts of the store (topic, keys, nodes) and check the existing ones. Safe to call again.
 
-        :raises ConfigError: what is there cannot serve exactly-once.
+        :raises ConfigError: the store cannot serve exactly-once as it is configured; the text names the setting.
         """
 
     @abstractmethod
     def open(self, member_id: str) -> Session:
-        """Connect. ``member_id`` is this process's alone. It may open again under it, after an error: what an earlier
-        session has left undecided is decided then, and that session can no longer write.
+        """Connect as ``member_id``, which no other process uses. After an error the process may open a new session with
+        the same id: it decides any undecided write of the earlier session, which can no longer write.
         """

@@ -1,6 +1,6 @@
-"""A backend that lives in this process: for trying things out, and the reference under simulation.
+"""A backend in the memory of this process: for experiments, and as the reference in the simulation.
 
-It promises everything except to outlive the process.
+It keeps every rule, but nothing outlives the process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition,
 
 
 class Entry(NamedTuple):
-    """Of the log: an event, and what travels beside it."""
+    """An entry of the log: an event and its headers."""
 
     event: Event
     spans: Coverage
@@ -74,7 +74,7 @@ class MemoryStore:
         )
 
     def shard(self, member: str) -> int:
-        """Where all that a member publishes goes."""
+        """The partition of the log for all publications of a member."""
         return sum(member.encode()) % len(self.log)
 
     def ends(self) -> dict[int, int]:
@@ -175,7 +175,7 @@ class MemorySession(Session):
     def check(self) -> None:
         """:raises Fenced: the store was rewound or emptied since this session began."""
         if self._store.identity != self._identity:
-            raise Fenced("the control log is not the one that this session belongs to")
+            raise Fenced("the control log was recreated after this session began")
 
     def follow(self, *, replay: bool) -> Cursor:
         return MemoryCursor(self._store, self._member, replay)

@@ -1,4 +1,4 @@
-"""What an engine is."""
+"""The interface of engines."""
 
 from __future__ import annotations
 
@@ -11,39 +11,43 @@ from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 
 Function = Callable[[str], str]
-"""What workers do with a payload: a function of a module that they can import. It may be attempted several times."""
+"""A function from payload to payload, importable by name on the workers. It may be called several times for one."""
 
 
 class Patience(NamedTuple):
-    """Seconds that a job may wait until its first task runs, and that it may take in all."""
+    """Seconds that a job may wait for its first task, and seconds that it may take in all."""
 
     resources: float = 120.0
     job: float = 600.0
 
 
 class Engine(ABC):
-    """Maps functions over payloads, and runs the tasks of batches, which may send rows to each other. One at a time."""
+    """Maps functions over payloads, and runs the tasks of batches, which may send rows to each other. One job at a
+    time.
+    """
 
     @property
     @abstractmethod
     def slots(self) -> int:
-        """Tasks that run at the same time."""
+        """Number of tasks that run at the same time."""
 
     @abstractmethod
     def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
-        """What the function makes of each payload, in order.
+        """The function's result for each payload, in order.
 
-        :raises Unavailable: a payload's function raised it; it may pass. :raises JobFailedError: it kept failing.
+        :raises Unavailable: the function raised it for some payload; try again.
+        :raises JobFailedError: the function failed for some payload in every attempt.
         """
 
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
-        """All tasks, each to its result. A task may be attempted several times; one result counts.
+        """Run all tasks, and return their results in order. A task may be attempted several times; one result counts.
 
-        An engine that has nothing else to do maps them: then each task writes what it has read.
+        By default tasks are mapped: each one writes the rows that it has read, without a shuffle.
 
-        :raises Unavailable: a task could not reach what it reads. :raises JobFailedError: a task kept failing.
+        :raises Unavailable: a task could not reach its source; try again.
+        :raises JobFailedError: a task failed in every attempt.
         """
-        # Imported here, because it brings all that tasks need, and the driver may not run any.
+        # Imported here: it imports everything that tasks need, and the driver may never run one.
         with IMPORTING:
             from calving.tasks.task import run_json
         return [TaskResult.from_json(text) for text in self.map(run_json, [spec.to_json() for spec in tasks])]
@@ -57,4 +61,4 @@ class Engine(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what is held. It may be called again."""
+        """Release the engine's resources. Safe to call twice."""

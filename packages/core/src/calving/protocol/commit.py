@@ -37,7 +37,7 @@ class Target(Protocol[S]):
     def load(self) -> S:
         """Load the table, with retries.
 
-        :raises TableTroubleError, WentBackError, Unavailable: it cannot be loaded or committed now; its files stay
+        :raises TableTroubleError, WentBackError: it cannot be loaded or committed now; its files stay
         buffered.
         """
 

@@ -1,1 +1,1 @@
-"""The drivers: they turn the machines' effects into actions. Wired together in ``app``."""
+"""The drivers: they carry out the effects of the machines. ``app`` wires them together."""

@@ -1,4 +1,4 @@
-"""Wires a sink together and keeps it running: the only place that knows every part."""
+"""Wires a sink together and keeps it running: the only module that uses every part."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ __all__ = ["App", "Progress"]
 
 _APART_SECONDS = 2.5
 _STEP_SECONDS = 20.0
-"""So long a step of the worker's loop may take: a call to a broker that does not answer."""
+"""The longest step of the worker's loop: a call to a broker that does not answer."""
 _RESIGNED_SECONDS = 5.0
-"""So long another process has to take over the lead."""
+"""The time that another process has to take over the lead."""
 
 
 class App:
     """One worker process of a sink."""
 
     def __init__(self, sink: Sink, engine: Engine | None = None, *, alone: bool = False) -> None:
-        """``alone``: the process is there for this sink only, and needs no library that the sink does not need."""
+        """``alone``: the process runs this sink only, and needs no library besides the sink's."""
         self._sink, self._alone = sink, alone
         keys = sink.keys
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
@@ -74,9 +74,9 @@ class App:
         self._membership = Membership(sink, self._topics)
         self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
         self._well = time.monotonic()
-        """When a step was last done."""
+        """When a step last succeeded."""
         self._round = time.monotonic()
-        """When the worker's loop last went round, whatever came of it."""
+        """When the worker's loop last ended a step, with or without an error."""
         self._led_since: float | None = None
         self._board = Board(_facts(sink, self._member))
         self._reporter = Reporter(self._board)
@@ -87,21 +87,21 @@ class App:
 
     @property
     def status(self) -> Status:
-        """All that this process knows of the sink now."""
+        """The status of the sink, as this process knows it."""
         return self._board.status
 
     @property
     def url(self) -> str | None:
-        """Where the status page is, once it is there."""
+        """The URL of the status page; None until it is served."""
         return None if self._server is None else self._server.url
 
     @property
     def progress(self) -> Progress:
-        """The same, in short."""
+        """A summary of the status."""
         return Progress.of(self._board.status)
 
     def stopped_loops(self) -> Mapping[str, float]:
-        """Loops that have not gone round within three times their longest step, and for how many seconds."""
+        """Loops that have ended no step within three times their longest step, and for how many seconds."""
         now, coordinator = time.monotonic(), self._leadership.coordinator
         still = {"worker": (now - self._round, _STEP_SECONDS)}
         if coordinator is not None:
@@ -109,19 +109,19 @@ class App:
         return {name: seconds for name, (seconds, longest) in still.items() if seconds > 3 * longest}
 
     def pause(self) -> None:
-        """Start no more batches; answer the coordinator with what there is."""
+        """Start no more batches; answer the coordinator with the finished ones."""
         self._paused = True
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Start batches again after a pause."""
         self._paused = False
 
     def restart(self) -> None:
-        """Start over from what is on record, as after an error."""
+        """Start over from the stored positions, as after an error."""
         self._restart = True
 
     def commit(self) -> bool:
-        """Start a commit cycle now. False: this worker does not lead."""
+        """Start a commit cycle now; false if this worker does not lead."""
         coordinator = self._leadership.coordinator
         if coordinator is not None:
             coordinator.trigger.set()
@@ -132,9 +132,9 @@ class App:
         self._stop.set()
 
     def run(self, *, until_caught_up: bool = False, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """Until ``stop``, or until all that was in the topics is committed.
+        """Run until ``stop`` or, with ``until_caught_up``, until every record now in the topics is committed.
 
-        :raises CalvingError: what an operator has to act on; everything else is tried again.
+        :raises CalvingError: an operator has to act; other errors are retried.
         """
         keys = self._sink.keys
         steps = Steps("the worker", keys.stalled_ms / 1000)
@@ -158,7 +158,7 @@ class App:
 
     def _serve(self) -> None:
         if self._sink.keys.http_port is not None:
-            from calving.serving.server import Server  # whoever does without does not import it
+            from calving.serving.server import Server  # not imported by a sink without it
 
             self._server = Server(self._sink, self)
         if self._sink.keys.webhook_url is not None:
@@ -177,9 +177,9 @@ class App:
         log.info("stopped after %d records; stages, CPU seconds: %s", done.read, stages or "none")
 
     def _patiently(self, act: Callable[[], None], failures: Failures, steps: Steps) -> None:
-        """Until ``act`` comes to its end, or nobody wants it any more.
+        """Repeat ``act`` until it succeeds or a stop is asked for.
 
-        :raises CalvingError: it does not pass by itself.
+        :raises CalvingError: a retry does not help.
         """
         while not self._stop.is_set():
             try:
@@ -202,8 +202,9 @@ class App:
                 steps.done()
 
     def _is_apart(self, error: CalvingError) -> bool:
-        """Whether others may reach a store that this process does not reach: they should have its partitions. A store
-        that refuses is likely to refuse all, and to be back in a moment. Where it is Kafka, the group finds out itself.
+        """Whether other workers may reach a store that this process cannot reach, so that they should take its
+        partitions. A store that refuses connections refuses them to all, and is usually back soon. With Kafka the group
+        itself decides.
         """
         lasts = time.monotonic() - self._well > _APART_SECONDS
         return self._backend.mirrors and (isinstance(error, Silent) or (isinstance(error, Apart) and lasts))
@@ -225,17 +226,17 @@ class App:
 
         def meanwhile(group: Group) -> None:
             self._round = time.monotonic()
-            # To start Spark takes longer than all else, and the others do not have to wait for it.
+            # Spark takes longest to start, and other workers do not have to wait for it.
             if group.joined:
                 self._engine.begin()
             if self._parts is None:
-                steps.done()  # to import is not to stand still
+                steps.done()  # importing is progress, too
 
         def step(loop: WorkerLoop, group: Group, session: Session) -> bool:
             loop.paused = self._paused
             if self._restart:
                 self._restart = False
-                raise Unavailable("a restart was asked for")
+                raise Unavailable("a restart was requested")
             loop.step(STEP_SECONDS)
             meanwhile(group)
             held = loop.machine.held
@@ -257,7 +258,7 @@ class App:
         attempt.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
-        """Why the process should end, if commits have stood still for too long under its lead."""
+        """Why the process should end, if it leads and no commit cycle was full for too long; else None."""
         limit, led_since = self._sink.keys.full_cycle_ms, self._led_since
         if limit is None or led_since is None:
             return None
@@ -275,7 +276,7 @@ class App:
 
     def _made(self) -> Parts:
         if self._parts is None:
-            # Here, because it takes longer to import than all that it takes to join the group.
+            # Imported here, because the import takes longer than joining the group.
             with IMPORTING:
                 if self._alone:
                     without_pandas()
@@ -285,7 +286,7 @@ class App:
 
     def _staying(self, made: T) -> T:
         if self._alone:
-            gc.freeze()  # what is imported for it stays: every full collection would look at all of it again
+            gc.freeze()  # imported modules stay: else every full garbage collection would scan them again
         return made
 
     def _stalled_batch(self) -> str | None:

@@ -1,4 +1,4 @@
-"""One attempt at being a worker: from what is on record to the first error. The membership outlives it."""
+"""One attempt of a worker: from the stored positions to the first error. The membership outlives it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ _CAUGHT_UP_SECONDS = 0.3
 
 
 class Membership:
-    """The place in the consumer group. It is kept over attempts: who leaves and joins again makes all others wait."""
+    """The membership in the consumer group. It is kept over attempts: each leave and join makes all other
+    members wait.
+    """
 
     def __init__(self, sink: Sink, topics: Topics) -> None:
         self._sink, self._topics = sink, topics
         self._group: Group | None = None
 
     def group(self) -> Group:
-        """The place that there is, or a new one."""
+        """The present membership, or a new one."""
         if self._group is not None and self._group.broken:
             self.leave()
         if self._group is None:
@@ -50,11 +52,11 @@ class Membership:
             try:
                 within(_LEAVING_SECONDS, "calving-leaving", group.close)
             except LateError:
-                log.warning("the group could not be left in time: its broker will miss this member")
+                log.warning("the group could not be left in time: its broker removes this member after a timeout")
 
 
 class _Nobody(Listener):
-    """Is told later what is held then."""
+    """Ignores changes; the loop is told the assignment later."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         pass
@@ -66,7 +68,9 @@ _NOBODY = _Nobody()
 
 
 class Attempt:
-    """A session, a cursor and a loop over them, until the first error; the next attempt reads on from the record."""
+    """A session, a cursor and a loop over them, until the first error; the next attempt starts at the stored
+    positions.
+    """
 
     def __init__(
         self,
@@ -79,16 +83,16 @@ class Attempt:
         stopping: Callable[[], bool],
         reporter: Reporter,
     ) -> None:
-        """``member`` is the process's name in the backend. ``prepare`` checks that reading may go on, and tells what
-        runs the batches; ``meanwhile`` is called while it takes its time, on another thread than it. ``stopping``: a
-        clean stop was asked for.
+        """``member`` is the process's name in the backend. ``prepare`` checks that reading may continue, and returns
+        the runner of batches; meanwhile ``meanwhile`` is called on another thread. ``stopping``: whether a clean stop
+        was requested.
         """
         self._sink, self._backend, self._member = sink, backend, member
         self._membership, self._prepare, self._meanwhile = membership, prepare, meanwhile
         self._stopping, self._reporter = stopping, reporter
 
     def run(self, step: Callable[[WorkerLoop, Group, Session], bool], *, wind_down_seconds: float) -> None:
-        """Until ``step`` says that it is enough, or a stop is asked for before its first call."""
+        """Call ``step`` until it returns true, or until a stop is requested before its first call."""
         keys = self._sink.keys
         session: Session | None = None
         cursor: Cursor | None = None
@@ -96,7 +100,8 @@ class Attempt:
         try:
             try:
                 session = self._backend.open(self._member)
-                # The cursor first: a StartCommit that answers our joining must find us listening.
+                # The cursor first: it must be open when the coordinator sends StartCommit because this member has
+                # joined.
                 cursor = session.follow(replay=False)
             except Apart:
                 raise
@@ -105,7 +110,8 @@ class Attempt:
             group = self._membership.group()
             preparing = beside("calving-preparing", partial(self._prepare, session, cursor.log))
             if not self._is_prepared(preparing, group, wind_down_seconds):
-                session = cursor = None  # the checks may still use them: the process ends without closing them
+                # The checks may still use session and cursor: the process ends without closing them.
+                session = cursor = None
                 return
             runner = preparing.result()
             stop_at = group.bounds(group.partitions()).ends if self._sink.replayed else None
@@ -134,9 +140,9 @@ class Attempt:
                     part.close()
 
     def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:
-        """Waits for the checks of the start; for so many ``seconds`` once a stop is asked for. False: they go on.
+        """Wait for the start's checks, but at most ``seconds`` after a stop is requested; false if they have not ended.
 
-        Whoever joins and then is not heard would make all others wait, so the group is polled.
+        The group is polled meanwhile: a member that joins and then does not poll makes all others wait.
         """
         deadline = float("inf")
         try:
@@ -146,28 +152,28 @@ class Attempt:
                 if self._stopping():
                     deadline = min(deadline, time.monotonic() + seconds)
         except CalvingError:
-            preparing.exception()  # nobody else uses its session meanwhile
+            preparing.exception()  # no other thread uses its session meanwhile
             raise
         if not preparing.done():
-            log.warning("the checks of the start are left behind: they have not ended %.0f s after the stop", seconds)
+            log.warning("the start's checks are abandoned: they have not ended %.0f s after the stop", seconds)
         return preparing.done()
 
     def _wind_down(self, loop: WorkerLoop, runner: BatchRunner, seconds: float) -> None:
-        """The batch that runs is let finish, and what is finished is published (W6)."""
+        """Let the running batch end, and publish the finished ones (W6)."""
         loop.machine.stop()
         deadline = time.monotonic() + seconds
         while loop.machine.busy and time.monotonic() < deadline:
             loop.step(STEP_SECONDS)
         if loop.machine.busy:
-            log.warning("the batch that runs is dropped after %.0f s: it is %s", seconds, runner.place)
+            log.warning("the running batch is dropped after %.0f s: it is %s", seconds, runner.place)
         loop.finish()
 
 
 class CaughtUp:
-    """Whether everything that was in the topics when the first look was taken is committed."""
+    """Decides whether every record that the topics held at the first call is committed."""
 
     def __init__(self, nothing_waits: Callable[[], bool]) -> None:
-        """``nothing_waits``: whether all that was published is committed; called on a thread of its own."""
+        """``nothing_waits``: whether every publication is committed; called on its own thread."""
         self._nothing_waits = nothing_waits
         self._looking: Future[bool] | None = None
         self._ends: SourceOffsets | None = None
@@ -195,7 +201,7 @@ class CaughtUp:
         return coordinator.complete_cycles > self._since and not coordinator.buffered
 
     def _others_have_committed(self) -> bool:
-        """Another worker leads; or it did, and has died, and its lease still lives."""
+        """Another worker leads; or it has died, and its lease is still valid."""
         if self._looking is None:
             self._looking = beside("calving-looking", self._nothing_waits)
         if not self._looking.done():

@@ -1,4 +1,6 @@
-"""Runs a batch: cuts spans into tasks, hands them to the engine, changes the tables' schemas, balances the books."""
+"""Runs a batch: cuts spans into tasks, runs them on the engine, evolves the tables' schemas, accounts for all
+records.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +27,22 @@ from calving.tasks.result import RECEIVED, TaskResult
 from calving.tasks.spec import TaskSpec
 
 if TYPE_CHECKING:
-    from calving.iceberg.tables import Tables  # it takes long to import
+    from calving.iceberg.tables import Tables  # slow to import
 
 log = logging.getLogger(__name__)
 
 _ROUNDS = 8
 _WORTH_A_TASK = 50_000
-"""Records below which splitting a batch further costs more than it saves."""
+"""Records below which a further split of a batch costs more than it saves."""
 _RANGE_RECORDS = 200
-"""What a range costs besides its records, in records."""
+"""The fixed cost of a range, in records."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorLimits:
-    """The circuit breaker: how many bad records of one batch go to the dead letters before the sink stops instead.
+    """The circuit breaker: the number of bad records in one batch above which the sink stops.
 
-    The share counts only in batches with more than ``share_from`` bad records, so that a few bad ones alone do not.
+    The share is checked only in batches with more than ``share_from`` bad records, so that a few do not stop the sink.
     """
 
     per_batch: int = 10_000
@@ -55,20 +57,18 @@ class ErrorLimits:
             key, limit = "errors.max-share", str(self.share)
         else:
             return
-        raise BadRecordError(
-            f"{count} of {read} records are bad, more than {key} = {limit} lets pass; the first: {first}"
-        )
+        raise BadRecordError(f"{count} of {read} records are bad, more than {key} = {limit} allows; the first: {first}")
 
 
 class BatchRunner:
-    """The worker loop's ``Runner``: one batch at a time, beside the loop."""
+    """The worker loop's ``Runner``: runs one batch at a time, on its own thread."""
 
     def __init__(self, engine: Engine, tables: Tables, path: RecordPath, errors: ErrorLimits) -> None:
         self._engine, self._tables, self._path, self._errors = engine, tables, path, errors
         self._batches: Serial[tuple[int, BatchOutcome]] = Serial("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Batches()
-        """What the batches have done since the start; replaced as a whole."""
+        """Totals of the batches since the start; replaced as a whole."""
         self._started = time.monotonic()
 
     def start(self, number: int, spans: Spans) -> None:
@@ -81,20 +81,20 @@ class BatchRunner:
         return running.result()
 
     def drop(self) -> None:
-        """Nobody wants the batch any more; its files are orphans. The next one begins when it has ended."""
+        """Drop the running batch; its files are orphans. The next batch starts when it has ended."""
         if self._running is not None:
             self._running.cancel()
             self._running = None
 
     def stalled(self, seconds: float) -> str | None:
-        """Why the process should end, if a batch takes longer than this."""
+        """Why the process should end, if the batch has run longer than ``seconds``; else None."""
         if self._batches.seconds <= seconds:
             return None
         return f"a batch has been running for {self._batches.seconds:.0f} s: it is {self._batches.place}"
 
     @property
     def place(self) -> str:
-        """Where the batch is that runs."""
+        """Where the running batch is."""
         return self._batches.place
 
     def close(self) -> None:
@@ -106,11 +106,11 @@ class BatchRunner:
             return self.run(spans)
         except CalvingError:
             raise
-        except Exception as error:  # of whatever library a task of the local engine has called
+        except Exception as error:  # from any library that a task of the local engine calls
             raise JobFailedError(f"the batch failed: {type(error).__name__}: {error}") from error
 
     def run(self, spans: Spans) -> BatchOutcome:
-        """One batch.
+        """Run one batch over these spans.
 
         :raises BadRecordError, DataLossError, ConfigError: an operator has to act. :raises Unavailable: try again.
         """
@@ -133,10 +133,10 @@ class BatchRunner:
         return outcome
 
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
-        """Runs tasks until all records fit their tables. A round only runs what schema changes concern.
+        """Run tasks until all records fit their tables. Each further round runs only tasks affected by schema changes.
 
-        A new column also concerns tasks that have written to its table: an empty list or object asks for no column, and
-        belongs into it once another record has asked.
+        A new column also affects tasks that have written to its table: an empty list or object asks for no column, but
+        is written to the column once another record has asked for it.
         """
         done: list[TaskResult] = []
         held_up: list[TaskResult] = []
@@ -154,7 +154,7 @@ class BatchRunner:
             careful = careful or is_unclear
             changes = _changes(held_up)
             if is_unclear or any(r.number == RECEIVED for r in results):
-                # A shuffle mixes rows of all tasks in its files.
+                # With a shuffle, files mix rows of all tasks.
                 void, waiting = done, everything
             else:
                 void = _void(done, changes)
@@ -218,20 +218,20 @@ def _void(done: Sequence[TaskResult], changes: Sequence[SchemaChange]) -> list[T
 
 
 def _is_unclear(results: Sequence[TaskResult]) -> bool:
-    """Whether some record, it is not known which, breaks writing."""
+    """Whether a record that is not identified breaks writing."""
     reason = next((r.unclear for r in results if r.unclear is not None), None)
     if reason is not None:
-        log.warning("a record breaks the batch, which runs again to find out which one: %s", reason)
+        log.warning("a record breaks the batch, which runs again to find that record: %s", reason)
     return reason is not None
 
 
 def cut(spans: Spans, slots: int) -> list[list[Range]]:
-    """Ranges for at most ``slots`` tasks that have about equally much to do, so that also small backlogs of many
-    partitions are spread; a partition may be split over tasks.
+    """Ranges for at most ``slots`` tasks of about equal size, so that small backlogs of many partitions are spread,
+    too; a partition may be split over tasks.
     """
     total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
     count = max(1, min(slots, -(-total // _WORTH_A_TASK)))
-    # Where a task ends, a range is split and costs once more, or room for less than that is left over.
+    # At the end of a task a range is split, which costs its fixed cost again, or less room than that stays empty.
     share = -(-(total + (count - 1) * _RANGE_RECORDS) // count)
     tasks: list[list[Range]] = [[]]
     room = share

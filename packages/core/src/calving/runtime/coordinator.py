@@ -1,4 +1,4 @@
-"""The coordinator's driver: one step decides and acts. Every error leaves through ``step`` and ends the loop."""
+"""The coordinator's driver: one step decides and acts. Every error is raised by ``step`` and ends the loop."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 _DEAF_SECONDS = 30.0
 _DEAF_READS = 20
-"""So long, and so many reads, a coordinator waits for its own events: a commit that takes long is no silence."""
+"""Seconds and reads that a coordinator waits for its own events; reads count, because a long commit is no silence."""
 
 
 class Committer(Protocol):
-    """Commits tables, isolated from each other."""
+    """Commits tables, each isolated from the others."""
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
-        """Every table of ``request``, each as it settles."""
+        """Commit every table of ``request``; yields each outcome when it is known."""
 
 
 class CoordinatorLoop:
@@ -44,8 +44,8 @@ class CoordinatorLoop:
         unknown: Callable[[Collection[str]], Collection[str]],
         leader: Leader | None = None,
     ) -> None:
-        """``unknown``: which of these topics the broker says that it does not have. ``leader``: what all that it writes
-        says of its process.
+        """``unknown``: which of these topics the broker does not have. ``leader``: this process, as its events
+        name it.
         """
         self.machine = Coordinator(intervals, cursor.log.start, clock())
         self._interval = intervals.interval
@@ -56,19 +56,19 @@ class CoordinatorLoop:
         self.last: Cycle | None = None
         self._tables = self._failed = 0
         self._began: float | None = None
-        """When the tables of the running commit were begun."""
+        """When the running commit of the tables began."""
         self._unheard_since: float | None = None
         self._silent_reads = 0
 
     def trigger(self) -> None:
-        """Do not wait for the interval before the next cycle."""
+        """Start the next cycle now instead of after the interval."""
         if self.idle:
             self.machine.trigger(self._clock())
 
     def step(self, timeout: float) -> None:
-        """Start or end a cycle if one is due, then listen for up to ``timeout`` seconds, or until the next one is due.
+        """Start or end a cycle if one is due, then read the log for up to ``timeout`` seconds, or until a cycle is due.
 
-        :raises Unavailable: nothing comes out of the log, not even what this coordinator has put into it.
+        :raises Unavailable: the log delivers no entries, not even this coordinator's own.
         """
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
         if self.idle:
@@ -90,8 +90,8 @@ class CoordinatorLoop:
         if doubtful := self.machine.doubtful(now):
             try:
                 self.machine.looked(now, doubtful, self._unknown(doubtful))
-            except Unavailable as error:  # no answer says nothing
-                log.info("topics that may be gone could not be asked for: %s", error)
+            except Unavailable as error:  # without an answer nothing is known
+                log.info("the broker could not be asked for topics that may be gone: %s", error)
 
     @property
     def idle(self) -> bool:
@@ -108,7 +108,7 @@ class CoordinatorLoop:
                 case Acknowledge(position, events, attached, departed):
                     self._cursor.acknowledge(position, events, replace(attached, leader=self._leader), departed)
                     if departed:
-                        log.info("removed what was stored of topics that are gone: %s", listed(sorted(departed)))
+                        log.info("deleted the stored positions of topics that are gone: %s", listed(sorted(departed)))
                     self._note(events)
                 case CommitTables():
                     self._began = self._clock()

@@ -1,4 +1,4 @@
-"""When to try again, and when to stop trying: pure, it is told what failed."""
+"""When to retry, and when to stop retrying: pure, failures are arguments."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from calving.errors import CalvingError, Fenced, OutcomeUnknown, Unavailable
 
 _PASSES = (Unavailable, OutcomeUnknown, Fenced)
 _SECONDS, _FAILING_SECONDS = (0.2, 2.0), (0.2, 10.0)
-"""The first pause and the longest. What is away for a moment should not be waited for when it is back."""
+"""The first pause and the longest. Short pauses let the sink continue soon after a short outage."""
 SAME = 8
-"""The same failure so often in a row does not pass by itself: over more than half a minute."""
+"""So many equal failures in a row, over more than half a minute, are permanent."""
 _CHANGING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
-"""Of a failure's text: what differs from one time to the next, such as numbers of tasks and names of files."""
+"""The parts of a failure's text that differ each time, such as task numbers and file names."""
 
 
 class Failures:
-    """Of one process, in the order in which they came."""
+    """The failures of one process, in order."""
 
     def __init__(self) -> None:
         self._done = 0
@@ -27,8 +27,7 @@ class Failures:
     def add(self, error: CalvingError, done: int) -> float:
         """Seconds to wait before the next try. ``done``: batches that have succeeded by now.
 
-        :raises CalvingError: this came too often in a row, and nothing succeeded meanwhile: the same records fail in
-            the same way, and will again.
+        :raises CalvingError: the same failure came too often in a row without a success: a retry does not help.
         """
         if done != self._done:
             self._done, self._in_a_row, self._same = done, 0, 0
@@ -42,7 +41,5 @@ class Failures:
             self._same = self._same + 1 if text == self._last else 1
             self._last = text
             if self._same >= SAME:
-                raise CalvingError(
-                    f"the same failure {SAME} times in a row does not pass by itself: {error}"
-                ) from error
+                raise CalvingError(f"the same failure {SAME} times in a row, retries do not help: {error}") from error
         return min(longest, first * 2.0 ** min(self._in_a_row, 10))

@@ -1,4 +1,4 @@
-"""What the control log says to whoever listens from outside: what waits in it, and who has answered."""
+"""Reads the control log from outside the group: its uncommitted entries, and which partitions have answered."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ _FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
 
 
 def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
-    """What the control log held when ``cursor`` was opened, from where it starts, and maybe more.
+    """The entries of the control log from the cursor's start to the end that the log had when it was opened, maybe
+    more.
 
-    Where its last places are taken by what is no entry, the end is where no more of it comes.
+    If the last offsets hold no entries (transaction markers), reading ends when no more entries come.
     """
     ends = {p: end for p, end in cursor.log.end.items() if cursor.log.start.get(p, 0) < end}
     until = clock() + _FIRST_SECONDS
@@ -44,14 +45,14 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
 
 
 class Heard:
-    """What the control log says, from ``start``, the saved position, on; of the last cycles also what is before it."""
+    """The content of the control log from the saved position ``start`` on, and of the last cycles before it."""
 
     def __init__(self, log_id: str, start: ControlOffsets) -> None:
         self.log_id, self._start = log_id, start
         self._buffer = Buffer(start)
         self._cycles = 0
         self._written: dict[tuple[int, int], int] = {}
-        """After how many cycles each entry came."""
+        """The number of cycles before each entry."""
         self._answered: dict[UUID, set[TopicPartition]] = {}
         self._closed: UUID | None = None
         self._listening = Listening()
@@ -73,37 +74,37 @@ class Heard:
 
     @property
     def committed(self) -> Mapping[TopicPartition, int]:
-        """Up to where every record is in its tables."""
+        """The offset below which every record is in its tables, by partition."""
         return committed_up_to(self._listening.settled)
 
     @property
     def tables(self) -> list[str]:
-        """Those that something was written for."""
+        """Tables with entries in the log."""
         return [".".join(table) for table in self._buffer.tables()]
 
     def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
-        """What a table that holds everything below ``control`` has not got yet."""
+        """The entries that a table lacks which holds all entries below ``control``."""
         return tuple(e for e in self._buffer.tables().get(table, ()) if e.offset >= control.get(e.partition, 0))
 
     def parked(self, table: TableId) -> int:
-        """How many entries are parked for a table."""
+        """The number of parked entries of a table."""
         found = self._buffer.parked.get(table)
         return found.entries if found is not None else 0
 
     def cycles(self, waiting: Iterable[Envelope]) -> int:
-        """Commit cycles that have ended since the first of these came."""
+        """Commit cycles that have ended since the first of these entries."""
         return max((self._cycles - self._written[e.place] for e in waiting), default=0)
 
     def answered(self, tp: TopicPartition) -> bool | None:
-        """Whether the last cycle that has ended had an answer for a partition; None where the log does not say."""
+        """Whether the last ended cycle had an answer for a partition; None if the log does not tell."""
         found = self._answered.get(self._closed) if self._closed is not None else None
         return None if found is None else tp in found
 
     def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
-        """What the last two commits of a table have both passed over: nobody brings it any more."""
+        """Offsets that neither of the last two commits of a table holds: no later commit will hold them."""
         loaded = LoadedTable(table, key.branch)
         now = passed_over(key.read(loaded.ancestry, loaded.properties), self._buffer.reach())
-        # From the last commit of the sink on, and without it.
+        # Once with the last commit of the sink, and once without it.
         earlier = islice(dropwhile(lambda summary: key.offsets not in summary, loaded.ancestry), 1, None)
         before = key.read(earlier, {}).missing
         both = {tp: common(spans, before.get(tp, ())) for tp, spans in now.items()}
@@ -111,7 +112,7 @@ class Heard:
 
 
 def hear(session: Session) -> Heard:
-    """All that the control log says now."""
+    """Read the control log to its end."""
     cursor = session.watch()
     try:
         heard = Heard(cursor.log.identity, cursor.log.start)
@@ -123,7 +124,7 @@ def hear(session: Session) -> Heard:
 
 
 def nothing_waits(sink: Sink, catalog: Catalog, heard: Heard) -> bool:
-    """Whether every table has all that was published for it."""
+    """Whether every publication is committed to all its tables."""
     for name in heard.tables:
         table = find_table(catalog, table_id(name))
         control = {} if table is None else ledger_of(ledger_key(sink, heard.log_id, name), table).control

@@ -1,6 +1,6 @@
-"""The coordinator of a worker process: started while the process leads, watched, and given up where it hangs.
+"""The coordinator of a worker process: started while the process leads, watched, and abandoned if it hangs.
 
-Whoever leads never waits for it: to commit takes as long as catalogs take, and the worker has batches to run.
+The worker never waits for it: a commit may take as long as the catalog, and the worker has batches to run.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from calving.status.folding import after_cycle
 from calving.status.values import CoordinatorStatus, Cycle
 
 if TYPE_CHECKING:
-    from calving.iceberg.commit import IcebergCommitter  # it takes long to import
+    from calving.iceberg.commit import IcebergCommitter  # slow to import
 
 log = logging.getLogger(__name__)
 
 _REPEAT_SECONDS = 1.0
-"""A worker that has just joined hears of the open cycle after this time at the latest."""
+"""Interval between repetitions of StartCommit: a new worker learns of the open cycle within this time."""
 _AGAIN_SECONDS = (0.2, 2.0)
 _REELECTION_SECONDS = 1.0
 _LONGER = 4.0
-"""A coordinator that was fenced waits, or two that believe to lead would fence each other without end; longer each
-time, so that one of them, or an operator's command, gets done what it came for.
+"""A fenced coordinator waits before it starts again, each time longer. Else two that both believe to lead would fence
+each other for ever, and an operator's command, too.
 """
 _RESIGN_AFTER, _VAIN_SECONDS = 3, 30.0
-"""Coordinators in a row that did not complete a cycle, over this time, until another process gets its chance."""
+"""After so many coordinators in a row without a complete cycle, over so many seconds, another process should lead."""
 _HUNG_TABLES = 2
 _HUNG_SECONDS = 30.0
-"""A coordinator that does not move for so long, and as long as so many tables may take, hangs."""
+"""A coordinator hangs if it makes no progress for this time plus the time that its tables may take."""
 
 
 class CoordinatorThread:
-    """A coordinator on its own thread and session, from election until an error or ``stop``."""
+    """A coordinator on its own thread and session, from its election until an error or ``stop``."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class CoordinatorThread:
         board: Board,
         leader: Leader | None = None,
     ) -> None:
-        """``leader``: what the others are told of this process."""
+        """``leader``: this process, as its events name it to the others."""
         self._sink, self._topics, self._backend, self._leader = sink, topics, backend, leader
         self._make_committer, self._board = committer, board
         self._stop = threading.Event()
         self.error: BaseException | None = None
         self.trigger = threading.Event()
-        """Set it to have the next cycle start at once."""
+        """When set, the next cycle starts at once."""
         self.complete_cycles = 0
         self.buffered = 0
         self._loop: CoordinatorLoop | None = None
         self.moved = time.monotonic()
-        """When it last got something done, or found nothing to do."""
+        """When it last made progress, or found nothing to do."""
         self._thread = threading.Thread(target=self._run, name="calving-coordinator", daemon=True)
         self._thread.start()
 
@@ -78,20 +78,20 @@ class CoordinatorThread:
 
     @property
     def caught_up(self) -> bool:
-        """Whether it has heard all that was in the control log when it began."""
+        """Whether it has read all entries that the control log held when it started."""
         return self._loop is not None and self._loop.machine.caught_up
 
     @property
     def place(self) -> str:
-        """Where it is now, for whoever has to find out why it hangs."""
+        """Where its thread is now, to find out why it hangs."""
         return where(self._thread.ident)
 
     def stop(self) -> None:
-        """Ask it to end after the step that it is in."""
+        """Request its end after the present step."""
         self._stop.set()
 
     def join(self, seconds: float) -> None:
-        """Wait until it has ended, but no longer than this."""
+        """Wait until it has ended, at most ``seconds``."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -100,7 +100,7 @@ class CoordinatorThread:
         except CalvingError as error:
             self.error = error
             log.warning("the coordinator steps down: %s: %s", type(error).__name__, error)
-        except Exception as error:  # a thread has nobody else to tell
+        except Exception as error:  # the thread has no caller that could catch it
             self.error = error
             log.exception("the coordinator steps down")
 
@@ -130,7 +130,7 @@ class CoordinatorThread:
             session.close()
 
     def _now(self) -> float:
-        """The loop's clock; whoever asks for the time gets something done."""
+        """The loop's clock. A loop that reads the time makes progress."""
         self.moved = time.monotonic()
         return self.moved
 
@@ -160,7 +160,7 @@ class CoordinatorThread:
 
 
 def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:
-    """A cycle as the log has it. Its seconds are those of the commit, without the wait for answers."""
+    """The log line of a cycle. Its seconds are those of the commit, without the wait for answers."""
     text = (
         f"{cycle.commit_id}: {cycle.committed} tables, {cycle.failed} failed, {cycle.commit_seconds:.2f} s"
         f" ({cycle.seconds:.2f} s after its start), lag {lag}"
@@ -175,7 +175,7 @@ def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:
 
 
 class Leadership:
-    """Has a coordinator run while this process leads."""
+    """Runs a coordinator while this process leads."""
 
     def __init__(
         self,
@@ -184,22 +184,22 @@ class Leadership:
         clock: Callable[[], float],
         jitter: Callable[[], float],
     ) -> None:
-        """``table_seconds``: how long a table's commit may take. ``jitter``: numbers from 0 to 1."""
+        """``table_seconds``: the longest commit of a table. ``jitter``: random numbers from 0 to 1."""
         self._start, self._clock, self._jitter = start, clock, jitter
         self._hung_seconds = _HUNG_SECONDS + _HUNG_TABLES * table_seconds
         self.step_seconds = self._hung_seconds / 2
-        """So long a coordinator may take until it has got something done, a table or a look at the log."""
+        """The time within which a coordinator should commit a table or read the log."""
         self.coordinator: CoordinatorThread | None = None
         self.caught_up = False
-        """Whether a coordinator of this process has ever heard the control log to its end."""
+        """Whether a coordinator of this process has ever read the control log to its end."""
         self._elect_after = float("-inf")
         self._in_vain = 0
         self._vain_since = float("inf")
 
     def mind(self, leads: bool) -> None:
-        """As often as possible, with what the session says of the leadership.
+        """Start, watch or stop the coordinator. Call it often; ``leads`` comes from the session.
 
-        :raises Resigned: coordinators of this process get nothing done. :raises CalvingError: an operator has to act.
+        :raises Resigned: coordinators of this process make no progress. :raises CalvingError: an operator has to act.
         """
         running = self.coordinator
         if running is not None:
@@ -209,7 +209,7 @@ class Leadership:
             if running.ended:
                 self._ended(running)
             elif self._clock() - running.moved > self._hung_seconds:
-                log.error("the coordinator hangs and is given up: it is %s", running.place)
+                log.error("the coordinator hangs and is abandoned: it is %s", running.place)
                 running.stop()
                 self._give_up(0.0)
             elif not leads:
@@ -219,12 +219,12 @@ class Leadership:
             self.coordinator = self._start()
 
     def stop(self, seconds: float) -> None:
-        """End it, after the commit that is running if that does not take longer."""
+        """Stop it, after the running commit unless that takes longer than ``seconds``."""
         if self.coordinator is not None:
             self.coordinator.stop()
             self.coordinator.join(seconds)
             if not self.coordinator.ended:
-                log.warning("the coordinator is left behind: it is %s", self.coordinator.place)
+                log.warning("the coordinator is abandoned: it is %s", self.coordinator.place)
             self.coordinator = None
 
     def _ended(self, coordinator: CoordinatorThread) -> None:
@@ -242,7 +242,7 @@ class Leadership:
         self._elect_after = self._clock() + pause
         self._in_vain += 1
         self._vain_since = min(self._vain_since, self._clock())
-        # Not at once: where the store is away for a moment, it is so for everybody.
+        # Not at once: a short outage of the store concerns all processes.
         if self._in_vain >= _RESIGN_AFTER and self._clock() - self._vain_since > _VAIN_SECONDS:
             count, self._in_vain, self._vain_since = self._in_vain, 0, float("inf")
-            raise Resigned(f"{count} coordinators in a row got nothing done here")
+            raise Resigned(f"{count} coordinators of this process in a row made no progress")

@@ -1,6 +1,6 @@
-"""What of a worker converts records and writes tables.
+"""The parts of a worker that convert records and write tables.
 
-To import it takes most of a start, so it is made while the group still settles who reads what.
+Their import takes most of a start, so they are made while the group still assigns partitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from calving.source.kafka import Topics
 
 
 class Parts:
-    """The catalog, and what works with it."""
+    """The catalog, and the parts that use it."""
 
     def __init__(self, sink: Sink, topics: Topics, engine: Engine) -> None:
         """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
@@ -44,17 +44,17 @@ class Parts:
         self.runner = BatchRunner(engine, self._tables, record_path(sink), limits)
 
     def check(self, session: Session, log: ControlLog) -> None:
-        """:raises DataLossError: to go on would lose or double records.
-        :raises ConfigError: a sink that begins has a table that is missing.
+        """:raises DataLossError: to continue would lose or double records.
+        :raises ConfigError: a table is missing at the first start of the sink.
         """
         if not session.committed(self._topics.partitions()):
-            # Later one that is missing holds up itself alone.
+            # After the first start a missing table delays only its own commits.
             for _ in refuse_missing_tables(self._catalog, self._sink):
                 pass
         refuse_a_loss(self._catalog, self._sink, self._topics, session, log, self._held_tables())
 
     def committer(self, cursor: Cursor) -> IcebergCommitter:
-        """For a coordinator that reads with ``cursor``.
+        """The committer of a coordinator that reads with ``cursor``.
 
         :raises DataLossError: the control log has lost entries that a table has seen.
         """
@@ -63,7 +63,7 @@ class Parts:
         return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts, self._engine.beside)
 
     def nothing_waits(self, backend: Backend) -> bool:
-        """Whether all that was published so far is committed, whoever has done it."""
+        """Whether every publication so far is committed."""
         session = backend.open(str(uuid4()))
         try:
             return nothing_waits(self._sink, self._catalog, hear(session))
@@ -71,8 +71,8 @@ class Parts:
             session.close()
 
     def _held_tables(self) -> list[str]:
-        """Every table that may hold something of the sink; those that records are routed to freely are looked for once,
-        and known to this process from then on.
+        """Every table that may hold records of the sink. Dynamically routed tables are searched for once, and then
+        cached.
         """
         if self._routed is None:
             topics = {tp.topic for tp in self._topics.partitions()}

@@ -1,4 +1,4 @@
-"""Checks before a start: situations that look like a first start, or like old events, and are not."""
+"""Checks before a start: refuse situations that look like a first start, or like a replay, and are not."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from calving.source.kafka import Topics
 log = logging.getLogger(__name__)
 
 _LOOKING = 16
-"""Tables that are looked at together: a sink may have hundreds, behind a slow catalog."""
+"""Tables that are loaded in parallel: a sink may have hundreds, behind a slow catalog."""
 _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
 class Held(NamedTuple):
-    """What a table says of the sink: its ledger, the control log it last belonged to, and what is left out for it.
+    """A table's record of the sink: its ledger, the control log of its last commit, and the offsets skipped for it.
 
-    ``others``: next source offsets that sinks of other names have left in it, by ``<control topic>.<group>``.
+    ``others``: next source offsets that sinks of other names have written into it, by ``<control topic>.<group>``.
     """
 
     ledger: Ledger
@@ -63,12 +63,12 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
 
 
 def ledger_key(sink: Sink, log_id: str, name: str) -> LedgerKey:
-    """Under which names a table keeps the sink's ledger."""
+    """The owner of the sink's ledger, whose names a table uses."""
     return commit_style(sink, log_id).key(table_id(name))
 
 
 def owner_of(sink: Sink) -> str:
-    """What a sink's entries in snapshots and table properties are called by."""
+    """The sink's name in snapshot summaries and table properties."""
     return f"{sink.keys.control_topic}.{sink.group}"
 
 
@@ -80,7 +80,7 @@ def _others(sink: Sink, table: Table) -> dict[str, SourceOffsets]:
 def others_of(
     properties: Mapping[str, str], branches: Collection[str], known: Collection[str]
 ) -> dict[str, SourceOffsets]:
-    """What sinks of other names than the ``known`` ones have left in a table's properties."""
+    """The source offsets that sinks of other names than the ``known`` ones have written into a table's properties."""
     found: dict[str, SourceOffsets] = {}
     for name, value in properties.items():
         if name.startswith(f"{SOURCE_OFFSETS}."):
@@ -93,7 +93,7 @@ def others_of(
 
 
 def own_tables(sink: Sink) -> tuple[str, ...]:
-    """The tables that the settings name."""
+    """The tables in the settings."""
     letters = sink.keys.dead_letter_table
     return (*sink.keys.tables, *([letters] if letters is not None else []))
 
@@ -145,15 +145,15 @@ def _check_id_columns(sink: Sink, name: str, table: Table | None) -> None:
 
 
 def routes_freely(sink: Sink) -> bool:
-    """Whether records go to tables that the settings do not name."""
+    """Whether routing is dynamic: records may go to tables that are not in the settings."""
     return sink.keys.dynamic or sink.keys.topic_pattern is not None
 
 
 def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list[str]:
-    """Tables that the settings do not name and that hold something of the sink, or of its ``topics``.
+    """Dynamically routed tables: tables outside the settings that hold records of the sink, or of its ``topics``.
 
-    Every table is looked at that records could have been routed to. With a pattern these are the tables of its
-    namespace, else those of the whole catalog.
+    Loads every table that records could have been routed to: with a pattern those of its namespace, else those of the
+    whole catalog.
     """
     if not routes_freely(sink):
         return []
@@ -174,7 +174,7 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list
 
 
 def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Iterator[tuple[str, Held]]:
-    """What these tables say; those that do not exist are left out."""
+    """The records of these tables; missing tables are skipped."""
     wanted = list(dict.fromkeys(names))
     with ThreadPoolExecutor(_LOOKING) as pool:
         tables = list(pool.map(lambda name: find_table(catalog, table_id(name)), wanted))
@@ -194,7 +194,7 @@ def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Ite
 
 
 def ledger_of(key: LedgerKey, table: Table) -> Ledger:
-    """What the table's branch holds of the sink."""
+    """The ledger of the table's branch."""
     loaded = LoadedTable(table, key.branch)
     return key.read(loaded.ancestry, loaded.properties)
 
@@ -218,13 +218,13 @@ def refuse_reused_offsets(catalog: Catalog, sink: Sink, control: ControlLog, tab
 def refuse_a_loss(
     catalog: Catalog, sink: Sink, topics: Topics, session: Session, control: ControlLog, tables: Iterable[str]
 ) -> None:
-    """W1: positions that are missing, or behind what a table holds, are no start; and a log that was recreated has lost
-    what was published and not committed.
+    """W1: refuse to start if positions are missing, or lower than a table's offsets, or if the control log was
+    recreated, because publications that were not committed are lost with it.
 
-    :raises DataLossError: names the command that goes back to where nothing is lost.
+    :raises DataLossError: names the command that recovers the sink.
     """
     every = topics.partitions()
-    # The tables first: others may publish and commit meanwhile, and positions only move on.
+    # The tables first: other workers may publish and commit meanwhile, and positions only grow.
     found = dict(held(catalog, sink, control.identity, tables))
     stored = session.committed(every)
     logs = session.log_ids(every)
@@ -250,7 +250,7 @@ def refuse_a_loss(
                     f" store of positions has gone back, and going on would double them; {_REMEDY}"
                 )
     logs = session.log_ids(every)
-    # Version 0.1.0 noted no log: after a change of the control topic its positions are there, and no ledger is.
+    # Version 0.1.0 stored no log identity: after a change of the control topic there are positions but no ledger.
     unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in found.values())
     owner = (sink.keys.control_topic, sink.group)
     mind_names(*owner, former_names(found, every, identities), stored, unknown=unknown)
@@ -260,7 +260,9 @@ def refuse_a_loss(
 def former_names(
     found: Mapping[str, Held], every: Collection[TopicPartition], identities: Mapping[str, str]
 ) -> Iterator[tuple[str, str, TopicPartition, int]]:
-    """Table, name, partition and next offset, where a sink of another name has written records of these very topics."""
+    """Table, name, partition and next offset, for each sink of another name that has written records of
+    these topics.
+    """
     for table, said in found.items():
         for owner, source in said.others.items():
             for tp, offset in present(source, identities).items():
@@ -276,9 +278,9 @@ def mind_names(
     *,
     unknown: bool,
 ) -> None:
-    """W1: a sink that was given another name, group or control topic has no positions, and is no first start.
+    """W1: a renamed sink (name, group or control topic) has no positions, but this is no first start.
 
-    ``unknown``: nothing tells which control log the positions belong to.
+    ``unknown``: the control log of the stored positions is unknown.
 
     :raises DataLossError: names the command that takes over from the former name.
     """
@@ -297,7 +299,7 @@ def mind_names(
 def mind_logs(
     control_topic: str, group: str, log_id: str, logs: Mapping[TopicPartition, str], stored: SourceOffsets
 ) -> None:
-    """W1: positions that belong to another control log say nothing of what was committed of it.
+    """W1: refuse positions of another control log: which of its entries were committed is unknown.
 
     :raises DataLossError: names the command that takes over from the former log.
     """
@@ -314,7 +316,7 @@ def mind_logs(
 def _mind_topics(
     sink: Sink, said: Mapping[str, Ledger], now: Mapping[str, Ledger], unread: Set[TopicPartition]
 ) -> None:
-    """W7: Kafka deletes a topic's positions with the topic. The ledgers of the tables tell that it was another."""
+    """W7: Kafka deletes a topic's positions with the topic. The tables' ledgers show that the topic was recreated."""
     known = {tp for ledger in now.values() for tp in ledger.source}
     reached: dict[TopicPartition, int] = {}
     for ledger in said.values():
@@ -324,4 +326,4 @@ def _mind_topics(
         text = recreated_text(tp, reached[tp])
         if sink.keys.on_data_loss == "fail":
             raise DataLossError(f"{text}; {SKIP}")
-        log.error("%s; going on with the new topic", text)
+        log.error("%s; reading the new topic", text)

@@ -1,4 +1,4 @@
-"""Writes down what the worker's loop knows, each time that something of it has changed."""
+"""Writes the state of the worker's loop to the status board, each time it has changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class Reporter:
-    """Of one process. Used by the worker's thread."""
+    """The reporter of one process. The worker's thread uses it."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
@@ -33,7 +33,7 @@ class Reporter:
         self._degraded: frozenset[str] = frozenset()
 
     def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool, caught_up: bool) -> None:
-        """The loop has taken a step."""
+        """Report a step of the loop."""
         seen = (
             loop.version,
             loop.machine.held,
@@ -71,12 +71,12 @@ class Reporter:
         self._tell_degraded()
 
     def ended(self, loop: WorkerLoop) -> None:
-        """The loop is thrown away."""
+        """Keep the totals of a loop that has ended."""
         self._lost += _by_topic(loop.skipped)
         self._undecodable += loop.undecodable
 
     def failed(self, error: Exception, batches: Batches) -> None:
-        """The worker starts over."""
+        """Report an error after which the worker starts over."""
         self.restarts += 1
         self._error = f"{type(error).__name__}: {error}"
         status = self._board.status

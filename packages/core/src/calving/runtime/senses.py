@@ -1,4 +1,4 @@
-"""What a worker notices by waiting: pure, it is told the time."""
+"""Detects silence of the control log, and transactions that stay open: pure, time is an argument."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from calving.model.offsets import SourceOffsets, TopicPartition
 
 _SECONDS = 30.0
 _READS = 20
-"""So long, and so many reads, whoever listens waits for what has to come: to be busy is no silence."""
+"""Seconds and reads after which missing entries count as silence; reads count, because a busy worker reads rarely."""
 HIDDEN_SECONDS = 60.0
-"""A transaction that has been open for so long is worth a line in the log."""
+"""A transaction that has been open for so long is named in the log."""
 
 
 class Ear:
-    """Whether the control log is heard at all: a cursor that has gone deaf raises nothing."""
+    """Detects a cursor that no longer delivers entries and raises no error."""
 
     def __init__(self, within: float, now: float) -> None:
-        """``within`` so many seconds something comes, if anybody leads."""
+        """While a worker leads, some entry comes at least every ``within`` seconds."""
         self._within = within
         self._heard = now
         self._spoke: float | None = None
         self._reads = 0
 
     def spoke(self, now: float) -> None:
-        """This member has put something into the log, which it has to hear itself."""
+        """This member has published, and must read its own entry."""
         if self._spoke is None:
             self._spoke = now
 
     def listened(self, now: float, heard: bool) -> None:
-        """:raises Unavailable: nothing has come for too long."""
+        """:raises Unavailable: no entry has come for too long."""
         if heard:
             self._heard, self._spoke, self._reads = now, None, 0
             return
@@ -42,7 +42,7 @@ class Ear:
 
 
 class Hidden:
-    """Records behind transactions of their producers that stay open: nobody can read them, and no lag shows them."""
+    """Records behind open transactions of their producers: no consumer can read them, and lag does not include them."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -50,7 +50,7 @@ class Hidden:
         self._told: set[TopicPartition] = set()
 
     def look(self, now: float, stable: SourceOffsets, ends: SourceOffsets) -> list[TopicPartition]:
-        """Partitions where a transaction has been open for long; each is told once until it has ended."""
+        """Partitions with a transaction that has been open for long; each is returned once until it ends."""
         hidden = {tp: end - stable[tp] for tp, end in ends.items() if tp in stable and end > stable[tp]}
         self.records = sum(hidden.values())
         self._since = {tp: self._since.get(tp, now) for tp in hidden}

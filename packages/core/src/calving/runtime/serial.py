@@ -1,4 +1,4 @@
-"""Jobs one after the other, beside whoever hands them in, on a thread that does not hold up the end of the process."""
+"""Runs jobs one after the other on a daemon thread."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ class Serial(Generic[T]):
         self._thread.start()
 
     def submit(self, job: Callable[[], T]) -> Future[T]:
-        """Runs once those that came before have ended. One that is cancelled until then does not run."""
+        """Run ``job`` after the earlier ones. A job that is cancelled before its turn does not run."""
         future: Future[T] = Future()
         self._jobs.put((job, future))
         return future
 
     @property
     def seconds(self) -> float:
-        """For how long the job has been running that runs now."""
+        """Seconds since the running job started."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
     @property
     def place(self) -> str:
-        """Where it is."""
+        """Where the running job is."""
         return where(self._thread.ident)
 
     def close(self) -> None:
-        """End after the job that runs, without waiting for it."""
+        """End after the running job; does not wait for it."""
         self._jobs.put(None)
 
     def _run(self) -> None:
@@ -50,7 +50,7 @@ class Serial(Generic[T]):
             self._began = time.monotonic()
             try:
                 future.set_result(job())
-            except BaseException as error:  # handed over to whoever asks for the result
+            except BaseException as error:  # raised where the result is read
                 future.set_exception(error)
             finally:
                 self._began = None

@@ -1,4 +1,4 @@
-"""The books of a batch: what its tasks have done, together, and whether nothing is missing."""
+"""The accounts of a batch: the totals of its tasks, and the check that every record is accounted for."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _CONTENTS = {
 
 @dataclass(slots=True)
 class Tally:
-    """What the tasks of a batch have done, together."""
+    """The totals of a batch's tasks."""
 
     dead_letter_table: str | None = None
-    """Rows for it are no records that were written."""
+    """Rows of this table do not count as written records."""
     covered: Counter[TopicPartition] = field(default_factory=Counter)
     """Offsets."""
     latest_us: dict[TopicPartition, int] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Tally:
 
     @property
     def causes(self) -> str:
-        """What became of the records, where not all were written; empty: they were."""
+        """How many records were not written, by cause; empty if all were."""
         replaced = self._replaced
         if not (self.filtered or self.rejected or replaced):
             return ""

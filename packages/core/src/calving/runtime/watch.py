@@ -1,4 +1,4 @@
-"""Notices that a process makes no progress, says where it hangs, and ends it."""
+"""Detects that the process makes no progress, logs where it hangs, and ends it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pathlib import PurePath
 log = logging.getLogger(__name__)
 
 EXIT_CODE = 75
-"""Of a process that ended itself: it may be started again (EX_TEMPFAIL)."""
+"""Exit code of a process that ended itself: a supervisor should restart it (EX_TEMPFAIL)."""
 
 
 def where(thread: int | None) -> str:
-    """What a thread is doing: the innermost call of ours, and what that waits in."""
+    """Where a thread is: its innermost call in calving, and the innermost call of all."""
     frame = sys._current_frames().get(thread or 0)
     if frame is None:
         return "nowhere: its thread has ended"
@@ -30,7 +30,7 @@ def where(thread: int | None) -> str:
 
 
 class Watchdog:
-    """Ends the process once ``stalled`` has said why for the first time. A thread that hangs cannot be ended alone."""
+    """Ends the process as soon as ``stalled`` returns a reason. A hanging thread cannot be ended alone."""
 
     def __init__(self, stalled: Callable[[], str | None], end: Callable[[int], None] = os._exit) -> None:
         self._stalled, self._end_process = stalled, end
@@ -51,7 +51,7 @@ class Watchdog:
 
 
 class Steps:
-    """Of one thread: when its last step ended."""
+    """The time of one thread's last step."""
 
     def __init__(self, what: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._seconds, self._clock = what, seconds, clock
@@ -62,7 +62,7 @@ class Steps:
         self._last = self._clock()
 
     def stalled(self) -> str | None:
-        """Why the process should end, if it should."""
+        """Why the process should end; None if it should not."""
         stood = self._clock() - self._last
         if stood <= self._seconds:
             return None

@@ -1,4 +1,4 @@
-"""Settings as the parts need them."""
+"""Converts settings into the arguments of the parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calving.transforms.chain import Chain
 
 
 def check_record_path(sink: Sink) -> None:
-    """Make every converter and transform once, here, where a wrong option is the user's to see.
+    """Make every converter and transform once, to find wrong options at the start.
 
     :raises ConfigError: one of them cannot be made.
     """
@@ -29,7 +29,7 @@ def check_record_path(sink: Sink) -> None:
 
 
 def record_path(sink: Sink) -> RecordPath:
-    """What every task of the sink is told."""
+    """The settings of every task."""
     keys = sink.keys
     return RecordPath(
         sink.kafka,
@@ -75,7 +75,7 @@ def _left_out(sink: Sink, topics: Topics) -> Callable[[str, Mapping[str, str]], 
 
 
 def table_rules(sink: Sink, topics: Topics) -> TableRules:
-    """How its tables are created and written."""
+    """The rules by which the sink's tables are created and written."""
     keys = sink.keys
     types = dict(keys.default_columns)
     defaults = TableSettings(

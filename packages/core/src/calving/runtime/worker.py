@@ -1,6 +1,6 @@
-"""The worker's driver: one step listens, decides and acts. It never repairs anything.
+"""The worker's driver: one step reads the log, decides and acts. It never repairs state.
 
-Every error leaves through ``step``; whoever calls throws the loop away and starts another from what is on record.
+Every error is raised by ``step``; the caller then discards the loop and makes a new one from the stored positions.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 _SEARCH_SECONDS = 10.0
 _OUTCOMES: dict[type[Exception], str] = {Unavailable: "unavailable", OutcomeUnknown: "unknown", Stale: "stale"}
-SKIP = "set iceberg.source.on-data-loss = skip to go on without what is missing"
+SKIP = "set iceberg.source.on-data-loss = skip to skip the missing records"
 
 
 class Runner(Protocol):
-    """Runs batches beside the loop, one at a time."""
+    """Runs batches on another thread, one at a time."""
 
     def start(self, number: int, spans: Spans) -> None:
-        """Begin a batch."""
+        """Start a batch."""
 
     def poll(self) -> tuple[int, BatchOutcome] | None:
-        """The batch that has ended, once. Raises what the batch raised."""
+        """The number and outcome of a batch that has ended, once; else None. Raises the batch's error."""
 
 
 class Clock(Protocol):
     def __call__(self) -> float:
-        """Seconds, never going back."""
+        """Seconds of a monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,17 @@ class SourcePolicy:
     reset: Reset = "earliest"
     on_data_loss: Literal["fail", "skip"] = "fail"
     bounds_seconds: float = 1.5
-    """How often the source's ends are asked for while nothing is owed."""
+    """Seconds between requests for the source's ends while no answer is owed."""
     mirror: bool = False
     """Whether stored positions are copied to the consumer group."""
     stop_at: SourceOffsets | None = None
-    """Ends that reading stops at, whatever comes later: dead letters that fail again are for the next replay."""
+    """Offsets at which reading stops: in a replay, dead letters that fail again are left for the next replay."""
     deaf_seconds: float = float("inf")
-    """Within this time something is in the control log, if anybody leads."""
+    """Seconds within which the control log gets an entry while a worker leads."""
 
 
 class Publications:
-    """How publications went, over all loops of a process."""
+    """Counts the outcomes of publications, over all loops of a process."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Publications:
 
 
 class WorkerLoop:
-    """Membership, control log and batches of one worker."""
+    """The loop of one worker: its membership, the control log and its batches."""
 
     def __init__(
         self,
@@ -91,23 +91,23 @@ class WorkerLoop:
         self.listening = listening or Listening()
         self.publications = publications or Publications()
         self.paused = False
-        """No batch is started; what the coordinator asks is answered with what there is."""
+        """If true, no batch is started; answers carry the finished ones."""
         self.version = 0
-        """Grows with whatever those see who watch."""
+        """Grows with every change of the reported state."""
         self.latest_us: dict[TopicPartition, int] = {}
-        """The largest timestamps that were read."""
+        """The largest timestamps of read records."""
         self.skipped: dict[TopicPartition, int] = {}
-        """Records that the broker no longer had, where the policy says to go on."""
+        """Records that were skipped because the broker no longer has them."""
         self._group, self._session, self._cursor, self._runner = group, session, cursor, runner
         self._policy, self._clock = policy, clock
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
-        """Which topics are read; a name may be given to another one at any time."""
+        """The topic ids of the topics that are read: a topic may be recreated at any time."""
         self._stored_within: dict[TopicPartition, str] = {}
-        """Which topics the stored positions are in."""
+        """The topic id of each stored position."""
         self._truncated: set[TopicPartition] = set()
         self._mirrors_again = False
-        """A copy of positions may get lost, as while the group rebalances: the next publication makes it once more."""
+        """Copies of positions may fail, during a rebalance for example: the next publication copies them again."""
         self._looked = self._searched = float("-inf")
         self.hidden = Hidden()
         self._ear = Ear(policy.deaf_seconds, clock())
@@ -119,11 +119,11 @@ class WorkerLoop:
 
     @property
     def stop_at(self) -> SourceOffsets | None:
-        """Where reading stops, if it does."""
+        """Offsets at which reading stops; empty if it does not."""
         return self._policy.stop_at
 
     def step(self, timeout: float) -> None:
-        """Listen for up to ``timeout`` seconds, then do what is due."""
+        """Read the log for up to ``timeout`` seconds, then act on all that is due."""
         self._group.poll(timeout, self)
         heard = self._cursor.read(0)
         for envelope in heard:
@@ -141,19 +141,19 @@ class WorkerLoop:
 
     @property
     def ends(self) -> SourceOffsets:
-        """Last stable offsets of the held partitions, as of the last look."""
+        """Last stable offsets of the assigned partitions when they were last queried."""
         return self._ends
 
     def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
-        """Positions on record, of whichever worker."""
+        """The stored positions, of any worker."""
         return self._session.committed(partitions)
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         self._session.take_over(partitions)
         stored = self._session.committed(partitions)
         if stored.keys() != frozenset(partitions):
-            # Where they start depends on what others have. Else nobody is asked for: one owner that died while he
-            # published would hold up everybody.
+            # A start position depends on those of other partitions. Otherwise only these are queried: a dead owner with
+            # an undecided publication would delay every worker.
             every = self._group.partitions() | frozenset(partitions)
             stored = self._session.committed(every)
             if not stored and self._policy.reset == "latest":
@@ -185,11 +185,11 @@ class WorkerLoop:
         self.machine.released(partitions)
 
     def finish(self) -> None:
-        """Publish what finished batches hold: the last act of a clean stop (W6)."""
+        """Publish the finished batches: the last act of a clean stop (W6)."""
         self._act(self.machine.handover(self.machine.held))
 
     def _look(self) -> bool:
-        """Whether it was time to: in between nothing is new for the machine."""
+        """Query the ends if it is time; returns whether it was."""
         now, machine = self._clock(), self.machine
         if not (machine.owes or now - self._looked >= self._policy.bounds_seconds):
             return False
@@ -207,7 +207,7 @@ class WorkerLoop:
         if now - self._searched >= _SEARCH_SECONDS:
             self._searched = now
             for tp in self.hidden.look(now, bounds.ends, self._group.highs(held)):
-                log.warning("%s: an open transaction of its producers has hidden all that is behind it", tp)
+                log.warning("%s: an open transaction of a producer hides all records behind it", tp)
         return True
 
     def _mind_gaps(self, bounds: Bounds) -> None:
@@ -222,7 +222,7 @@ class WorkerLoop:
             self._truncated |= {tp} if truncated else set()
 
     def _is_known(self, tp: TopicPartition) -> bool:
-        """Whether the topic is the very one that the stored position is in."""
+        """Whether the topic has the topic id of the stored position."""
         return self._topic_ids.get(tp.topic, "") == self._stored_within.get(tp) != ""
 
     def _skip(self, tp: TopicPartition, gap: Span, why: str) -> None:
@@ -230,16 +230,16 @@ class WorkerLoop:
             raise DataLossError(f"{why}; {SKIP}")
         missing = max(0, gap.end - gap.start)
         self.skipped[tp] = self.skipped.get(tp, 0) + missing
-        log.error("%s; %d records were skipped, going on at offset %d", why, missing, gap.end)
+        log.error("%s; %d records were skipped, reading continues at offset %d", why, missing, gap.end)
         self.machine.skip(tp, gap.end)
 
     def _recreated(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those whose stored positions are in another topic than the one that has the name now."""
+        """Partitions whose topic was recreated since their position was stored."""
         stored = ((tp, self._stored_within.get(tp)) for tp in partitions)
         return [tp for tp, before in stored if before and self._topic_ids.get(tp.topic, before) != before]
 
     def _recognise(self, topics: Collection[str]) -> None:
-        """:raises Unavailable: one of them is no longer the topic that was read from so far."""
+        """:raises Unavailable: one of these topics was recreated since it was read."""
         for topic, identity in self._group.topic_ids(topics).items() if topics else ():
             if self._topic_ids.setdefault(topic, identity) != identity:
                 raise Unavailable(f"topic '{topic}' was recreated while it was read")
@@ -259,7 +259,7 @@ class WorkerLoop:
                 case RunBatch(number, spans):
                     self._runner.start(number, spans)
                 case Publish(publication):
-                    # Before and after the reading: then all that was read is of this topic.
+                    # Checked before and after reading, so that all records are of this topic.
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within)
                     publication = replace(publication, truncated=frozenset(self._truncated))
@@ -275,20 +275,20 @@ class WorkerLoop:
 def recreated_text(tp: TopicPartition, stored: int) -> str:
     return (
         f"topic '{tp.topic}' was recreated after partition {tp.partition} was read up to offset"
-        f" {stored}, and what else was in it is lost"
+        f" {stored}, and its other records are lost"
     )
 
 
 def truncated_text(tp: TopicPartition, wanted: int, available: Span) -> str:
     return (
-        f"topic '{tp.topic}', partition {tp.partition}, was truncated: offset {wanted} is wanted, but it ends at"
-        f" {available.end} (an unclean leader election, or a broker that lost what it had acknowledged); what was read"
-        " of it before is in the tables"
+        f"topic '{tp.topic}', partition {tp.partition}, was truncated: reading should continue at offset {wanted},"
+        f" but it ends at {available.end} (an unclean leader election, or a broker that lost acknowledged records); the"
+        " tables keep the records that were read from it"
     )
 
 
 def data_loss_text(tp: TopicPartition, wanted: int, available: Span) -> str:
     return (
-        f"topic '{tp.topic}', partition {tp.partition}: offset {wanted} is wanted, but the broker has"
+        f"topic '{tp.topic}', partition {tp.partition}: reading should continue at offset {wanted}, but the broker has"
         f" {available.start} to {available.end} (retention, or the topic was recreated)"
     )

@@ -1,1 +1,1 @@
-"""The source: membership of the consumer group, what the topics hold, and how tasks read them."""
+"""The source: membership in the consumer group, the bounds of topics, and how tasks read them."""

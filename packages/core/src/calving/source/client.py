@@ -1,4 +1,4 @@
-"""librdkafka clients: their common settings, their logs, and what their errors mean to us."""
+"""librdkafka clients: their common settings, their logs, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ REFUSED = (
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
 )
-"""What only an operator can change."""
+"""Errors that only an operator can mend."""
 
 
 def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
-    """The user's librdkafka properties with ours on top (dots written as underscores), logging to Python."""
+    """The user's librdkafka properties, overridden by ``ours`` (dots written as underscores), with Python logging."""
     # By default a client that has lost its broker waits up to 10 s before it tries again.
     quiet = {"log.connection.close": "false", "logger": log, "reconnect.backoff.max.ms": "1000"}
     return {**quiet, **kafka, **{key.replace("_", "."): value for key, value in ours.items()}}
@@ -42,7 +42,7 @@ def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[st
 patiently = retry(
     retry=retry_if_exception_type(Unavailable), stop=stop_after_delay(8), wait=wait_fixed(0.2), reraise=True
 )
-"""Ask again for a while: what was just made, or whose broker just died, is unknown or has no leader for a moment."""
+"""Retries for 8 seconds: a partition is unknown or without a leader just after its creation or its broker's death."""
 
 
 def admin_client(kafka: Mapping[str, str]) -> AdminClient:
@@ -56,7 +56,7 @@ def admin_client(kafka: Mapping[str, str]) -> AdminClient:
 
 _asking: WeakSet[AdminClient] = WeakSet()
 _heard: tuple[float, KafkaError] | None = None
-"""What a broker, or the way to it, last said to one of them; a request that it spoils only times out."""
+"""The last connection error of any client; the request that it fails reports only a timeout."""
 
 
 def _note(error: KafkaError) -> None:
@@ -73,7 +73,7 @@ def _said_since(start: float) -> KafkaError | None:
 
 @contextlib.contextmanager
 def reaching(what: str) -> Iterator[None]:
-    """Translate what a request can raise when nothing has been written yet.
+    """Translate the errors of a request that writes nothing.
 
     :raises ConfigError: settings or privileges are wrong. :raises Unavailable: try again.
     """

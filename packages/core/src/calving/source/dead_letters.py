@@ -1,4 +1,4 @@
-"""The dead-letter topic: records that could not be taken, with Kafka Connect's error headers."""
+"""The dead-letter topic: rejected records with Kafka Connect's error headers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from calving.model.dead_letters import DeadLetter
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""A dead letter is its record and the headers: larger than what the source topic took."""
+"""Dead letters are larger than their source records, by the headers."""
 
 
 class OutRecord(NamedTuple):
-    """A record to be produced. ``timestamp_ms`` 0 is now; ``partition`` -1 is the client's choice."""
+    """A record to produce. ``timestamp_ms`` 0 means now; with ``partition`` -1 the client chooses."""
 
     topic: str
     key: bytes | str | None
@@ -58,7 +58,7 @@ def provision(kafka: Mapping[str, str], topic: DeadLetterTopic) -> None:
 
 
 class DeadLetterWriter:
-    """For backends whose log is not in Kafka: written and acknowledged before the positions move, so at least once.
+    """For backends whose log is not in Kafka: writes dead letters before the positions advance, so at least once.
 
     Connects with the first dead letter. Without a dead-letter topic nothing is written.
     """

@@ -1,4 +1,4 @@
-"""What a worker needs from the source: a place in the consumer group, and the topics' bounds."""
+"""The interface of sources: membership in the consumer group, and the bounds of topics."""
 
 from __future__ import annotations
 
@@ -13,74 +13,74 @@ NOTHING: SourceOffsets = {}
 
 
 class Listener(Protocol):
-    """Hears of changes from inside ``Group.poll``, one change after the other."""
+    """Gets the changes of the assignment, called from inside ``Group.poll``, one change after the other."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are ours from now on."""
+        """These partitions are now assigned to this member."""
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These go to another member once this returns; the claim still holds."""
+        """These partitions go to another member once this call returns; until then the claim holds."""
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These went to another member some time ago."""
+        """These partitions already went to another member."""
 
 
 class Bounds(NamedTuple):
-    """First available offsets, and last stable offsets: records below are committed and can be read."""
+    """First available offsets, and last stable offsets: records below these are committed and can be read."""
 
     begins: SourceOffsets
     ends: SourceOffsets
 
 
 class Group(ABC):
-    """One member of the sink's consumer group. Used by one thread."""
+    """One member of the sink's consumer group. One thread uses it."""
 
     joined: bool = False
-    """Whether the group has let this member in, with or without partitions."""
+    """Whether the group has accepted this member, with or without partitions."""
     broken: bool = False
-    """Whether the membership is beyond repair: close it, and join again."""
+    """Whether the membership is lost for good: close it, and join again."""
 
     @abstractmethod
     def tell(self, listener: Listener) -> None:
-        """Tell a new listener what is held already: a membership outlives its listeners."""
+        """Tell a new listener the present assignment: a membership outlives its listeners."""
 
     @abstractmethod
     def poll(self, timeout: float, listener: Listener) -> None:
-        """Stay a member for up to ``timeout`` seconds, telling ``listener`` what changes meanwhile.
+        """Keep the membership alive for up to ``timeout`` seconds, and tell ``listener`` all changes.
 
         :raises Unavailable: the broker cannot be reached.
         """
 
     @abstractmethod
     def claim(self) -> Claim:
-        """Proof of membership, as of now."""
+        """Proof of membership now."""
 
     @abstractmethod
     def mirror(self, positions: SourceOffsets) -> None:
-        """Copy positions to the group, where lag tools look. Nothing reads them; a copy that fails is left out."""
+        """Copy positions to the group for lag tools. calving never reads the copy; errors are ignored."""
 
     @abstractmethod
     def partitions(self) -> frozenset[TopicPartition]:
-        """All partitions that the topics have now.
+        """All present partitions of the topics.
 
         :raises ConfigError: a topic of the list does not exist.
         """
 
     @abstractmethod
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """Kafka's identities of these topics now: another one is another topic, whatever its offsets are. Those that
-        are gone, or have none (brokers before 2.8), are left out.
+        """The topic ids of these topics now; a recreated topic has a new one. Topics that are gone, or have none
+        (brokers before 2.8), are absent.
 
         :raises Unavailable: the broker cannot be reached.
         """
 
     @abstractmethod
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        """What can be read of ``partitions`` now. Begins are left out where the end is what was ``read_up_to``."""
+        """The offsets of ``partitions`` that can be read now. Begins are absent where the end equals ``read_up_to``."""
 
     @abstractmethod
     def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
-        """Where the topics end, with what stands behind open transactions."""
+        """The high watermarks: the ends of the partitions, including records of open transactions."""
 
     @abstractmethod
     def close(self) -> None:

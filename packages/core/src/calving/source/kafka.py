@@ -28,12 +28,12 @@ from calving.source.interface import NOTHING, Bounds, Group, Listener
 
 _METADATA_SECONDS = 5.0
 _TOGETHER = 100
-"""Partitions asked for by one request: the client compares each with each."""
+"""Partitions per request: the client compares each with each."""
 _NO_IDENTITY = str(Uuid(0, 0))
 
 
 class Topics:
-    """Which partitions the sink reads now, and their bounds. May be used by several threads."""
+    """The sink's partitions and their bounds. Several threads may use it."""
 
     def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
         self._kafka, self.names, self.regex = kafka, topics, regex
@@ -42,7 +42,7 @@ class Topics:
         self._asked = float("-inf")
 
     def partitions(self) -> frozenset[TopicPartition]:
-        """As of at most five seconds ago.
+        """The partitions, cached for up to five seconds.
 
         :raises ConfigError: a topic of the list does not exist. :raises Unavailable: the broker cannot be reached.
         """
@@ -52,17 +52,17 @@ class Topics:
         return self._known
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        """First available and last stable offsets; without the first where the last is what was ``read_up_to``.
+        """First available and last stable offsets; without the first where the last equals ``read_up_to``.
 
         :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
         """
         return _bounds(self._committed, partitions, read_up_to)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets after the last records, decided or not. :raises Unavailable: as ``bounds``."""
+        """The high watermarks. :raises Unavailable: as ``bounds``."""
         return _offsets(self._uncommitted, partitions, OFFSET_END)
 
-    # Each client has threads of its own, which cost something also where nothing is to be done: made when it is wanted.
+    # Each client has its own threads, which cost CPU even when idle: made on first use.
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -77,12 +77,12 @@ class Topics:
         return self._made("read_uncommitted")
 
     def _made(self, isolation: str) -> Consumer:
-        # The client wants a group; this one never joins it.
+        # The client requires a group; this one never joins it.
         return Consumer(client_config(self._kafka, group_id="calving-bounds", isolation_level=isolation))
 
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:
-        """As of now; without those that are gone, or have none.
+        """The topic ids now, without topics that are gone or have none.
 
         :raises Unavailable: the broker cannot be reached.
         """
@@ -98,7 +98,7 @@ class Topics:
         return {name: identity for name, identity in found.items() if identity != _NO_IDENTITY}
 
     def unknown(self, topics: Collection[str]) -> frozenset[str]:
-        """Those of ``topics``, named ``within`` their identities, that the broker says it does not have, as of now.
+        """The ``topics`` (qualified by topic id, see ``within``) that the broker does not have now.
 
         :raises Unavailable: the broker cannot be reached.
         """
@@ -115,7 +115,7 @@ class Topics:
                 except KafkaException as error:
                     if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                         found |= {within(TopicPartition(name, 0), identity).topic for identity in identities[name]}
-                    continue  # anything else, as not to be allowed to look, says nothing
+                    continue  # any other error, such as a missing privilege, does not show that the topic is gone
                 others = identities[name] - {"", now} if now != _NO_IDENTITY else ()
                 found |= {within(TopicPartition(name, 0), identity).topic for identity in others}
         return frozenset(found)
@@ -130,7 +130,7 @@ class Topics:
         return frozenset(TopicPartition(name, p) for name, numbers in topics.items() for p in numbers)
 
     def _described(self) -> Iterator[tuple[str, list[int]]]:
-        # To ask for a topic by its name with `list_topics` makes it, where the broker creates topics by itself.
+        # `list_topics` with a topic's name creates the topic if the broker creates topics automatically.
         asked = self._admin.describe_topics(TopicCollection(list(self.names)), request_timeout=TIMEOUT)
         for name, future in asked.items():
             try:
@@ -144,7 +144,7 @@ class Topics:
 
 
 def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_to: SourceOffsets) -> Bounds:
-    # The ends first: what is removed between the two requests must not look like offsets that never were.
+    # The ends first: records that are removed between the two requests must not look like a truncation.
     ends = _offsets(consumer, partitions, OFFSET_END)
     asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
     return Bounds(_offsets(consumer, asked, OFFSET_BEGINNING), ends)
@@ -152,8 +152,8 @@ def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_
 
 @patiently
 def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
-    """The first or the last stable offsets, by one request to each broker: an admin client would make an object with
-    locks for every partition, which for a thousand of them takes longer than the broker does.
+    """The first or the last stable offsets, by one request to each broker. An admin client would make an object with
+    locks for every partition, which for a thousand partitions takes longer than the request.
     """
     if not partitions:
         return {}
@@ -168,19 +168,19 @@ def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: 
 
 @lru_cache(maxsize=4)
 def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[KafkaPartition]]:
-    """Made once for the partitions that a worker holds: it asks every second."""
+    """Cached for the partitions of a worker, which sends these requests every second."""
     asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
     return [asked[start : start + _TOGETHER] for start in range(0, len(asked), _TOGETHER)]
 
 
 @patiently
 def members(kafka: Mapping[str, str], group: str) -> frozenset[str]:
-    """The ids of the members that a consumer group has now.
+    """The ids of the present members of a consumer group.
 
     :raises Unavailable: the broker cannot be reached.
     """
     with reaching(f"asking for the members of group '{group}'"):
-        admin = admin_client(kafka)  # it has to live until the answer is here
+        admin = admin_client(kafka)  # the client must live until the answer has come
         found = admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result()
     return frozenset(member.member_id for member in found.members)
 
@@ -189,12 +189,12 @@ class KafkaGroup(Group):
     """Membership by ``subscribe``: the cooperative classic protocol, or ``group.protocol=consumer``."""
 
     def __init__(self, kafka: Mapping[str, str], group: str, topics: Topics) -> None:
-        # librdkafka waits 45 s before a dead member's partitions go to another one; brokers allow 6 s by default.
+        # librdkafka's default of 45 s delays the move of a dead member's partitions; brokers allow 6 s by default.
         session = kafka.get("session.timeout.ms", "6000")
         classic = {
             "partition_assignment_strategy": "cooperative-sticky",
             "session_timeout_ms": session,
-            # It is also by heartbeats that the others hear of a rebalance.
+            # Members learn of a rebalance by their heartbeats, too.
             "heartbeat_interval_ms": kafka.get("heartbeat.interval.ms", str(min(1000, int(session) // 3))),
         }
         strategy = {} if kafka.get("group.protocol") == "consumer" else classic
@@ -261,13 +261,13 @@ class KafkaGroup(Group):
         return self._topics.highs(partitions)
 
     def close(self) -> None:
-        """Whatever was held is dropped, not handed over: a clean stop publishes before it closes."""
+        """Leave without handing over the partitions: a clean stop publishes before it closes."""
         if not self._closed:
             self._closed = True
             self._consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
-        # Any explicit offset will do: the partitions are paused at once, nothing is ever fetched from them here.
+        # Any explicit offset will do: the partitions are paused at once, and this consumer never fetches from them.
         positions = [KafkaPartition(p.topic, p.partition, 0) for p in partitions]
         consumer.incremental_assign(positions)
         consumer.pause(positions)
@@ -291,7 +291,7 @@ class KafkaGroup(Group):
             self._let_go(consumer, partitions)
 
     def _let_go(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
-        # Whatever became of the listener: the group goes on without it, and a later one is told of what is held then.
+        # The listener may have failed: the group stays, and a later listener is told the assignment of that time.
         consumer.incremental_unassign(partitions)
         self._held -= set(_ours(partitions))
 

@@ -222,8 +222,8 @@ class KafkaReader(Reader):
             at = TopicPartition(each.source.topic, each.source.partition)
             first, end = self._consumer.get_watermark_offsets(at, _WATERMARK_SECONDS)
         except KafkaException as error:
-            return f"{each}: offset {wanted} is wanted, but is no longer available ({error})"
-        return f"{each}: offset {wanted} is wanted, but the broker has {first} to {end}"
+            return f"{each}: reading should continue at offset {wanted}, which is no longer available ({error})"
+        return f"{each}: reading should continue at offset {wanted}, but the broker has {first} to {end}"
 
 
 def _offset(message: Message) -> int:

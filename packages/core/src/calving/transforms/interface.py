@@ -1,4 +1,4 @@
-"""What transforms and predicates are. A third party's are written against this module alone."""
+"""The interfaces of transforms and predicates. Third-party ones need no other module of calving."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Column = Literal["key", "offset", "timestamp", "headers"]
 
 
 class UnfitTypeError(ValueError):
-    """No record of this type can be taken, whatever its values: the chain need not look which of them cannot."""
+    """The transform accepts no record of this type, whatever its values: the chain rejects all of them at once."""
 
 
 class RefusedError(Exception):
-    """Some of the records cannot be taken: ``reasons`` by their places in the ``Records`` that ``apply`` got.
+    """The transform rejects some records: ``reasons`` by their indices in the ``Records`` that ``apply`` got.
 
-    The chain hands in the others once more, and need not look for these.
+    The chain calls ``apply`` once more with the other records, and does not search for the rejected ones.
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
@@ -29,39 +29,39 @@ class RefusedError(Exception):
 
 
 class Transform(ABC):
-    """Changes records, all of one shape at a time; made once per task from its options.
+    """Changes records, one shape at a time. Made once per task from its options.
 
-    **Elementwise**: what becomes of a record is a function of that record, its type and the options. It may not depend
-    on the other records that are handed in: not their values, not their number. So a decision that concerns the whole
-    column may look at the column's type, never at what stands in it (``null_count`` included).
+    **Elementwise**: the result for a record is a function of that record, its type and the options. It must not depend
+    on the other records of the call: neither on their values nor on their number. So a decision about a whole column
+    may use the column's type, never its values (nor ``null_count``).
 
-    Values with a schema (``records.typed``) are a column of the schema's Arrow type. Schemaless ones come grouped so
-    that all records of a column have the same field names and the same kinds: bool, int64, float64, string, struct,
-    list, the null type where the value is null. What has no exact Arrow type is JSON text (``pa.json_()``): integers
-    beyond 64 bits, fractions that no double holds, arrays of mixed kinds. ``calving.records.values.objects`` gives the
-    Python values of any column, those of JSON text included; ``build`` makes a column of such values.
+    Values with a schema (``records.typed``) are a column of the schema's Arrow type. Schemaless values are grouped, so
+    that all records of a column have the same field names and the same types: bool, int64, float64, string, struct,
+    list, or the null type for null. Values without an exact Arrow type are JSON text (``pa.json_()``): integers beyond
+    64 bits, fractions that no double holds, arrays of mixed types. ``calving.records.values.objects`` converts any
+    column to Python values, JSON text included; ``build`` makes a column of such values.
 
-    ``needs`` names the columns besides topic and value that it looks at; others may be null. To drop records, return
-    fewer. What is returned may have another shape, or several: then return several ``Records``. ``index`` tells which
-    record is which and must be kept.
+    ``needs`` names the columns besides topic and value that the transform reads; others may be null. To drop records,
+    return fewer. The results may have another shape, or several shapes: then return several ``Records``. ``index``
+    identifies each record and must be kept.
 
-    Tombstones (null values) are handed in like any others, if ``tombstones``; else they pass by.
+    Tombstones (null values) are passed to ``apply`` if ``tombstones`` is true; else they skip the transform.
 
-    Any exception out of ``apply`` means that some of the records cannot be taken. The chain finds out which by handing
-    in fewer, at worst each alone, so ``apply`` must not remember what it has seen. ``UnfitTypeError`` and
-    ``RefusedError`` spare that search. Only a ``CalvingError`` is no record's fault, and stops the sink.
+    An exception from ``apply`` means that some of the records are bad. The chain finds them by calling ``apply`` with
+    fewer records, at worst with each alone, so ``apply`` must keep no state between calls. ``UnfitTypeError`` and
+    ``RefusedError`` make that search unnecessary. A ``CalvingError`` is not a record's fault, and stops the sink.
 
-    :raises ConfigError: by the constructor, if an option is wrong.
+    :raises ConfigError: from the constructor, if an option is wrong.
     """
 
     needs: ClassVar[frozenset[Column]] = frozenset()
     tombstones: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
-    """Whether the order of a value's fields may show in the result; where it cannot, JSON is read faster."""
+    """Whether the result may depend on the order of a value's fields; if not, JSON is decoded faster."""
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
-        """The type that values of this type get, if objects inside of them are only taken apart by name, so that the
-        order of their fields cannot show; None: it may.
+        """The result type for values of this type, if the transform reads their objects by field name only, so that the
+        order of fields does not matter; None if it may matter.
         """
         return None
 
@@ -74,7 +74,7 @@ class Transform(ABC):
 
 
 class Predicate(ABC):
-    """Chooses the records that a transform is applied to; elementwise, like a transform."""
+    """Selects the records that a transform is applied to; elementwise, like a transform."""
 
     needs: ClassVar[frozenset[Column]] = frozenset()
 

@@ -1,4 +1,4 @@
-"""What a file format is."""
+"""The interface of file formats."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pyiceberg.schema import Schema
 from calving.writing.properties import WriteProperties
 
 _OPEN_BYTES = 64 * 1024
-"""What an open file costs even if it is empty."""
+"""Estimated memory of an open file without rows, bytes."""
 _PART_BYTES = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What only the format knows of a file: bytes, bytes by column id, and the offsets it can be split at."""
+    """A finished file's size in bytes, its bytes by column id, and the offsets at which readers can split it."""
 
     size: int
     column_sizes: Mapping[int, int] | None = None
@@ -36,34 +36,34 @@ class FileWriter(ABC):
 
     @abstractmethod
     def size(self) -> int:
-        """Bytes written so far, about."""
+        """Approximate number of bytes written so far."""
 
     def held(self) -> int:
-        """Bytes in memory, about: object stores take large parts of a file at once."""
+        """Approximate number of bytes in memory, including buffers for the parts of an object store's upload."""
         return _OPEN_BYTES + min(self.size(), _PART_BYTES)
 
     @abstractmethod
     def close(self) -> Ending:
-        """Finish the file."""
+        """Finish the file. Call it once."""
 
 
 class FileFormat(ABC):
-    """One format, as one table is written in it."""
+    """One file format, with the settings of one table."""
 
     name: ClassVar[str]
-    """What manifests call it, in lower case: parquet, orc or avro. Also the suffix of its files."""
+    """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
 
     @abstractmethod
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
         """``properties`` are the table's.
 
-        :raises ConfigError: the format cannot hold such a schema, or what a property asks for is not installed.
+        :raises ConfigError: the format cannot hold this schema, or a package for a property is not installed.
         """
 
     def check(self, rows: pa.RecordBatch) -> None:  # noqa: B027 - most formats hold every value
-        """Whether files can hold the rows, which have the table's Arrow schema.
+        """Check that a file can hold these rows, which have the table's Arrow schema.
 
-        :raises BadRecordError: they cannot hold a value.
+        :raises BadRecordError: a value has no representation in this format.
         """
 
     @abstractmethod
