@@ -15,14 +15,15 @@ from calving.settings.load import Sink, flat, parse
 from calving.settings.load import load as _load
 
 
-def load(path: str | Path) -> Sink:
+def load(path: str | Path, worker: str | Path | None = None) -> Sink:
     """Read a sink's configuration: TOML, Kafka Connect JSON or ``.properties``, by the file's suffix.
 
+    ``worker`` is the file of properties of the Kafka Connect worker that a connector ran on.
     Reads the file and nothing else: no broker and no catalog is asked.
 
     :raises ConfigError: the file cannot be read, or a key is wrong; the text names it.
     """
-    return _load(Path(path))
+    return _load(Path(path), None if worker is None else Path(worker))
 
 
 def build(settings: Mapping[str, Any]) -> Sink:

@@ -31,6 +31,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 File = Annotated[Path, typer.Argument(help="The sink's configuration: TOML, Kafka Connect JSON or .properties.")]
+Worker = Annotated[
+    Path | None,
+    typer.Option(help="The properties of the Kafka Connect worker that the connector of FILE ran on."),
+]
 out = Console()
 _NOT_WELL = 3
 
@@ -38,6 +42,7 @@ _NOT_WELL = 3
 @app.command()
 def run(
     file: File,
+    worker: Worker = None,
     until_caught_up: Annotated[
         bool, typer.Option("--until-caught-up", help="End once everything now in the topics is committed.")
     ] = False,
@@ -45,7 +50,7 @@ def run(
     """Run one worker of the sink until stopped."""
     from calving.runtime.app import App
 
-    sink = App(load(file), alone=True)
+    sink = App(load(file, worker), alone=True)
 
     def on_signal(number: int, frame: object) -> None:
         logging.getLogger("calving").info("stopping: the running batch is finished and published first")
@@ -67,11 +72,11 @@ def _shown(sink: App, *, ends: bool) -> AbstractContextManager[None]:
 
 
 @app.command()
-def replay(file: File) -> None:
+def replay(file: File, worker: Worker = None) -> None:
     """Feed the dead letters back through the sink as it is configured now, exactly once; those that fail again stay."""
     from calving.runtime.app import App
 
-    sink = App(load(file).replay(), alone=True)
+    sink = App(load(file, worker).replay(), alone=True)
     signal.signal(signal.SIGTERM, lambda *_: sink.stop())
     signal.signal(signal.SIGINT, lambda *_: sink.stop())
     with _shown(sink, ends=True):
@@ -80,17 +85,18 @@ def replay(file: File) -> None:
 
 
 @app.command()
-def validate(file: File) -> None:
+def validate(file: File, worker: Worker = None) -> None:
     """Check the configuration, and everything that it points at. Creates the control topic if it is missing."""
     from calving.cli.inspect import validate as check
 
-    for line in check(load(file)):
+    for line in check(load(file, worker)):
         out.print(f"[green]ok[/green] {line}")
 
 
 @app.command()
 def status(
     file: File,
+    worker: Worker = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     watch: Annotated[
         float | None, typer.Option(min=0.5, help="Show it again every so many seconds, until Ctrl-C.")
@@ -99,7 +105,7 @@ def status(
     """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 where all is not well."""
     from calving.cli import status as looking
 
-    sink = load(file)
+    sink = load(file, worker)
     found = looking.status(sink)
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how to stop watching
         while True:
@@ -118,17 +124,18 @@ def status(
 
 
 @app.command()
-def offsets(file: File) -> None:
+def offsets(file: File, worker: Worker = None) -> None:
     """Show the stored source positions."""
     from calving.cli.inspect import positions, positions_table
 
-    sink = load(file)
+    sink = load(file, worker)
     out.print(positions_table(sink, positions(sink)))
 
 
 @app.command()
 def recover(
     file: File,
+    worker: Worker = None,
     table: Annotated[
         list[str] | None,
         typer.Option(help="A table that was rolled back: it gets again what it no longer holds."),
@@ -142,7 +149,7 @@ def recover(
     """Go on from what the tables hold, after the control log or the positions were lost. Nothing is lost or doubled."""
     from calving.cli.recover import recover as go_back
 
-    for line in go_back(load(file), table or [], former, dry_run=dry_run):
+    for line in go_back(load(file, worker), table or [], former, dry_run=dry_run):
         out.print(line)
 
 
@@ -151,11 +158,12 @@ def release(
     file: File,
     table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be given again.")],
     record: Annotated[Path, typer.Option(help="Where to write down what was discarded.")],
+    worker: Worker = None,
 ) -> None:
     """Discard files buffered for tables that were dropped or recreated. Everything else stays buffered."""
     from calving.cli.release import release as discard
 
-    for line in discard(load(file), table, record):
+    for line in discard(load(file, worker), table, record):
         out.print(line)
 
 

@@ -23,6 +23,8 @@ from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
 from calving.records.inferred import InferredType
 from calving.secrets import shown, shown_text
+from calving.settings.connect_worker import with_worker
+from calving.settings.java_client import translate
 from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import row_mutations
 from calving.settings.properties import read_properties
@@ -123,22 +125,29 @@ class Sink:
         return DeadLetterTopic(keys.dead_letter_topic, keys.dead_letter_headers, keys.dead_letter_replication)
 
 
-def load(path: Path) -> Sink:
-    """:raises ConfigError: the file cannot be read, or a key is wrong."""
+def load(path: Path, worker: Path | None = None) -> Sink:
+    """The sink of a file; ``worker``: properties of the Kafka Connect worker that its connector ran on.
+
+    :raises ConfigError: a file cannot be read, or a key is wrong.
+    """
+    raw = read(path)
+    return parse(raw if worker is None else with_worker(raw, read(worker)))
+
+
+def read(path: Path) -> dict[str, str]:
+    """The flat keys of a file as they are, all values as text. :raises ConfigError: it cannot be read."""
     try:
         text = path.read_text()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror or error}") from error
     try:
         if path.suffix == ".json":
-            raw = _flat_json(json.loads(text))
-        elif path.suffix == ".properties":
-            raw = read_properties(text)
-        else:
-            raw = flat(tomllib.loads(text))
+            return _flat_json(json.loads(text))
+        if path.suffix == ".properties":
+            return read_properties(text)
+        return flat(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
-    return parse(raw)
 
 
 def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
@@ -150,21 +159,20 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         log.warning("key %s means nothing here and is left out: %s", key, TAKEN_OVER[key])
     given = {key: shown_text(key, value) for key, value in raw.items()}
     raw = {key: _resolve(key, value) if resolved else value for key, value in raw.items() if key not in TAKEN_OVER}
+    raw = _consumers(raw)
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
     backend = hooks.find(plain.get("iceberg.control.backend", "kafka"))
     theirs = {field.alias for field in backend.settings.model_fields.values()}
     _check_names(plain, own | theirs)
-    kafka = {**handed_on["consumer.override."], **handed_on["kafka."]}
-    if "bootstrap.servers" not in kafka:
-        raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
+    kafka, control_kafka = _clients(handed_on)
     keys = _validate(SinkKeys, {k: v for k, v in plain.items() if k in own}, "")
     check_engine(keys.engine)
     sink = Sink(
         keys=keys,
         tables={name: _validate(TableKeys, found, f"{_TABLE}{name}.") for name, found in tables.items()},
         kafka=kafka,
-        control_kafka={**kafka, **handed_on["iceberg.kafka."]},
+        control_kafka=control_kafka,
         catalog=handed_on["iceberg.catalog."] or {"type": "embedded"},
         create_properties=handed_on["iceberg.tables.auto-create-props."],
         write_properties=handed_on["iceberg.tables.write-props."],
@@ -182,6 +190,25 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     for table in ("", *sink.tables):
         sink.mutations(table)
     return sink
+
+
+def _clients(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
+    """Properties of the clients that read records, and of those of the backend."""
+    overrides, own, control = (translate(handed_on[p], p) for p in ("consumer.override.", "kafka.", "iceberg.kafka."))
+    kafka = {**overrides, **own}
+    if "bootstrap.servers" not in kafka:
+        raise ConfigError("kafka.bootstrap.servers is missing: where is Kafka?")
+    return kafka, {**kafka, **control}
+
+
+_CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceberg.source.auto-offset-reset"}
+
+
+def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
+    """What a connector overrides for its consumer and is a key of the sink here."""
+    moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
+    found = {moved[key]: value for key, value in raw.items() if key in moved}
+    return {**found, **{key: value for key, value in raw.items() if key not in moved}}
 
 
 def _sorted(

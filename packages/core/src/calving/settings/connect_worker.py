@@ -1,0 +1,80 @@
+"""What a worker of Kafka Connect gives to its connectors: brokers, security, converters, providers of secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from calving.errors import ConfigError
+
+_CLIENT = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..*|ssl\..*|client\.dns\.lookup")
+_PROVIDERS = {
+    "org.apache.kafka.common.config.provider.FileConfigProvider": "file",
+    "org.apache.kafka.common.config.provider.EnvVarConfigProvider": "env",
+}
+_SOURCE, _CONTROL, _OVERRIDE = "kafka.", "iceberg.kafka.", "consumer.override."
+_RESET = "iceberg.source.auto-offset-reset"
+
+
+def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
+    """The connector's keys with what it takes from its worker; what it says itself goes before.
+
+    Records are read by clients with the worker's ``consumer.`` properties, control events by clients with its own, as
+    the Java sink does.
+
+    :raises ConfigError: the worker names no brokers, or the connector uses a provider of secrets that is not known.
+    """
+    if "bootstrap.servers" not in worker:
+        raise ConfigError(
+            "the worker's properties have no bootstrap.servers: are they those of a Kafka Connect worker?"
+        )
+    found = {**_clients(worker), **_converters(connector, worker)}
+    # What the connector overrides for its consumer stands above the worker's.
+    overridden = {name.removeprefix(_OVERRIDE) for name in connector if name.startswith(_OVERRIDE)}
+    for name in overridden:
+        found.pop(_RESET if name == "auto.offset.reset" else f"{_SOURCE}{name}", None)
+    return _renamed({**found, **connector}, worker)
+
+
+def _clients(worker: Mapping[str, str]) -> dict[str, str]:
+    """Brokers and security of the clients that read records, and of those of the control topic."""
+    own = {name: value for name, value in worker.items() if _CLIENT.fullmatch(name)}
+    consumer = {name.removeprefix("consumer."): value for name, value in worker.items() if name.startswith("consumer.")}
+    reset = consumer.pop("auto.offset.reset", None)
+    consumer.pop("group.id", None)
+    source = {**own, **consumer}
+    found = {f"{_SOURCE}{name}": value for name, value in source.items()}
+    found |= {f"{_CONTROL}{name}": value for name, value in own.items() if source[name] != value}
+    return found if reset is None else found | {_RESET: reset}
+
+
+def _converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
+    """The worker's converters with their options, where the connector names none."""
+    missing = [name for name in ("key.converter", "value.converter") if name not in connector]
+    return {
+        key: value for key, value in worker.items() for name in missing if key == name or key.startswith(f"{name}.")
+    }
+
+
+def _renamed(keys: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
+    """``${name:...}`` by what the worker's provider of this name is called here."""
+    names = [name.strip() for name in worker.get("config.providers", "").split(",") if name.strip()]
+    kinds = {name: _PROVIDERS.get(worker.get(f"config.providers.{name}.class", "")) for name in names}
+    if not kinds:
+        return dict(keys)
+    pattern = re.compile(rf"\$\{{({'|'.join(map(re.escape, kinds))}):([^}}]*)\}}")
+
+    def renamed(key: str, value: str) -> str:
+        def replace(match: re.Match[str]) -> str:
+            kind = kinds[match[1]]
+            if kind is None:
+                raise ConfigError(
+                    f"{key}: the worker's config.providers.{match[1]} is a Java class that has no counterpart here; use"
+                    " ${env:NAME} or ${file:PATH:KEY}"
+                )
+            # The provider of environment variables takes a path that means nothing.
+            return f"${{{kind}:{match[2].rpartition(':')[2] if kind == 'env' else match[2]}}}"
+
+        return pattern.sub(replace, value)
+
+    return {key: renamed(key, value) for key, value in keys.items()}
