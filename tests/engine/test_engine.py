@@ -44,10 +44,10 @@ class Spark:
     """A process with one engine, for one batch after the other."""
 
     def __init__(self, folder: Path, properties: Mapping[str, str], patience: Sequence[float] = (), **env: str) -> None:
-        self._log = folder / f"spark-{next(_NUMBERS)}.log"
+        self.log = folder / f"spark-{next(_NUMBERS)}.log"
         if properties == CONNECT:
             env["SPARK_TESTING"] = "1"  # a server on a port that is free, as others may test beside
-        with self._log.open("wb") as errors:
+        with self.log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.engine.batch", json.dumps(properties), *map(str, patience)],
                 stdin=subprocess.PIPE,
@@ -66,7 +66,7 @@ class Spark:
         self._process.stdin.write(json.dumps(job) + "\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
-        assert answer, self._log.read_text()[-3000:]
+        assert answer, self.log.read_text()[-3000:]
         return dict(json.loads(answer))
 
     def close(self) -> None:
@@ -112,6 +112,20 @@ def test_the_first_jvm_leaves_its_classes_to_the_next_one(topic: Callable[..., T
         written.append([(path.suffix, path.stat().st_mtime_ns) for path in cache.rglob("*.*")])
     assert [suffix for suffix, _ in written[0]] == [".jsa"]
     assert written[1] == written[0]
+
+
+def test_java_says_nothing_at_a_start_that_is_well(classic: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:
+    classic.run(filled(topic), tmp_path)
+    assert classic.log.read_text() == ""
+
+
+def test_a_java_that_does_not_start_says_why(tmp_path: Path) -> None:
+    properties = {**LOCAL, "spark.driver.extraJavaOptions": "-javaagent:/no/such.jar"}
+    spark = Spark(tmp_path, properties)
+    spark.close()
+    said = spark.log.read_text()
+    assert "/no/such.jar" in said
+    assert "ConfigError: spark.*: Spark does not start" in said
 
 
 def test_a_batch_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
 from calving.engine.interface import Function, Patience
+from calving.engine.java import launch
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.errors import ConfigError
@@ -52,7 +53,7 @@ class ClassicEngine(SparkEngine):
         settings = self._settings(properties)
         conf = SparkConf().setAppName(self._name).setAll(list(settings.items()))
         try:
-            self._context = SparkContext.getOrCreate(conf)
+            self._context = _context(conf)
         except Exception as error:  # py4j and Spark each have their own
             raise ConfigError(f"spark.*: Spark does not start: {error}") from error
         if "spark.log.level" not in settings:
@@ -127,6 +128,13 @@ class ClassicEngine(SparkEngine):
         if (python := settings.get("spark.pyspark.python")) is not None:
             os.environ["PYSPARK_PYTHON"] = python
         return settings
+
+
+def _context(conf: SparkConf) -> SparkContext:
+    local = conf.get("spark.master", "").startswith("local")
+    if local and SparkContext._gateway is None and not _submitted():
+        return SparkContext(conf=conf, gateway=launch(conf))
+    return SparkContext.getOrCreate(conf)
 
 
 def _quiet() -> str:

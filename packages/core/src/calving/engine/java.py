@@ -1,0 +1,45 @@
+"""A local JVM whose log goes where this process logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from typing import Any
+
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+
+_EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
+"""Java says so at each start, because Spark's launcher adds the module."""
+_LAST_WORDS_SECONDS = 5.0
+
+
+def launch(conf: SparkConf) -> Any:
+    """A gateway as PySpark makes it. What the JVM writes to its standard error goes to ``sys.stderr``, line by line, so
+    that a live view stays whole; a line that says nothing is left out.
+
+    :raises Exception: Spark's. What the JVM said of it has been written.
+    """
+    source, sink = os.pipe()
+    lines = threading.Thread(target=_hand_on, args=(source,), name="calving-java", daemon=True)
+    lines.start()
+    try:
+        try:
+            return launch_gateway(conf, {"stderr": sink})  # type: ignore[no-untyped-call]
+        finally:
+            os.close(sink)  # the JVM has its own; its lines end when it does
+    except Exception:
+        lines.join(_LAST_WORDS_SECONDS)
+        raise
+
+
+def _hand_on(source: int) -> None:
+    with open(source, encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.rstrip() == _EXPECTED or sys.stderr is None:
+                continue
+            with contextlib.suppress(OSError, ValueError):  # closed; a JVM that nobody hears must not wait for it
+                sys.stderr.write(line)
+                sys.stderr.flush()
