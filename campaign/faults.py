@@ -53,6 +53,10 @@ OF_ONE = ("deaf cursor", "stuck worker")
 """Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
 
 
+_MEMBERS_SECONDS = 240
+"""So long a group may have members that were killed, on a machine that is busy."""
+
+
 @dataclass
 class Field:
     """What there is to break."""
@@ -196,7 +200,7 @@ def catalog_restored(f: Field) -> None:
         backup.backup(connection)
     f.checker.tell("back")
     f.recovered += 1
-    f.run.recover(60)
+    f.run.recover(_MEMBERS_SECONDS)
 
 
 def table_broken(f: Field) -> None:
@@ -375,7 +379,7 @@ def _operator(f: Field) -> None:
     time.sleep(f.rng.uniform(0, 6))
     all_workers_killed(f)
     f.recovered += 1
-    f.run.recover(60)
+    f.run.recover(_MEMBERS_SECONDS)
 
 
 @contextlib.contextmanager
