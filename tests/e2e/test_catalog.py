@@ -41,7 +41,7 @@ def test_a_catalog_that_went_back_is_noticed_and_recovered(sink: Cli) -> None:
     sink.run_here()
     shutil.copy(sink.folder / "backup.db", catalog)
     sink.send(600, 650)
-    with pytest.raises(DataLossError, match=r"the catalog has gone back.*calving recover FILE"):
+    with pytest.raises(DataLossError, match=r"the catalog shows an older state.*calving recover FILE"):
         sink.run_here()
     assert len(sink.ids()) == 300
     sink.recover_here()

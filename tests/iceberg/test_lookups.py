@@ -110,7 +110,7 @@ def test_tasks_that_fail_leave_it_to_this_process(catalog: Catalog, caplog: pyte
     by_tasks(table, Failing())
     with caplog.at_level(logging.WARNING):
         table.commit(table.step([{"id": 1, "name": "b", "g": 0}]))
-    assert "keys are looked for without tasks, which have failed: no executors" in caplog.text
+    assert "the search for keys continues without tasks, because they failed: no executors" in caplog.text
     assert pyiceberg_rows(table.table) == table.rows()
 
 

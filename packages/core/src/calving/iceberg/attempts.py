@@ -1,4 +1,4 @@
-"""Attempts at tables, beside each other: one that hangs keeps nobody waiting but its own table."""
+"""Runs attempts at tables in parallel: one that hangs delays only its own table."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Late:
 class Attempts:
     """At most one attempt for each key at a time, and ``together`` that somebody waits for.
 
-    An attempt that outlasts ``seconds`` goes on alone and stays on record: until it has ended no other is made at the
-    same key. Its thread does not hold up the end of the process.
+    An attempt that outlasts ``seconds`` continues in the background: until it ends, no other attempt is made at its
+    key. Its thread does not delay the end of the process.
     """
 
     def __init__(self, together: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class Attempts:
         self._began: dict[Hashable, float] = {}
 
     def run(self, jobs: Mapping[K, Callable[[], R]]) -> Iterator[tuple[K, R | Late]]:
-        """Each job's result as it ends; a job raises nothing."""
+        """Run the jobs; yields each result when its job ends. Jobs must not raise."""
         ended: queue.SimpleQueue[tuple[K, R]] = queue.SimpleQueue()
         waiting, deadlines, late = deque(jobs), dict[K, float](), 0
         while waiting or deadlines:
@@ -60,12 +60,12 @@ class Attempts:
                 yield done, result
 
     def _begin(self, key: Hashable, late: int) -> Late | None:
-        """Why there is no attempt at this key now, if there is none."""
+        """Start an attempt at this key; returns the reason if none can be made now."""
         with self._lock:
             if key in self._began:
                 return Late(f"still committing after {self._clock() - self._began[key]:.0f} s")
             if late >= self._together:
-                # Whatever they wait for, all would wait for it, each lot as long as the first.
+                # The others would probably hang, too, each group for as long as the first.
                 return Late(f"not tried: {late} commits before it did not come back in {self._seconds:.0f} s")
             self._began[key] = self._clock()
             return None

@@ -21,17 +21,17 @@ from calving.optional import reason
 from calving.secrets import masked
 
 REQUEST_SECONDS = 20.0
-"""pyiceberg sets no timeout on REST requests: a silent server would hold the coordinator for ever."""
+"""pyiceberg sets no timeout on REST requests: a silent server would block the coordinator for ever."""
 
 LOOK_SECONDS = 30.0
-"""Not every catalog has timeouts, and none counts the storage's in, where the metadata is."""
+"""Bounds the load of a table: not all catalogs have timeouts, and none includes the storage of the metadata."""
 
 LISTING_SECONDS = 300.0
 """One request for each namespace."""
 
 _OPEN_TRIES = 3
 _MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
-"""What REST catalogs call it when there is no such table."""
+"""Error types of REST catalogs for a missing table."""
 
 _JAVA_TYPES = {
     "org.apache.iceberg.rest.RESTCatalog": "rest",
@@ -52,7 +52,7 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         try:
             catalog = load_catalog(name, **translated)
             break
-        except Exception as error:  # every catalog has exceptions of its own
+        except Exception as error:  # catalogs raise exceptions of their own
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
                 why = reason(error, "glue" if translated.get("type") == "glue" else None)
@@ -90,7 +90,7 @@ def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_rest(catalog: Catalog) -> bool:
-    """Whether a REST catalog. To import its class for that would cost every start that has none."""
+    """Whether it is a REST catalog; does not import that class, which is slow."""
     module = sys.modules.get("pyiceberg.catalog.rest")
     return module is not None and isinstance(catalog, module.RestCatalog)
 
@@ -103,7 +103,7 @@ def table_id(name: str) -> TableId:
 def find_table(catalog: Catalog, table: TableId) -> Table | None:
     """The table, or None if it does not exist.
 
-    :raises Unavailable: the catalog does not say, or not in time.
+    :raises Unavailable: the catalog gives no clear answer, or none in time.
     """
     try:
         return within(LOOK_SECONDS, "calving-look", lambda: catalog.load_table(table))
@@ -116,17 +116,17 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
         ) from error
     except LateError as error:
         raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {error}") from error
-    except Exception as error:  # every catalog has exceptions of its own
+    except Exception as error:  # catalogs raise exceptions of their own
         raise Unavailable(
             f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {masked(str(error))}"
         ) from error
 
 
 def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:
-    """Whether there is no such table: pyiceberg takes every 404 for that, also one of a proxy, or of a wrong path."""
+    """Whether the table is missing: pyiceberg takes every 404 for that, also a proxy's, or that of a wrong path."""
     said = error.__cause__
     if not isinstance(said, HTTPError) or said.response is None:
-        return True  # not a REST catalog, which knows what it says
+        return True  # other catalogs have no such ambiguity
     try:
         kind = str(said.response.json()["error"]["type"])
     except (ValueError, KeyError, TypeError):
@@ -135,20 +135,20 @@ def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bo
         return True
     try:
         return table not in catalog.list_tables(table[:-1])
-    except Exception:  # then it does not say
+    except Exception:  # then the answer is unclear
         return False
 
 
 def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
     """The names of all tables in a namespace and below; of the whole catalog where none is given.
 
-    :raises Unavailable: the catalog does not say.
+    :raises Unavailable: the catalog gives no clear answer.
     """
     try:
         return within(LISTING_SECONDS, "calving-look", lambda: _listed(catalog, namespace))
     except LateError as error:
         raise Unavailable(f"the catalog's tables cannot be listed: {error}") from error
-    except Exception as error:  # every catalog has exceptions of its own
+    except Exception as error:  # catalogs raise exceptions of their own
         raise Unavailable(f"the catalog's tables cannot be listed: {type(error).__name__}: {error}") from error
 
 

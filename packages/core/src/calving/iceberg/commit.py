@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CommitStyle:
-    """What a sink writes into its snapshots, and where."""
+    """The sink's names, branches and properties for its snapshots."""
 
     control_topic: str
     group: str
@@ -47,9 +47,9 @@ class CommitStyle:
     branches: Mapping[TableId, str]
     default_branch: str
     mutations: Callable[[TableId], RowMutations | None] = lambda table: None
-    """How records change the rows of a table; None: they are appended."""
+    """The mutation settings of a table; None if records are appended."""
     key_cache_bytes: int = 1024**3
-    """How much of the key columns of data files is kept on local disk."""
+    """The size limit of the key cache on local disk, bytes."""
 
     def key(self, table: TableId) -> LedgerKey:
         branch = self.branches.get(table, self.default_branch)
@@ -67,8 +67,8 @@ class IcebergCommitter:
         attempts: Attempts,
         tasks: Callable[[], Tasks | None] = lambda: None,
     ) -> None:
-        """``attempts`` are the process's: an earlier coordinator's may still be running. ``tasks``: where very large
-        mutation tables are looked into, None where that would be this process.
+        """``attempts`` belong to the process: an earlier coordinator's may still be running. ``tasks``: the engine on
+        which very large mutation tables are searched; None to search in this process.
         """
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
@@ -77,22 +77,22 @@ class IcebergCommitter:
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
-        """What two commits in a row have passed over, by table: it is not on its way."""
+        """By table, offsets that two commits in a row should have held and did not: no later commit will hold them."""
         self._gate = Gate()
         self._reports: deque[TableCommit] = deque()
 
     def reports(self) -> tuple[TableCommit, ...]:
-        """Of the tables that have settled since the last call."""
+        """Reports of the tables whose commits ended since the last call."""
         return tuple(self._reports.popleft() for _ in range(len(self._reports)))
 
     @property
     def held_back(self) -> dict[TableId, str]:
-        """Mutation tables with entries that were held back in several commits in a row, and what these wait for."""
+        """Mutation tables with entries that several commits in a row have held back, and which offsets are missing."""
         return self._gate.waits
 
     @property
     def key_cache_bytes(self) -> dict[str, int]:
-        """What the key cache holds of each table."""
+        """Bytes in the key cache, by table."""
         return self._resolvers.cache_bytes
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
@@ -127,8 +127,8 @@ class IcebergCommitter:
             return Failed(str(error), lost=True)
         except SupersededError as error:
             return Failed(f"table {'.'.join(table)}: {error}", lost=True)
-        except Exception as error:  # one table's trouble must not reach the others
-            log.warning("table %s was not committed, its files wait: %s", ".".join(table), error)
+        except Exception as error:  # one table's failure must not affect the others
+            log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             return Failed(str(error), parked=self._park(table, latest, request))
         self._mind_holes(table, done, request.reach)
         reference = TableReference(self._catalog_name, table[:-1], table[-1])
@@ -145,19 +145,19 @@ class IcebergCommitter:
         return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
     def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
-        # A parked commit could not wait for an earlier one, as those of mutation tables do.
+        # Commits of mutation tables wait for earlier ones, which parked commits cannot.
         if table not in request.park or self._style.mutations(table) is not None:
             return None
         try:
             last = self._parking.park(table, commit, request.parked.get(table))
-        except Exception as error:  # then they stay where they are
+        except Exception as error:  # then its entries stay buffered
             log.warning("the files of table %s could not be parked: %s", ".".join(table), error)
             return None
         log.warning("table %s: %d entries with its files are parked in %s", ".".join(table), len(commit.entries), last)
         return last
 
     def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
-        """What two commits in a row have passed over: said once, and kept for as long as it is so."""
+        """Log offsets that two commits in a row lack, once, and keep them in ``missing`` while they are missing."""
         if done.snapshot_id is None:
             return
         before, now = self._holes.get(table, {}), passed_over(done.admitted.ledger, reach)

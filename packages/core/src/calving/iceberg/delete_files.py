@@ -66,7 +66,7 @@ def read_positions(io: FileIO, file: DataFile, of: str) -> BitMap64:
 
 
 def write_deleted(table: Table, deleted: Iterable[Deleted], written: list[str]) -> list[DataFile]:
-    """What a snapshot of the table names for them; ``written`` gets the files that were made."""
+    """Write delete files; returns their manifest entries, and adds their paths to ``written``."""
     found = {each.file.path: each for each in deleted}
     if not found:
         return []
@@ -77,7 +77,7 @@ def write_deleted(table: Table, deleted: Iterable[Deleted], written: list[str]) 
 
 
 def _vectors(table: Table, deleted: Mapping[str, Deleted], written: list[str]) -> list[DataFile]:
-    """P2: one Puffin file, and in it a vector for each data file."""
+    """P2: one Puffin file with a vector for each data file."""
     location = table.location_provider().new_data_location(f"{uuid4()}-deletes.puffin")
     content, places = puffin({path: each.positions for path, each in deleted.items()}, f"calving {__version__}")
     written.append(location)
@@ -99,7 +99,7 @@ def _vectors(table: Table, deleted: Mapping[str, Deleted], written: list[str]) -
 
 
 def _position_file(table: Table, deleted: Deleted, written: list[str]) -> DataFile:
-    """P3: of one data file, so that its bounds name it, whole."""
+    """P3: a position-delete file about one data file, whose whole path is in the bounds."""
     path = deleted.file.path
     positions = pa.array(deleted.positions.to_array(), pa.int64())
     rows = pa.table([pa.repeat(pa.scalar(path), len(positions)), positions], schema=_SCHEMA)

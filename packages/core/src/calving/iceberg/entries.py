@@ -1,6 +1,6 @@
-"""Manifest entries with everything that they say, and what is live in a snapshot by them.
+"""Manifest entries with all their fields, and the live files of a snapshot.
 
-pyiceberg reads entries as version 2 defines them, and so leaves out where a deletion vector is, and row ids.
+pyiceberg reads entries as version 2 defines them: without the place of a deletion vector, and without row ids.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LIST = MANIFEST_LIST_FILE_SCHEMAS[3]
 _MOST_KNOWN = 200_000
 
 FileKey = tuple[str, int | None]
-"""A file that a manifest names: its path, and for a deletion vector where in it."""
+"""A file in a manifest: its path, and for a deletion vector its offset in the file."""
 
 
 def key_of(file: DataFile) -> FileKey:
@@ -55,7 +55,7 @@ def is_vector(file: DataFile) -> bool:
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
-    """With the ids of rows, which pyiceberg leaves out."""
+    """The manifests with first row ids, which pyiceberg omits."""
     with AvroFile[ManifestFile](
         io.new_input(path),
         _LIST,
@@ -86,7 +86,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def referenced(file: DataFile) -> str | None:
-    """The one data file that a delete file is about, None if there may be several."""
+    """The data file that a delete file refers to; None if it may refer to several."""
     named = at(file, REFERENCED)
     if named is not None:
         return str(named)
@@ -110,18 +110,18 @@ class LiveDelete:
 
 @dataclass(slots=True)
 class Live:
-    """What is live in one snapshot."""
+    """The live files of one snapshot."""
 
     data: dict[str, LiveData] = field(default_factory=dict)
     scoped: dict[str, list[LiveDelete]] = field(default_factory=dict)
-    """Position deletes of one data file, by its path."""
+    """Position-delete files that refer to one data file, by its path."""
     wide: list[LiveDelete] = field(default_factory=list)
-    """Position deletes of several data files of a partition."""
+    """Position-delete files that refer to several data files of a partition."""
     equality: int = 0
-    """Equality deletes."""
+    """Number of equality-delete files."""
 
     def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
-        """Those that may be about a data file."""
+        """The ``wide`` delete files that may refer to a data file."""
         about = data.candidate
         for delete in self.wide:
             same = delete.file.spec_id == about.spec_id and _values(delete.file) == about.partition
@@ -130,7 +130,7 @@ class Live:
 
 
 class Manifests:
-    """Reads what is live. Manifests never change, so each is read once. ``ids``: columns whose bounds are kept."""
+    """Reads live files. Manifests never change, so each is read once. ``ids``: columns whose bounds are kept."""
 
     def __init__(self, ids: Collection[int]) -> None:
         self._ids = frozenset(ids)
@@ -138,7 +138,7 @@ class Manifests:
         self._count = 0
 
     def live(self, io: FileIO, manifest_list: str | None) -> Live:
-        """What is live by a manifest list; None is an empty table's."""
+        """The live files of a manifest list; None stands for an empty table."""
         found = Live()
         for manifest in read_manifest_list(io, manifest_list) if manifest_list is not None else ():
             if not (manifest.has_added_files() or manifest.has_existing_files()):

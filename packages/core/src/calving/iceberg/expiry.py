@@ -1,10 +1,10 @@
-"""Expiry of old snapshots, in the same commit that adds one: what keeps a commit's cost flat.
+"""Expires old snapshots in the commit that adds one, which keeps the cost of a commit constant.
 
-Only where the table's properties ask for it: ``calving.expire.max-snapshots`` (count), or
+Only if the table's properties ask for it: ``calving.expire.max-snapshots`` (count), or
 ``history.expire.max-snapshot-age-ms`` with ``history.expire.min-snapshots-to-keep`` (age), and not with ``gc.enabled =
-false``. Only snapshots of the branch that is written, never one that another branch or a tag can reach, and only those
-that took nothing away: what names the files that a compaction or a deletion replaced stays for whoever maintains the
-table, whose ``expire_snapshots`` finds these files by it. Data files are not touched.
+false``. Only snapshots of the branch that is written, never one that another branch or a tag can reach, and only
+snapshots that removed no files: ``expire_snapshots`` of other engines needs the others to find the files that a
+compaction or a deletion replaced. Data files are not touched.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MIN_TO_KEEP = "history.expire.min-snapshots-to-keep"
 GC_ENABLED = "gc.enabled"
 
 _TAKES_AWAY = {"deleted-data-files", "removed-delete-files"}
-"""What a summary says of a snapshot that does."""
+"""Summary keys of a snapshot that removed files."""
 _AT_ONCE = 10
-"""Snapshots leave in groups: one update and one sweep of files for several commits."""
+"""Snapshots expire in groups: one update and one deletion of files for several commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Snapshots that leave; ``beside`` are the ones that stay next to them in the branch, None if there are others that
-    may share manifests with them.
+    """The snapshots to expire; ``beside`` are their neighbours that stay in the branch, None if other snapshots may
+    share manifests with them.
     """
 
     gone: tuple[Snapshot, ...] = ()
@@ -48,7 +48,7 @@ class Expired:
 
 
 def expired(metadata: TableMetadata, branch: str) -> Expired:
-    """What the properties expire, if it is worth while now."""
+    """The snapshots to expire by the properties, if there are enough of them."""
     limits = metadata.properties
     if (MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits) or limits.get(GC_ENABLED, "").lower() == "false":
         return Expired()
@@ -84,12 +84,12 @@ def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:
     try:
         kept = {manifest.manifest_path for snapshot in found.beside for manifest in snapshot.manifests(io)}
         return {manifest.manifest_path for snapshot in found.gone for manifest in snapshot.manifests(io)} - kept
-    except Exception:  # what cannot be read tells nothing: they stay
+    except Exception:  # a list that cannot be read does not show which manifests are unused: they stay
         return set()
 
 
 def _only_adds(snapshot: Snapshot) -> bool:
-    """An append, or a commit of a sink that has taken nothing away."""
+    """Whether a snapshot removed no files: an append, or such a commit of a sink."""
     summary = snapshot.summary
     if summary is None:
         return False

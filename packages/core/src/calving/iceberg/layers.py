@@ -1,7 +1,7 @@
-"""Equality deletes as they are: snapshots one above the other, all in one commit (E1).
+"""Commits equality deletes as they are: several snapshots, one on top of the other, in one commit (E1).
 
-An equality delete applies to what was there before its own snapshot. So what a step deletes and what it adds share one,
-and the next step of the same source partitions comes in another, built on the metadata that the one before leaves.
+An equality delete applies to rows of earlier snapshots. So the deletes and the rows of one step share a snapshot, and
+the next step of the same source partitions gets another one, built on the metadata of the one before.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from calving.protocol.ledger import COMMIT_ID
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What one commit of a catalog brings: its snapshots, the oldest first, and what it changes and requires."""
+    """One commit for the catalog: its snapshots, the oldest first, its updates and its requirements."""
 
     snapshots: tuple[SinkSnapshot, ...]
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
     unused: frozenset[str] = frozenset()
-    """Files of the steps that it does not name."""
+    """Files of the steps that are not in the commit."""
 
 
 def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterable[Step]) -> Prepared:
-    """Snapshots of the steps; ``summary`` is the last one's: those below hold only a part of the commit."""
+    """The snapshots of the steps. Only the last one gets ``summary``: the others hold a part of the commit."""
     layers = _joined(steps)
     below = {name: value for name, value in summary.items() if name == COMMIT_ID}
     snapshots: list[SinkSnapshot] = []
@@ -67,14 +67,14 @@ def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterab
 
 
 def add_unpartitioned(catalog: Catalog, table: Table) -> None:
-    """Give the table such a spec, beside the one that rows are written with."""
+    """Add an unpartitioned spec to the table; the spec for rows stays the default."""
     spec = PartitionSpec(spec_id=max(table.metadata.specs()) + 1)
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
     catalog.commit_table(table, (same,), (AddPartitionSpecUpdate(spec=spec),))
 
 
 def _joined(steps: Iterable[Step]) -> list[Step]:
-    """Steps of which none deletes what another one brings: each partition's deletes come above its earlier rows.
+    """Join steps as far as no step deletes rows of another: each partition's deletes come after its earlier rows.
 
     The rows of a key come from one partition, so steps of different ones can share a snapshot.
     """

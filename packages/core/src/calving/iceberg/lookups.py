@@ -1,4 +1,4 @@
-"""Looks for keys in data files: in this process, or as tasks where very many rows would have to be read (L5)."""
+"""Searches data files for keys: in this process, or in tasks if very many rows have to be read (L5)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from calving.mutations.sorting import in_order, is_searchable, pays
 log = logging.getLogger(__name__)
 
 _TOGETHER = 4
-"""Files that are looked into at the same time."""
+"""Files that are searched at the same time."""
 _ROWS_OF_A_TASK = 1_000_000
 _ORDERED_AT_ONCE = 2_000_000
 """Rows whose keys one commit brings into their order: it takes longer for that, and the later ones less."""
 
 Wanted = tuple[Candidate, Keys]
-"""A file, and the keys that it may have."""
+"""A file, and the keys that it may contain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Looking:
 
 
 class Lookups:
-    """Of one table. ``tasks`` is asked when it is needed: None where tasks would run in this process."""
+    """The searches of one table. ``tasks`` is called on demand; None if tasks would run in this process."""
 
     rows_here = 5_000_000
     """So many rows that the cache does not hold, or a file more, are read in this process for one commit, and then
@@ -52,14 +52,14 @@ class Lookups:
     def __init__(self, cache: KeyCache | None, tasks: Callable[[], Tasks | None] = lambda: None) -> None:
         self._cache, self._tasks = cache, tasks
         self._to_order = 0
-        """Rows whose keys this commit may still bring into their order."""
+        """Rows whose keys this commit may still sort."""
 
     def begin(self) -> None:
-        """A commit begins."""
+        """Start a commit: reset its limits."""
         self._to_order = _ORDERED_AT_ONCE
 
     def look(self, looking: Looking, wanted: Sequence[Wanted]) -> tuple[list[Matches], int]:
-        """What each file has of its keys; and in how many the cache did."""
+        """The matches in each file, and the number of files that were answered from the cache."""
         here, away, tasks = self._divided(looking.reading, wanted)
         elsewhere = None
         if tasks is not None:
@@ -69,9 +69,11 @@ class Lookups:
             if elsewhere is not None:
                 try:
                     found += [(each, False) for each in elsewhere.result()]
-                except Exception as error:  # whatever an engine raises
+                except Exception as error:  # an engine may raise anything
                     name = ".".join(looking.table.name())
-                    log.warning("table %s: keys are looked for without tasks, which have failed: %s", name, error)
+                    log.warning(
+                        "table %s: the search for keys continues without tasks, because they failed: %s", name, error
+                    )
                     found += pool.map(lambda each: self._here(looking, *each), away)
         by_path = {file.path: each for (file, _), (each, _) in zip((*here, *away), found, strict=True)}
         return [by_path[file.path] for file, _ in wanted], sum(was_held for _, was_held in found)
@@ -79,7 +81,7 @@ class Lookups:
     def _divided(
         self, reading: Reading, wanted: Sequence[Wanted]
     ) -> tuple[Sequence[Wanted], Sequence[Wanted], Tasks | None]:
-        """What to look into here, and what there; None: nothing there."""
+        """The files to search in this process, those to search in tasks, and the tasks; None if there are none."""
         cold = {file.path: file.records for file, _ in wanted if not self._holds(reading, file)}
         if sum(cold.values()) <= self.rows_here or (tasks := self._tasks()) is None:
             return wanted, (), None
@@ -130,7 +132,7 @@ class Lookups:
         return keys.found_in(batches), was_held
 
     def _batches(self, looking: Looking, file: Candidate) -> tuple[Iterator[pa.RecordBatch], bool]:
-        """The key columns of a file, and whether they were held."""
+        """The key columns of a file, and whether they came from the cache."""
         reading = looking.reading
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -141,7 +143,7 @@ class Lookups:
         return self._cache.batches(file.path, reading.columns, read, ".".join(looking.table.name()))
 
     def _ordered(self, looking: Looking, file: Candidate) -> pa.RecordBatch | None:
-        """The keys of a file in their order, if they are worth having: the file was looked into before."""
+        """The sorted keys of a file, if sorting pays off: the file was searched before."""
         if self._cache is None:
             return None
         name, columns = f"{file.path} in order", looking.reading.columns
@@ -157,7 +159,7 @@ class Lookups:
 
 
 def _lists(wanted: Sequence[Wanted], rows: int) -> Iterator[list[Wanted]]:
-    """Files that come to about so many rows together."""
+    """The files in groups of about ``rows`` rows."""
     found: list[Wanted] = []
     for each in wanted:
         found.append(each)

@@ -1,4 +1,4 @@
-"""What a missing table is created as, and which columns a table gets: what records ask for, and what is declared."""
+"""Schemas of missing tables, and columns that tables get: from records, and from declarations in the settings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from calving.records.declared import with_declared
 from calving.records.inferred import InferredType, all_optional, find
 
 _MOMENTS = ("string", "int", "long", "double")
-"""What schemaless records hold where a moment is meant: ISO text, or milliseconds."""
+"""Types of schemaless values that may be timestamps: ISO text, or milliseconds."""
 
 
 def new_table(name: str, kind: InferredType, rules: TableRules) -> tuple[Schema, PartitionSpec]:
-    """The schema and the partitions of a table that is created from records of this kind.
+    """The schema and the partition spec of a table that is created from records of this inferred type.
 
     :raises ConfigError: it cannot be created as the settings say.
     """
@@ -39,16 +39,16 @@ def new_table(name: str, kind: InferredType, rules: TableRules) -> tuple[Schema,
 
 
 def _moments(name: str, kind: InferredType, rules: TableRules) -> dict[str, InferredType]:
-    """Columns that are partitioned by time, and are moments therefore, though nothing in the records says so."""
+    """Columns that a partition term cuts by time: they become timestamps, although the records do not say so."""
     columns = [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
     found = {column: find(kind, column, rules.key) for column in columns}
     return {column: "timestamptz" for column, there in found.items() if there is not None and there[1] in _MOMENTS}
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
-    """The changes without those that would give two columns one name, the same ones in whatever order they come.
+    """The changes without those that would give two columns one name; the result does not depend on their order.
 
-    :raises ConfigError: they are too many.
+    :raises ConfigError: too many columns.
     """
     name = ".".join(table.name())
     declared, fold = rules.of(name).declared, rules.case_insensitive

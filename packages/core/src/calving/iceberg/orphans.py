@@ -1,4 +1,4 @@
-"""Files that no snapshot names."""
+"""Deletes orphan files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyiceberg.io import FileIO
 
 
 def delete_orphans(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files as far as possible. One that stays is an orphan file: it takes space, and harms nobody."""
+    """Delete files, ignoring errors: a file that stays is an orphan, which takes space and does no other harm."""
     for path in paths:
         with contextlib.suppress(Exception):
             io.delete(path)

@@ -1,8 +1,7 @@
-"""Parks commits of a table that does not take its files, as files beside these, and brings them back in order.
+"""Parks commits of a failing table in files beside its data files, and reads them back in order.
 
-A parked commit holds everything that the commit would have been made of. So parked commits that are made later, one
-after the other, make the ledger that they would have made at their time. Each file names the one before it, and never
-changes: whoever knows the last one finds all.
+A parked commit holds all inputs of the commit. So parked commits that are made later, in order, write the same ledgers
+as at their time. Each file names the one before it and never changes: from the last one all can be found.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from calving.protocol.ledger import Reach
 from calving.wire.codec import Message, decode, encode
 
 _TOGETHER = 2_000
-"""Entries of several parked commits that become one."""
+"""The most entries of parked commits that are joined into one commit."""
 
 
 class Storage(Protocol):
-    """Where the files of tables are."""
+    """Access to the storage of tables."""
 
     def write(self, table: TableId, location: str, data: bytes) -> None: ...
 
@@ -46,10 +45,10 @@ class ParkedCommit:
     read: ControlOffsets
     reach: Reach
     files: tuple[str, ...] = field(default=(), compare=False)
-    """The files that it was read from."""
+    """The files of this commit."""
 
     def can_join(self, later: ParkedCommit) -> bool:
-        """Offsets that have restarted in between are others, and need a commit of their own."""
+        """Whether ``later`` can be joined: not if offsets have restarted in between."""
         return self.reach.restarted == later.reach.restarted and len(self.entries) < _TOGETHER
 
     def joined(self, later: ParkedCommit) -> ParkedCommit:
@@ -62,21 +61,21 @@ class ParkedCommit:
 
 
 class Parking:
-    """Of one coordinator. ``fresh`` gives names that nobody has given to anything."""
+    """The parked commits of one coordinator. ``fresh`` makes unique names."""
 
     def __init__(self, storage: Storage, fresh: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._storage, self._fresh = storage, fresh
         self._before: dict[str, str | None] = {}
-        """Of each file that is known the one before it."""
+        """For each known file the one before it."""
         self._served: dict[TableId, set[str]] = {}
-        """Files that nobody needs once no CommitComplete names them."""
+        """Files that can be deleted once no CommitComplete names them."""
         self._made: dict[TableId, set[str]] = {}
         """Files whose commits this coordinator has made."""
         self._marks: dict[TableId, TableMark] = {}
-        """The tables after the last of them."""
+        """The mark of each table after the last of these commits."""
 
     def park(self, table: TableId, commit: ParkedCommit, before: Parked | None) -> str:
-        """Park a commit behind those before; its file.
+        """Park a commit after the earlier ones; returns its file.
 
         :raises Exception: whatever a storage raises; nothing is lost by it.
         """
@@ -88,10 +87,10 @@ class Parking:
         return location
 
     def commits(self, table: TableId, parked: Parked) -> Iterator[ParkedCommit]:
-        """What is parked and was not ``made`` yet, the oldest first.
+        """The parked commits that are not ``made`` yet, the oldest first.
 
-        An attempt that takes long goes on where the last one was. A new coordinator begins at the oldest file, as only
-        the table can tell what others have made.
+        A further attempt continues after the last made commit. A new coordinator starts at the oldest file, because
+        only the table's ledger tells which commits others have made.
         """
         together: ParkedCommit | None = None
         made = self._made.get(table, set())
@@ -105,7 +104,7 @@ class Parking:
             yield together
 
     def without(self, table: TableId, parked: Parked, places: Collection[Place]) -> Parked | None:
-        """What is parked for a table, but for the entries at ``places``, in files of its own; None if that is nothing.
+        """Parked commits of a table without the entries at ``places``, in new files; None if no entries are left.
 
         :raises Exception: whatever a storage raises; nothing is lost by it.
         """
@@ -117,24 +116,24 @@ class Parking:
         return left
 
     def made(self, table: TableId, commit: ParkedCommit, mark: TableMark | None) -> None:
-        """The commit is in the table, which is at ``mark``. Without a sequence number nobody could see it go back."""
+        """The commit has landed, and the table is at ``mark``. Without a mark an older state could not be detected."""
         if mark is not None and mark.sequence:
             self._made.setdefault(table, set()).update(commit.files)
             self._marks[table] = mark
 
     def mark(self, table: TableId, seen: TableMark | None) -> TableMark | None:
-        """How far the table was when it was last seen, by the coordinator or by an attempt that nobody waited for."""
+        """The highest mark of the table, from the coordinator or from an attempt in the background."""
         made = self._marks.get(table)
         if made is None or (seen is not None and seen.uuid == made.uuid and seen.sequence > made.sequence):
             return seen
         return made
 
     def served(self, table: TableId, parked: Parked) -> None:
-        """All of it is in the table."""
+        """All parked commits have landed."""
         self._served.setdefault(table, set()).update(self._files(table, parked))
 
     def clear(self, table: TableId, named: Parked | None) -> None:
-        """Delete what has served, but for what the last CommitComplete has ``named``."""
+        """Delete files that are no longer needed, except those that the last CommitComplete has ``named``."""
         if named is None:
             self._made.pop(table, None)
             self._marks.pop(table, None)
@@ -144,11 +143,11 @@ class Parking:
         for location in self._served[table] - kept:
             self._served[table].discard(location)
             self._before.pop(location, None)
-            with suppress(Exception):  # it is in nobody's way, and remove_orphan_files finds it
+            with suppress(Exception):  # the file does no harm, and remove_orphan_files finds it
                 self._storage.delete(table, location)
 
     def _files(self, table: TableId, parked: Parked) -> list[str]:
-        """The oldest first."""
+        """The files, the oldest first."""
         found: list[str] = []
         location: str | None = parked.last
         while location is not None:
@@ -164,7 +163,7 @@ class Parking:
 
 
 class CatalogStorage:
-    """The storage that the tables are in, with the means of the table where it can be loaded."""
+    """The tables' storage, with the FileIO of the table if it can be loaded."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -172,7 +171,7 @@ class CatalogStorage:
     def _io(self, table: TableId, location: str) -> FileIO:
         try:
             return self._catalog.load_table(table).io
-        except Exception:  # that may be why a commit is parked
+        except Exception:  # the reason why the commit is parked, perhaps
             return load_file_io(dict(self._catalog.properties), location)
 
     def write(self, table: TableId, location: str, data: bytes) -> None:

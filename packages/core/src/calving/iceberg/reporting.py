@@ -1,4 +1,4 @@
-"""What the commit of one table has brought, for those who watch the sink."""
+"""Reports of commits for the status of the sink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calving.status.values import TableCommit
 
 
 class Report:
-    """Of one table in one cycle, which may bring several parked commits with it."""
+    """The report of one table in one cycle, which may include several parked commits."""
 
     def __init__(self, table: str) -> None:
         self._table = table
@@ -22,8 +22,8 @@ class Report:
         self._counts: MutationCounts | None = None
 
     def settled(self, done: Settled, head: Mapping[str, str], counts: MutationCounts | None) -> None:
-        """One commit has settled. ``head``: the summary of the branch's head, if it was changed. ``counts``: what it
-        did to rows.
+        """Add a settled commit. ``head``: the summary of the branch's head if it has changed. ``counts``: its row
+        mutations.
         """
         if done.snapshot_id is not None and counts is not None:
             self._counts = (self._counts or MutationCounts()) + counts
@@ -32,7 +32,7 @@ class Report:
         self._head = head or self._head
 
     def value(self, outcome: Committed | Failed) -> TableCommit:
-        """What took no step of its own was spent on deciding what is new, and on waits between tries."""
+        """The report. Time outside the measured steps went into the decision which files are new, and into pauses."""
         seconds, steps = self.watch.seconds, dict(self.watch.steps)
         steps["resolve"] = max(0.0, seconds - sum(steps.values()))
         failed = isinstance(outcome, Failed)

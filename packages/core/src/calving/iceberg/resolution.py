@@ -1,4 +1,4 @@
-"""Keys of changed rows to positions in the files of exactly one snapshot, before it gets a successor."""
+"""Resolves keys of changed rows to positions in the files of one snapshot, the head on which the next one is built."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _MOST_VECTORS = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a snapshot adds and removes."""
+    """The files that a snapshot adds and removes."""
 
     data_files: tuple[files.DataFile, ...]
     deletes: tuple[DataFile, ...]
     removed: frozenset[FileKey]
     manifests: frozenset[str]
-    """Those that name what is removed."""
+    """Manifests that name removed files."""
     written: tuple[str, ...]
-    """Files that were made for it."""
+    """Files that were written for the snapshot."""
     unused: frozenset[str]
-    """Data files of the steps of which no row stays."""
+    """Data files of the steps that have no live row."""
     counts: MutationCounts
     seconds: Mapping[str, float]
-    """Spent on each step."""
+    """Time spent on each step."""
 
 
 class Resolver:
-    """Of one table, for all commits of a process: what it has read of files stays true, for they never change."""
+    """The resolver of one table, for all commits of a process: it caches what it reads, because files never change."""
 
     def __init__(
         self,
@@ -60,21 +60,22 @@ class Resolver:
         *,
         appends: bool = True,
     ) -> None:
-        """``order_field``: the dotted path of the column by which rows of a key win. ``tasks``: where very large files
-        are looked into. ``appends``: whether rows may come without their keys, so that their number does not tell that
-        of the deletes.
+        """``order_field``: the dotted path of the column that decides which row of a key wins. ``tasks``: the engine on
+        which very large files are searched. ``appends``: whether rows may come without their keys in key files, so that
+        the number of deletes does not follow from the number of rows.
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
         self._steps: tuple[Step, ...] = ()
         self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
-        """What of ``_steps`` is in a file: a refused attempt looks only into files that are new to it."""
+        """Matches of ``_steps`` by id columns and file: after a refused attempt only new files are searched."""
 
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
-        """Delete, on the head of the branch, the keys of each step from all that came before it.
+        """For each step, delete the rows of its keys that come before it, in the head of the branch and in earlier
+        steps.
 
-        :raises TableTroubleError: what the table has cannot be read, or it cannot have deletes.
+        :raises TableTroubleError: files of the table cannot be read, or the table cannot have deletes.
         """
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
@@ -82,19 +83,19 @@ class Resolver:
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
 
     def deletes(self, steps: Sequence[Step]) -> bool:
-        """Whether a key of these steps may be there without a row."""
+        """Whether these steps may have a key without a new row."""
         keys = sum(file.record_count for step in steps for file in step.delete_files)
         return self._appends or keys > sum(file.record_count for step in steps for file in step.data_files)
 
     def live(self, table: Table, branch: str, ids: frozenset[int]) -> Live:
-        """What is live at the head, with the bounds of these columns."""
+        """The live files of the head, with the bounds of these columns."""
         if self._manifests is None or not ids <= self._manifests[0]:
             self._manifests = ids, Manifests(ids)
         head = table.metadata.snapshot_by_name(branch)
         return self._manifests[1].live(table.io, head.manifest_list if head is not None else None)
 
     def known(self, steps: tuple[Step, ...]) -> dict[tuple[tuple[int, ...], str], Matches]:
-        """The rows of files that have keys of these steps, by id columns and path, as far as they were looked into."""
+        """Matches of these steps' keys in files that were searched already, by id columns and path."""
         if steps is not self._steps and steps != self._steps:
             self._steps, self._matches = steps, {}
         return self._matches
@@ -107,14 +108,14 @@ class Resolver:
         return self._positions[known]
 
     def know(self, known: tuple[FileKey, str], positions: BitMap64) -> None:
-        """What a delete file says, read or just written."""
+        """Cache the positions in a delete file that was read or written."""
         self._positions[known] = positions
         while len(self._positions) > _MOST_VECTORS:
             self._positions.popitem(last=False)
 
 
 class _Resolution:
-    """One of them."""
+    """One resolution."""
 
     def __init__(
         self, resolver: Resolver, table: Table, branch: str, steps: tuple[Step, ...], clock: Callable[[], float]
@@ -147,7 +148,7 @@ class _Resolution:
         return self._made(deleted, gone, tuple(deletes), tuple(written), seconds)
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
-        """Find the rows that go because of these keys."""
+        """Find the rows that these keys delete."""
         columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
         mapping = self._table.name_mapping()
         reading = Reading(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
@@ -165,7 +166,7 @@ class _Resolution:
             return
         for file, matches in found:
             rows = matches.rows
-            if file.step is not None:  # a row goes for a later step than its own
+            if file.step is not None:  # a row is deleted by a step after its own
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
             if len(rows):
                 self._hits[file.path].update(rows.to_pylist())
@@ -225,7 +226,7 @@ class _Resolution:
         return columns_of(schema, [schema.find_field(name).field_id])
 
     def _deleted(self) -> tuple[list[Deleted], list[Candidate]]:
-        """The files with rows that are newly deleted, and those that have no others."""
+        """The files with newly deleted rows, and the files without any live row."""
         partly, wholly = [], []
         for path, hits in self._hits.items():
             file = self._files[path]
@@ -263,7 +264,9 @@ class _Resolution:
         written: tuple[str, ...],
         seconds: Mapping[str, float],
     ) -> Resolved:
-        """P1 and P6: what is replaced leaves, data files without rows, and deletes of files that have left."""
+        """P1 and P6: remove replaced delete files, data files without live rows, and delete files about
+        removed files.
+        """
         removed: set[FileKey] = set()
         manifests: set[str] = set()
         dangling = self._live.scoped.keys() - self._live.data.keys()
@@ -282,7 +285,7 @@ class _Resolution:
 
 
 def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.DataFile]]]:
-    """By the columns that identify rows, for each step its key files: a table may get other columns some day."""
+    """For each set of id columns the key files of each step: the id columns of a table may change."""
     found: dict[tuple[int, ...], list[list[files.DataFile]]] = {}
     steps = list(steps)
     for number, step in enumerate(steps):

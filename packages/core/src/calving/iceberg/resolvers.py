@@ -1,4 +1,4 @@
-"""What stays from commit to commit of tables whose rows records change."""
+"""Keeps the state of mutation tables from commit to commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from calving.mutations.lookup import Tasks
 
 
 class Resolvers:
-    """Of all tables of a process. ``mutations`` tells which these are, ``tasks`` where large ones are looked into."""
+    """The resolvers of a process. ``mutations`` gives a table's settings, ``tasks`` the engine for searches in large
+    ones.
+    """
 
     def __init__(
         self,
@@ -29,10 +31,10 @@ class Resolvers:
         self._made: dict[TableId, Resolver] = {}
         self._lock = threading.Lock()
         self._served: dict[TableId, tuple[str, ...]] = {}
-        """Files that a table's last commit has read, and does not name."""
+        """Files that the last commit of a table has read and does not name."""
 
     def of(self, table: TableId) -> Resolver | None:
-        """A table's own; None where rows are only appended, or keys stay keys."""
+        """The resolver of a table; None if it is only appended to, or keeps equality deletes."""
         mutations = self._mutations(table)
         if mutations is None or mutations.row_deletes == "equality":
             return None
@@ -45,12 +47,12 @@ class Resolvers:
 
     @property
     def cache_bytes(self) -> dict[str, int]:
-        """What of the key cache is each table's."""
+        """Bytes in the key cache, by table."""
         return {} if self._cache is None else self._cache.by_owner()
 
     def served(self, table: TableId, paths: Iterable[str], io: FileIO) -> None:
-        """Key files, and data files without a row that stays: what they say is in the table, and nobody reads them
-        again. Those of the commit before are deleted now that the position that was saved after it has passed them.
+        """Note key files, and data files without live rows, which are not needed after their commit. Those of the
+        commit before are deleted now: the position that was saved after it is behind them.
         """
         before = self._served.pop(table, ())
         if found := tuple(paths):

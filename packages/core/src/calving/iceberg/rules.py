@@ -13,20 +13,20 @@ from calving.records.inferred import InferredType
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """How one table is created, and what records do to its rows; ``mutations`` None: they are appended."""
+    """How one table is created and changed; ``mutations`` is None if records are appended."""
 
     partition_by: tuple[str, ...] = ()
     id_columns: tuple[str, ...] = ()
     location: str | None = None
     mutations: RowMutations | None = None
     columns: Mapping[str, InferredType] = field(default_factory=dict)
-    """Columns that the table is created with."""
+    """Columns with which the table is created."""
     types: Mapping[str, InferredType] = field(default_factory=dict)
-    """Types of columns, by name, where records have them."""
+    """Types of columns by name, for columns that occur in records."""
 
     @property
     def declared(self) -> Mapping[str, InferredType]:
-        """All types that do not follow from records."""
+        """All declared types."""
         return {**self.types, **self.columns}
 
 
@@ -40,7 +40,7 @@ class TableRules:
     defaults: TableSettings = TableSettings()
     force_optional: bool = False
     left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
-    """What is left out for a table with these properties."""
+    """The offsets to skip for a table with these properties."""
     case_insensitive: bool = False
     new_columns: int = Limits().new_columns
     columns: int = Limits().columns
@@ -49,5 +49,5 @@ class TableRules:
         return self.tables.get(table, self.defaults)
 
     def key(self, name: str) -> str:
-        """What columns may not have in common."""
+        """The form of a column's name that must be unique in a table."""
         return name.lower() if self.case_insensitive else name

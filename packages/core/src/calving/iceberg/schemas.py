@@ -1,4 +1,4 @@
-"""Schemas of new tables, and changes of those that exist."""
+"""Schemas of new tables, and schema changes of existing ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calving.records.inferred import InferredType, find
 
 
 def is_open(change: SchemaChange, schema: Schema) -> bool:
-    """Whether the schema has not been changed so yet."""
+    """Whether the schema still lacks this change."""
     path = ".".join(change.path)
     try:
         found = schema.find_field(path)
@@ -37,7 +37,8 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
     changed = [change for change in changes if change.kind != "add"]
     with table.transaction() as transaction:
         if changed:
-            # Without the name mapping, to which it would add the columns' own names: by those nothing was found so far.
+            # Keep the name mapping as it is: pyiceberg would add the columns' own names, by which no file was read so
+            # far.
             with UpdateSchema(transaction) as update:
                 for change in changed:
                     if change.kind == "widen":
@@ -51,7 +52,7 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
 
 
 def spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
-    """The kind of a table with the fields of these names as the settings spell them, whatever their case."""
+    """The type with these fields spelled as in the settings; case is ignored in the comparison."""
     names = list(names)
     inside: dict[str, list[str]] = {}
     spelling: dict[str, str] = {}
@@ -72,7 +73,7 @@ def spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
 
 
 def as_in(schema: Schema, names: Iterable[str], *, fold: bool) -> tuple[str, ...]:
-    """The names as the schema has them, with ``fold`` whatever their case; those that it has not, as they are."""
+    """The names as the schema spells them, with ``fold`` regardless of case; unknown names unchanged."""
     return tuple(_as_in(schema, name) for name in names) if fold else tuple(names)
 
 
@@ -84,8 +85,8 @@ def _as_in(schema: Schema, name: str) -> str:
 
 
 def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Schema:
-    """The schema of a new table; required are the identifier fields, with the structs that they are in, and what the
-    records' schema says is.
+    """The schema of a new table. Required are the identifier fields and the structs around them, and the fields that
+    the records' schema requires.
 
     :raises ConfigError: an id-column is not among the fields.
     """
@@ -102,7 +103,7 @@ def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Sche
 
 
 def _fields(kind: InferredType, ids: Iterator[int], keys: Collection[Sequence[str]] = ()) -> list[NestedField]:
-    """``keys`` are the paths of those that have a value in every row."""
+    """``keys`` are the paths of required fields."""
     required = kind.get("required") or ()
     fields = []
     for name, item in kind["struct"].items():

@@ -1,9 +1,9 @@
 """One snapshot of data and delete files, built on pyiceberg's internals (0.12; pinned).
 
-What it adds to pyiceberg's append: files of any spec of the table, delete files beside data files in one snapshot, and
-files that leave; no copy of the table's metadata per access (pyiceberg makes a dozen per commit); and three corrections
-without which Java cannot read the table: field 135 is a list of int, summary values are strings, a snapshot is never
-older than the last.
+Beyond pyiceberg's append it supports files of any spec of the table, delete files and data files in one snapshot, and
+removed files; it does not copy the table's metadata on each access (pyiceberg does a dozen times per commit); and it
+makes three corrections without which Java cannot read the table: field 135 is a list of int, summary values are
+strings, and a snapshot is never older than the last.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _DELETES_AT_ONCE = 10_000
 
 
 class _PlainTransaction:
-    """What a snapshot producer needs of a transaction."""
+    """The part of a transaction that a snapshot producer uses."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -56,8 +56,8 @@ class _PlainTransaction:
 
 
 class _NullableSpec(PartitionSpec):
-    """A partition value may always be null. pyiceberg takes it for required where its column is, but in a struct
-    that is null a required field has none.
+    """A spec whose partition values may be null. pyiceberg makes the value of a required column required, but such a
+    column in a null struct has no value.
     """
 
     def partition_type(self, schema: Schema) -> StructType:
@@ -79,7 +79,7 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Entries are as of version 3; of its fields version 2 may have the data file that deletes are about."""
+        """Entries have the fields of version 3; version 2 allows only the referenced data file of them."""
         return AvroOutputFile[ManifestEntry](
             output_file=self._output_file,
             file_schema=_with_field(self._with_partition(2), _REFERENCED),
@@ -102,12 +102,12 @@ class SinkSnapshot(_MergeAppendFiles):
         self._removed: list[DataFile] = []
 
     def add_deletes(self, found: Iterable[DataFile], written: Iterable[str]) -> None:
-        """Delete files as manifests name them; ``written`` are the ones that only this snapshot has."""
+        """Add delete files; ``written`` are the paths of files that only this snapshot uses."""
         self._delete_files += found
         self._written += written
 
     def remove(self, found: Collection[FileKey], manifests: Collection[str]) -> None:
-        """Files that the table has, and the manifests that name them."""
+        """Remove files of the table; ``manifests`` name them."""
         self._to_remove, self._to_rewrite = frozenset(found), frozenset(manifests)
 
     def add(self, found: Iterable[files.DataFile]) -> None:
@@ -125,13 +125,13 @@ class SinkSnapshot(_MergeAppendFiles):
         added = updates[0]
         last = self._transaction.table_metadata.last_updated_ms
         if isinstance(added, AddSnapshotUpdate) and added.snapshot.timestamp_ms <= last:
-            # Java refuses a table whose snapshot log goes back by more than a minute: a clock may.
+            # Java refuses a table whose snapshot log goes back by more than a minute, as a clock may.
             snapshot = added.snapshot.model_copy(update={"timestamp_ms": last + 1})
             updates = (added.model_copy(update={"snapshot": snapshot}), *updates[1:])
         return updates, requirements
 
     def _with_retention(self, update: TableUpdate) -> TableUpdate:
-        """What somebody has said about how long a branch is kept: to move its head without it would unsay it."""
+        """The update with the branch's retention settings, which a plain move of its head would remove."""
         if not isinstance(update, SetSnapshotRefUpdate):
             return update
         ref = self._transaction.table_metadata.refs.get(update.ref_name)
@@ -139,12 +139,12 @@ class SinkSnapshot(_MergeAppendFiles):
         return update.model_copy(update={name: getattr(ref, name) for name in kept})
 
     def discard(self) -> None:
-        """Delete what ``prepare`` wrote. Only when it is certain that the commit has not landed."""
+        """Delete the files that ``prepare`` wrote. Only when it is certain that the commit has not landed."""
         self._clean_all_uncommitted()
         delete_orphans(self._io, self._written)
 
     def spec(self, spec_id: int) -> PartitionSpec:
-        """As manifests are written by it."""
+        """The spec for writing manifests."""
         found = super().spec(spec_id)
         return _NullableSpec(*found.fields, spec_id=found.spec_id)
 
@@ -164,13 +164,13 @@ class SinkSnapshot(_MergeAppendFiles):
         return found
 
     def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
-        """A manifest of data files, in which those that are removed are said to be deleted."""
+        """A copy of a manifest of data files in which the removed files are marked as deleted."""
         return self._manifest(
             self.new_manifest_writer(self.spec(manifest.partition_spec_id)), self._kept_or_deleted(manifest)
         )
 
     def _delete_manifests(self, existing: list[ManifestFile]) -> list[ManifestFile]:
-        """P5: where a spec's delete files change, they stand in as few manifests as hold them."""
+        """P5: if delete files of a spec change, rewrite them into as few manifests as possible."""
         changed = {file.spec_id for file in self._delete_files}
         changed |= {m.partition_spec_id for m in existing if m.manifest_path in self._to_rewrite}
         kept = [m for m in existing if m.partition_spec_id not in changed or self._is_full(m)]
@@ -198,7 +198,7 @@ class SinkSnapshot(_MergeAppendFiles):
         return writer.to_manifest_file()
 
     def _kept_or_deleted(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-        """The live entries of a manifest, as another one has them."""
+        """The live entries of a manifest, as a rewritten one holds them."""
         for entry in read_entries(self._io, manifest):
             is_gone = key_of(entry.data_file) in self._to_remove
             if is_gone:
@@ -261,7 +261,7 @@ class SinkSnapshot(_MergeAppendFiles):
 
 
 def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> DataFile:
-    """The file as manifest entries hold it; older ones leave out the last fields."""
+    """The file as a manifest entry; older format versions omit the last fields."""
     converted = DataFile.from_args(
         3,
         content=DataFileContent(int(file.content)),

@@ -1,4 +1,4 @@
-"""How long the steps of a table's commit take."""
+"""Measures the steps of a table's commit."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Stopwatch:
             self.add(name, time.monotonic() - started)
 
     def add(self, name: str, seconds: float) -> None:
-        """Time that somebody else has taken."""
+        """Add seconds that were measured elsewhere."""
         self.steps[name] = self.steps.get(name, 0.0) + seconds
 
     @property
     def seconds(self) -> float:
-        """Since it was made."""
+        """Seconds since the stopwatch was made."""
         return time.monotonic() - self._started

@@ -1,4 +1,4 @@
-"""What a snapshot's summary counts."""
+"""The counts in a snapshot's summary."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _MUTATIONS = "calving.mutations."
 
 
 def mutation_summary(counts: MutationCounts, seconds: Mapping[str, float]) -> dict[str, str]:
-    """What a snapshot says of its commit's row mutations, and how long each step of finding them took."""
+    """Summary entries with the counts of a commit's row mutations, and the time of each step."""
     times = {f"{name}-ms": round(each * 1000) for name, each in seconds.items()}
     return {f"{_MUTATIONS}{name}": str(value) for name, value in {**asdict(counts), **times}.items()}
 
 
 def mutations_in(summary: Mapping[str, str]) -> dict[str, int]:
-    """What ``mutation_summary`` has written, by name; empty for a commit that only appended."""
+    """The counts that ``mutation_summary`` has written, by name; empty for a commit that only appended."""
     names = [*(f.name for f in fields(MutationCounts)), *(f"{step}-ms" for step in ("load", "resolve", "write"))]
     said = {name: summary.get(f"{_MUTATIONS}{name}", "") for name in names}
     return {name: int(text) for name, text in said.items() if text.isdecimal()}
 
 
 class SummaryCollector(SnapshotSummaryCollector):
-    """Names partitions as their files' paths do: pyiceberg's own names end with Python's dates. And a deletion vector
-    has a part of its file, as Java counts it.
+    """Names partitions as in file paths, where pyiceberg would print Python dates; and counts a deletion vector by its
+    own bytes, as Java does.
     """
 
     def __init__(self, partition_summary_limit: int) -> None:
@@ -73,7 +73,7 @@ class SummaryCollector(SnapshotSummaryCollector):
 
 
 def _sized(file: DataFile) -> DataFile:
-    """A deletion vector with the bytes that are its own."""
+    """A deletion vector with its own size instead of its file's."""
     if not is_vector(file):
         return file
     own = DataFile(*file._data)

@@ -1,4 +1,4 @@
-"""Tables as the data plane needs them: loaded, created, evolved. One catalog update per table and batch."""
+"""Loads, creates and evolves the tables of batches. One catalog update per table and batch."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ log = logging.getLogger(__name__)
 
 _TRIES = 6
 _TOGETHER = 16
-"""Tables that are looked at together."""
+"""Tables that are loaded in parallel."""
 _UNUSED_SECONDS = 600.0
 _MOST_MISSING = 1_000
-"""Missing tables that are known to be so; any record can name one more."""
+"""The most missing tables that are cached: records can name any number."""
 DEFAULT_PROPERTIES = {
-    # What keeps the cost of a commit flat at short intervals; ``auto-create-props`` override each.
+    # These keep the cost of a commit constant at short intervals; ``auto-create-props`` override each.
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -53,7 +53,7 @@ DEFAULT_PROPERTIES = {
 
 
 class Tables:
-    """The sink's tables, as of the last time they were looked at."""
+    """The sink's tables as they were last loaded."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class Tables:
     ) -> None:
         self._catalog, self._catalog_name, self._rules, self._clock = catalog, catalog_name, rules, clock
         self._used: dict[str, float] = {}
-        """When records last went to a table, or asked for a missing one; the longest ago comes first."""
+        """When records last went to a table, or asked for a missing one; the oldest first."""
         self._known: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
         self._barren: set[str] = set()
 
     def refresh(self, names: Iterable[str]) -> None:
-        """Look at these tables again, and at those that were missing."""
+        """Load these tables again, and those that were missing."""
         wanted = sorted({*names, *self._missing})
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-tables") as pool:
             found = pool.map(lambda name: find_table(self._catalog, table_id(name)), wanted)
@@ -79,9 +79,9 @@ class Tables:
                 self._take(name, table)
 
     def forget_unused(self) -> None:
-        """Between batches: names come from records, and those that none has used for a while are not looked at.
+        """Between batches, drop tables that no record has used for a while: names come from records.
 
-        A record that does use one asks for it again.
+        A later record asks for such a table again.
         """
         self._barren.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
@@ -99,7 +99,7 @@ class Tables:
 
     @property
     def barren(self) -> frozenset[str]:
-        """Missing tables that can be created from no record of this batch."""
+        """Missing tables that no record of this batch can create."""
         return frozenset(self._barren)
 
     @property
@@ -109,11 +109,11 @@ class Tables:
 
     @property
     def declared(self) -> Mapping[str, tuple[str, ...]]:
-        """Columns of missing tables whose types the settings say."""
+        """Columns of missing tables with types in the settings."""
         return {name: (*columns,) for name in self._missing if (columns := self._rules.of(name).declared)}
 
     def reference(self, name: str) -> TableReference:
-        """What events call a table that records went to."""
+        """The reference to a table in events."""
         self._use(name)
         identifier = table_id(name)
         return TableReference(
@@ -121,9 +121,9 @@ class Tables:
         )
 
     def apply(self, changes: Iterable[SchemaChange]) -> None:
-        """Look for tables that records ask for, and make the schema changes that they ask for.
+        """Load the missing tables that records ask for, and make the schema changes that they need.
 
-        :raises ConfigError: it cannot be given. :raises Unavailable: others kept changing the table.
+        :raises ConfigError: the change is not possible. :raises Unavailable: others kept changing the table; try again.
         """
         changes = list(changes)
         self.refresh({change.table for change in changes if change.kind == "load"})
@@ -166,7 +166,7 @@ class Tables:
         if version > VERSION:
             raise ConfigError(f"{what}: format version {version} is not known, only 1 to {VERSION}")
         if version == VERSION and not is_rest(self._catalog):
-            # With others pyiceberg writes the metadata, and refuses to for this version.
+            # With other catalogs pyiceberg writes the metadata, and it refuses this version.
             raise ConfigError(f"{what}: format version {version} can only be written through a REST catalog")
 
     def _spec(self, name: str, table: Table) -> TableSpec:
@@ -199,12 +199,12 @@ class Tables:
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
-        """Files that nobody will commit, as far as that is possible."""
+        """Delete files that will not be committed, ignoring errors."""
         for name, found in files.items():
             for file in found:
                 try:
                     self._known[name].io.delete(file.file_path)
-                except Exception as error:  # it stays behind, which harms nobody
+                except Exception as error:  # an orphan file does no harm
                     log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
     def _create(self, name: str, kind: InferredType) -> None:
@@ -264,7 +264,9 @@ class Tables:
                 time.sleep(0.05 * 2**tries)
             except ValueError as error:
                 raise ConfigError(f"table {name} cannot be evolved: {error}") from error
-            except Exception as error:  # each catalog has its own; whether it was changed the next look tells
+            except (
+                Exception
+            ) as error:  # catalogs raise their own errors; the next load shows whether the schema was changed
                 raise _in_vain(f"table {name}: its schema was not changed", error) from error
         raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
 

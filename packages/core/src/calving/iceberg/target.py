@@ -1,6 +1,6 @@
-"""One table for one commit by rule C6: an attempt on exactly the loaded metadata, and whether it landed.
+"""One table in one commit by rule C6: an attempt on exactly the loaded metadata, and the check whether it landed.
 
-pyiceberg's own commit path is not used: its retries rebase without asking again what is already there.
+pyiceberg's own commit path is not used: its retries rebase without reading the ledger again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOAD_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class LoadedTable:
-    """A table as it was at one moment."""
+    """A table as loaded at one moment."""
 
     table: Table
     branch: str
@@ -74,25 +74,25 @@ class IcebergTarget:
         *,
         equality: bool = False,
     ) -> None:
-        """Steps of a mutation table become positions with ``resolver``, or with ``equality`` stay keys."""
+        """``resolver``: deletes of a mutation table become positions; ``equality``: they stay equality deletes."""
         self._catalog, self._table, self._branch, self._key = catalog, table, branch, key
         self._extra, self._expected_uuids, self._sleep = summary, expected_uuids, sleep
         self._resolver, self._equality = resolver, equality
         self._snapshots: tuple[SinkSnapshot, ...] = ()
         self.counts: MutationCounts | None = None
-        """What the last attempt did by positions."""
+        """Row mutations of the last attempt."""
         self.io: FileIO | None = None
-        """What the table's files are read and written with."""
+        """The FileIO of the loaded table."""
         self.mark = mark
-        """How far the table was when it was last seen."""
+        """The table's mark when it was last loaded."""
         self._watch = watch or Stopwatch()
         self.head: Mapping[str, str] = {}
-        """The summary of the branch's head after the last attempt that the catalog has taken."""
+        """The summary of the branch's head after the last attempt that the catalog accepted."""
         self._required: tuple[object, ...] = ()
         self._tried: list[int] = []
-        """The snapshot ids of all attempts: what came of one may only be seen after a later one."""
+        """The snapshot ids of all attempts: that an earlier one landed may show only after a later one."""
         self.unused: dict[int, frozenset[str]] = {}
-        """By the snapshot of an attempt, the files of mutation tables that it need not have, and has not."""
+        """By an attempt's snapshot id, the files of a mutation table that the snapshot does not need."""
 
     def load(self) -> LoadedTable:
         with self._watch.step("load"):
@@ -103,14 +103,14 @@ class IcebergTarget:
         for tries in range(1, LOAD_TRIES + 1):
             if not self._is_behind(table):
                 break
-            self.pause(tries)  # a replica of the catalog may be behind for a moment
+            self.pause(tries)  # a replica of the catalog may be stale for a moment
             table = self._load()
         else:
             raise WentBackError(
                 f"table {'.'.join(self._table)} has sequence number {_mark_of(table).sequence}, and had"
-                f" {self.mark.sequence if self.mark else None} before: the catalog has gone back, as after a failover"
-                " or out of a backup, and what was committed since is not in it; bring the catalog forward again, or"
-                " stop all workers and run `calving recover FILE`, which reads it again"
+                f" {self.mark.sequence if self.mark else None} before: the catalog shows an older state, as after a"
+                " failover or a restored backup, without the later commits; bring the catalog forward again, or stop"
+                " all workers and run `calving recover FILE`, which reads the lost records again"
             )
         self._see(table)
         self.io = table.io
@@ -153,7 +153,7 @@ class IcebergTarget:
                 table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
         except CommitFailedException as error:
             raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
-        except Exception as error:  # whatever a catalog or its transport raises, the table itself will tell
+        except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
             raise CommitUncertain(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
         self._see(table)
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
@@ -161,7 +161,7 @@ class IcebergTarget:
         return self._tried[-1]
 
     def _prepared(self, table: Table, admitted: Admitted) -> Prepared:
-        """The files that were admitted, or what they come to on the head of the branch."""
+        """The commit of the admitted files; for a mutation table, resolved against the head of the branch."""
         summary = {**self._extra, **self._key.summary(admitted.ledger)}
         if self._equality and admitted.steps:
             with self._watch.step("write"):
@@ -178,7 +178,7 @@ class IcebergTarget:
     def _resolved(
         self, resolver: Resolver, table: Table, summary: Mapping[str, str], admitted: Admitted
     ) -> tuple[SinkSnapshot, frozenset[str]]:
-        """With what of the admitted files it does not name."""
+        """The snapshot, and the admitted files that it does not name."""
         found = resolver.resolve(table, self._branch, admitted.steps)
         self.counts = found.counts
         for name in ("load", "write"):
@@ -190,7 +190,7 @@ class IcebergTarget:
         return snapshot, found.unused | {file.file_path for file in admitted.delete_files}
 
     def supersede(self, properties: Mapping[str, str]) -> None:
-        """Set table properties, and move the head of the branch: attempts on what was loaded before are refused."""
+        """Set table properties and move the head of the branch, so that attempts on an earlier state are refused."""
         for tries in range(1, MAX_TRIES + 1):
             table = self.load().table
             updates, requirements = new_snapshot(table, self._extra, self._branch).prepare()
@@ -230,7 +230,7 @@ class IcebergTarget:
                 return self._catalog.load_table(self._table)
             except NoSuchTableError as error:
                 raise TableTroubleError(f"table {'.'.join(self._table)} does not exist") from error
-            except Exception as error:  # a catalog that is away for a moment
+            except Exception as error:  # the catalog may be unreachable for a moment
                 if tries == LOAD_TRIES:
                     text = f"table {'.'.join(self._table)} cannot be loaded: {type(error).__name__}: {error}"
                     raise TableTroubleError(text) from error
@@ -238,7 +238,7 @@ class IcebergTarget:
         raise AssertionError("unreachable")
 
     def _create_branch(self, table: Table) -> Table:
-        """A branch starts from main, as with Java; pyiceberg would start it from nothing."""
+        """Create the branch from main, as Java does; pyiceberg would create it empty."""
         for tries in range(1, LOAD_TRIES + 1):
             try:
                 if table.metadata.current_snapshot_id is None:
@@ -262,7 +262,7 @@ def _mark_of(table: Table) -> TableMark:
 
 
 def _guarded(state: LoadedTable) -> tuple[object, ...]:
-    """What an attempt requires to be as it was loaded."""
+    """The parts of the metadata that an attempt requires to be unchanged."""
     metadata = state.table.metadata
     head = metadata.refs.get(state.branch)
     return metadata.table_uuid, head.snapshot_id if head is not None else None
