@@ -34,7 +34,7 @@ from calving.model.tables import TableSpec
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
-from calving.tasks.stages import Stages
+from calving.tasks.timings import Timings
 from tests.blocks import MILLIS, Given
 from tests.registry import SchemaRegistry, framed, serialized, serving
 
@@ -117,7 +117,7 @@ def _run(case: Case, folder: Path) -> tuple[float, dict[str, float]]:
         Tolerance("topic"),
     )
     spec = TaskSpec(0, (), path, {"bench.t": target}, frozenset())
-    stages = Stages()
+    stages = Timings()
     delivery = Delivery(spec, stages)
     pipeline = Pipeline(spec, delivery, stages)
     gc.collect()

@@ -27,7 +27,7 @@ from calving.model.tables import TableSpec
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
-from calving.tasks.stages import Stages
+from calving.tasks.timings import Timings
 from tests.blocks import Given
 from tests.registry import avro
 
@@ -55,7 +55,7 @@ def written(folder: Path, column: Any, value: ConverterSpec, values: list[bytes]
         {"db.t": table},
         frozenset(),
     )
-    stages = Stages()
+    stages = Timings()
     delivery = Delivery(spec, stages)
     outcome = Pipeline(spec, delivery, stages).run(Given(Range("bench", 0, 0, len(values)), 0, values))
     assert (outcome.written, outcome.bad) == (len(values), [])

@@ -23,6 +23,7 @@ from calving.casting.columns import RefusedError, cast, missing_rows
 from calving.casting.exact import ExactConverter
 from calving.casting.growth import Growth, Path, UnfitError
 from calving.casting.objects import columns_of, simple_column
+from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
@@ -32,7 +33,6 @@ from calving.records.inferred import of_array, of_type
 from calving.records.projection import Target
 from calving.records.values import RecordError, Values, objects
 
-STAGE = "conversion"
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
 
 
@@ -259,7 +259,7 @@ class TableConverter:
         return Converted(rows, index, bad)
 
     def _bad(self, index: int, reason: str) -> RecordError:
-        return RecordError(index, STAGE, "UnfitError", f"table {self._table}: {reason}")
+        return RecordError(index, Stage.CONVERSION, "UnfitError", f"table {self._table}: {reason}")
 
     def _additions(self, column: pa.Array, path: Path, typed: bool, found: _Found) -> None:
         """A column is added only if some record has a value for it."""

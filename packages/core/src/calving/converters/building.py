@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from calving.converters.interface import Decoded
+from calving.model.dead_letters import Stage
 from calving.records.arrays import arrow, holds
 from calving.records.values import RecordError, Values
 
@@ -102,7 +103,7 @@ def collect(
     kind: pa.DataType,
     values: Sequence[T],
     places: Sequence[int],
-    stage: str,
+    stage: Stage,
     load: Callable[[T], Any],
 ) -> None:
     """Add the values, loaded by ``load``, as one column of type ``kind``; those that fail become bad."""
@@ -152,7 +153,7 @@ def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, 
             _find_unfit(values, kind, at, min(at + step, end), unfit)
 
 
-def bad(place: int, stage: str, error: Exception, what: str = "") -> RecordError:
+def bad(place: int, stage: Stage, error: Exception, what: str = "") -> RecordError:
     """The record at ``place`` as its decoder's error makes it."""
     name = type(error).__name__
     if isinstance(error, EOFError):  # fastavro tells the address of the object that it reads from

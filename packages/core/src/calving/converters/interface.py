@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from calving.model.dead_letters import Stage
 from calving.records.indices import Indices
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Values
@@ -49,6 +50,6 @@ class Converter(ABC):
         """
 
 
-def stage(is_key: bool) -> str:
-    """Kafka Connect's name of the stage, for dead letters."""
-    return "KEY_CONVERTER" if is_key else "VALUE_CONVERTER"
+def stage(is_key: bool) -> Stage:
+    """The stage that rejects what cannot be decoded."""
+    return Stage.KEY_CONVERTER if is_key else Stage.VALUE_CONVERTER

@@ -14,6 +14,7 @@ from calving.converters.building import bad, collect
 from calving.converters.interface import Decoded
 from calving.converters.options import CLIENT, REGISTRY
 from calving.errors import ConfigError, Unavailable
+from calving.model.dead_letters import Stage
 from calving.secrets import masked, without_logins
 
 K = TypeVar("K", bound=Hashable)
@@ -69,7 +70,7 @@ class Reader:
 
 def by_schema(
     values: Sequence[bytes],
-    stage: str,
+    stage: Stage,
     head: Callable[[bytes], tuple[K, int]],
     reader: Callable[[K], Reader],
     name: Callable[[K], str],

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 PREFIX = "__connect.errors."
 """The prefix of Kafka Connect's error headers."""
+
+
+class Stage(StrEnum):
+    """Where a record was rejected, as dead letters and metrics name it: by Kafka Connect's names where it has them."""
+
+    KEY_CONVERTER = "KEY_CONVERTER"
+    VALUE_CONVERTER = "VALUE_CONVERTER"
+    TRANSFORMATION = "TRANSFORMATION"
+    ROUTING = "ROUTING"
+    CONVERSION = "conversion"
+    """The value does not fit its table."""
+    WRITING = "WRITING"
+    # A step of the task failed over the record in a way that the step does not know.
+    FETCH = "FETCH"
+    DECODE = "DECODE"
+    TRANSFORM = "TRANSFORM"
+    CONVERT = "CONVERT"
+    WRITE = "WRITE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +39,7 @@ class DeadLetter:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
-    stage: str
+    stage: Stage
     error: str
     reason: str
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from calving.model.dead_letters import Stage
 from calving.records import arrays
 from calving.records.arrays import arrow
 from calving.records.indices import Indices, compose
@@ -32,7 +33,7 @@ class RecordError:
     """
 
     index: int
-    stage: str
+    stage: Stage
     error: str
     reason: str
     fatal: bool = False

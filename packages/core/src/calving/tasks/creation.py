@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from calving.casting.growth import check_new
 from calving.casting.schema_changes import SchemaChanges
-from calving.casting.table import STAGE
+from calving.model.dead_letters import Stage
 from calving.model.tables import SchemaChange
 from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
 from calving.records.values import RecordError, Values
@@ -35,7 +35,7 @@ class Creation:
             reasons = {table: why for table in missing if (why := self._uncreatable(table, kind)) is not None}
             barren = next((table for table in reasons if table in self._spec.barren), None)
             if barren is not None:
-                bad.append(RecordError(place, STAGE, "UnfitError", f"table {barren}: {reasons[barren]}"))
+                bad.append(RecordError(place, Stage.CONVERSION, "UnfitError", f"table {barren}: {reasons[barren]}"))
                 continue
             good += 1
             if reasons:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from calving.casting.schema_changes import SchemaChanges
-from calving.casting.table import NOT_AN_OBJECT, STAGE, Converted, TableConverter
+from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter
 from calving.errors import ConfigError, first_line
 from calving.model.coverage import decode_coverage
-from calving.model.dead_letters import DeadLetter
+from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
 from calving.model.tables import SchemaChange
@@ -29,12 +29,10 @@ from calving.tasks.creation import Creation
 from calving.tasks.letters import LETTERS, rows_of
 from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations, without_truncates
 from calving.tasks.spec import TaskSpec
-from calving.tasks.stages import Stages
+from calving.tasks.timings import Timings
 from calving.tasks.writers import Writers
 from calving.writing.changes import DELETE
 from calving.writing.layout import Placed
-
-_ROUTING, WRITING = "ROUTING", "WRITING"
 
 
 @dataclass(slots=True)
@@ -49,8 +47,8 @@ class Delivered:
 class Delivery:
     """The tables of one task."""
 
-    def __init__(self, spec: TaskSpec, stages: Stages) -> None:
-        self._spec, self._stages = spec, stages
+    def __init__(self, spec: TaskSpec, timings: Timings) -> None:
+        self._spec, self._timings = spec, timings
         self._converters: dict[str, TableConverter] = {}
         self._conversions: dict[str, Conversion] = {}
         """Of mutation tables."""
@@ -153,7 +151,9 @@ class Delivery:
             return values
         places, kept = values.index, set(good)
         reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
-        result.bad += [RecordError(places[i], STAGE, "UnfitError", reason) for i in range(len(values)) if i not in kept]
+        result.bad += [
+            RecordError(places[i], Stage.CONVERSION, "UnfitError", reason) for i in range(len(values)) if i not in kept
+        ]
         return values.choose(good)
 
     def _without_truncates(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
@@ -181,12 +181,12 @@ class Delivery:
 
     def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, RecordError]:
         """The bad ones by place among the values; the others are handed to the writers, but for what a table holds."""
-        with self._stages("convert"):
+        with self._timings("convert"):
             bad, converted = self._convert(tables, values)
         # With a schema change the whole task runs again: from here on it only looks for more of them.
         if self._changes:
             return bad
-        with self._stages("write"):
+        with self._timings("write"):
             prepared = self._prepare(converted, bad, held, len(values))
             if not self._rehearsing:
                 for table, ready in prepared:
@@ -286,7 +286,7 @@ class Delivery:
                     raise
                 if count == 1:
                     reason = f"table {table}: {first_line(error)}"
-                    bad[places[start]] = RecordError(places[start], WRITING, type(error).__name__, reason)
+                    bad[places[start]] = RecordError(places[start], Stage.WRITING, type(error).__name__, reason)
                 else:
                     half = count // 2
                     pending += [(start + half, count - half), (start, half)]
@@ -336,7 +336,7 @@ def _without_table(table: str, values: Values, *, fatal: bool) -> list[RecordErr
         " dead-letter"
     )
     reason = f"table {table} does not exist{advice if fatal else ''}"
-    return [RecordError(i, _ROUTING, "MissingTableError", reason, fatal) for i in values.index]
+    return [RecordError(i, Stage.ROUTING, "MissingTableError", reason, fatal) for i in values.index]
 
 
 def _rows(rows: pa.RecordBatch, chosen: Indices) -> pa.RecordBatch:

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import BooleanType
 
-from calving.casting.table import STAGE, Converted, TableConverter
+from calving.casting.table import Converted, TableConverter
 from calving.errors import ConfigError
+from calving.model.dead_letters import Stage
 from calving.model.mutations import RowMutations
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange, TableSpec
@@ -111,7 +112,7 @@ class Conversion:
             reason = f"table {self._table}: field {place.name} is null, but identifies the row"
             for row in pc.indices_nonzero(column.is_null()).to_pylist():
                 i = found.index[row]
-                nameless.setdefault(i, RecordError(i, STAGE, "UnfitError", reason))
+                nameless.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
         return nameless
 
     def _marked(self, found: Converted, operations: pa.Array, origin: Origin) -> Converted:
@@ -184,7 +185,7 @@ def without_truncates(
     if mutations.on_truncate == "skip":
         filtered["truncate event"] += len(found)
     else:
-        bad += [RecordError(places[i], STAGE, "UnfitError", "truncate event") for i in found]
+        bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", "truncate event") for i in found]
     return values.choose(without(len(values), dict.fromkeys(found)))
 
 

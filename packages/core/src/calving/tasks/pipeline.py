@@ -13,7 +13,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calving.casting.table import STAGE
+from calving.model.dead_letters import Stage
 from calving.records.indices import Indices, compose, without
 from calving.records.payloads import Payloads
 from calving.records.projection import Projection
@@ -25,10 +25,9 @@ from calving.tasks.delivery import Delivery
 from calving.tasks.mutations import as_objects
 from calving.tasks.routing import Router, is_table_name
 from calving.tasks.spec import TaskSpec
-from calving.tasks.stages import Stages
+from calving.tasks.timings import Timings
 from calving.transforms.chain import Chain
 
-_ROUTING = "ROUTING"
 _TOGETHER = 16
 """Tables that a route field chooses from, up to which all their columns are decoded at once."""
 Tables = tuple[str, ...]
@@ -46,8 +45,8 @@ class Outcome:
 class Pipeline:
     """Kept for a whole task: decoders learn, tables stay open."""
 
-    def __init__(self, spec: TaskSpec, delivery: Delivery, stages: Stages) -> None:
-        self._spec, self._delivery, self._stages = spec, delivery, stages
+    def __init__(self, spec: TaskSpec, delivery: Delivery, timings: Timings) -> None:
+        self._spec, self._delivery, self._timings = spec, delivery, timings
         self._router = Router(spec.path.routing)
         self._chain = Chain(spec.path.transforms)
         self._decoders = Decoders(spec)
@@ -125,9 +124,9 @@ class Pipeline:
             return
         keys = block.keys.take(places)
         reason = "a record with neither a value nor a key identifies no row"
-        outcome.bad += [RecordError(places[i], STAGE, "UnfitError", reason) for i in keys.nulls]
+        outcome.bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", reason) for i in keys.nulls]
         present = without(len(keys), {*keys.nulls})
-        with self._stages("decode"):
+        with self._timings("decode"):
             decoded = self._decoders.keys(topic, keys.take(present)).within(compose(places, present))
         outcome.bad += decoded.bad
         for part in decoded.values:
@@ -138,7 +137,7 @@ class Pipeline:
             outcome.filtered.update(found.filtered)
 
     def _transform(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> None:
-        with self._stages("transform"):
+        with self._timings("transform"):
             parts = self._columns.records(block, topic, partition, values, outcome.bad)
             done = [self._chain.apply(part) for part in parts]
         for transformed in done:
@@ -177,7 +176,7 @@ class Pipeline:
 
     def _groups(self, values: Values) -> dict[Tables, Indices]:
         """Rows of values by the tables that their route field names."""
-        with self._stages("decode"):
+        with self._timings("decode"):
             return self._router.by_field(texts(values.data, self._router.field or ""))
 
     def _deliver(self, tables: Tables, values: Values, outcome: Outcome) -> None:
@@ -185,7 +184,7 @@ class Pipeline:
         wrong = next((table for table in tables if not is_table_name(table)), None)
         if wrong is not None:
             reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
-            outcome.bad += [RecordError(i, _ROUTING, "TableNameError", reason) for i in values.index]
+            outcome.bad += [RecordError(i, Stage.ROUTING, "TableNameError", reason) for i in values.index]
         elif len(values):
             found = self._delivery.deliver(tables, values)
             outcome.written += found.written
@@ -203,7 +202,7 @@ class Pipeline:
         fatal = routing.unrouted == "fail"
         advice = "; correct the routes, or set iceberg.tables.on-unrouted = skip or dead-letter" if fatal else ""
         reason = f"no route takes its {by}{advice}"
-        outcome.bad += [RecordError(i, _ROUTING, "UnroutedError", reason, fatal) for i in index]
+        outcome.bad += [RecordError(i, Stage.ROUTING, "UnroutedError", reason, fatal) for i in index]
 
     def _decode(
         self,
@@ -215,7 +214,7 @@ class Pipeline:
         outcome: Outcome,
     ) -> list[Values]:
         """Decoded values with their places in the block."""
-        with self._stages("decode"):
+        with self._timings("decode"):
             decoded = self._decoders.decode(topic, use, present, projection).within(index)
         outcome.bad += decoded.bad
         return decoded.values

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from calving.model.dead_letters import DeadLetter
+from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.ranges import Range
 from calving.model.tables import SchemaChange
@@ -58,7 +58,7 @@ class TaskResult:
     shuffled: int = 0
     """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
     stages: dict[str, float] = field(default_factory=dict)
-    """CPU seconds by stage."""
+    """CPU seconds by step."""
 
     @property
     def is_held_up(self) -> bool:
@@ -157,7 +157,15 @@ def _letter_out(letter: DeadLetter) -> dict[str, Any]:
 
 def _letter_in(raw: dict[str, Any]) -> DeadLetter:
     headers = tuple((name, _bytes_in(value)) for name, value in raw["headers"])
-    return DeadLetter(**raw | {"key": _bytes_in(raw["key"]), "value": _bytes_in(raw["value"]), "headers": headers})
+    return DeadLetter(
+        **raw
+        | {
+            "key": _bytes_in(raw["key"]),
+            "value": _bytes_in(raw["value"]),
+            "headers": headers,
+            "stage": Stage(raw["stage"]),
+        }
+    )
 
 
 def _bytes_out(value: bytes | None) -> str | None:

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError, first_line
-from calving.model.dead_letters import DeadLetter, origin
+from calving.model.dead_letters import DeadLetter, Stage, origin
 from calving.model.ranges import Range
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
-from calving.tasks.delivery import WRITING, Delivery
+from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Outcome, Pipeline
 from calving.tasks.result import RECEIVED, RangeResult, TaskResult
 from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
 from calving.tasks.spec import TaskSpec
-from calving.tasks.stages import Stages
+from calving.tasks.timings import Timings
 from calving.tasks.writers import Writer, replaced, writer_of
 
 log = logging.getLogger(__name__)
@@ -111,10 +111,10 @@ class _Book:
 class _Task:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
-        self._stages = Stages()
+        self._timings = Timings()
         self._reader = open_reader(spec.path.kafka, spec.path.limits)
-        self._delivery = Delivery(spec, self._stages)
-        self._pipeline = Pipeline(spec, self._delivery, self._stages)
+        self._delivery = Delivery(spec, self._timings)
+        self._pipeline = Pipeline(spec, self._delivery, self._timings)
         self._letters: list[DeadLetter] = []
         self._rejected = 0
         self._first_rejected: str | None = None
@@ -128,9 +128,9 @@ class _Task:
         changes, writers = self._delivery.changes, self._delivery.writers
         if changes:
             self.discard()
-            yield TaskResult(spec.number, changes=changes, stages=self._stages.seconds)
+            yield TaskResult(spec.number, changes=changes, stages=self._timings.seconds)
             return
-        with self._stages("write"):
+        with self._timings("write"):
             files = writers.close()
         yield from writers.shuffled()
         superseded, deleted = writers.replaced
@@ -144,7 +144,7 @@ class _Task:
             shuffled=writers.sent,
             superseded=superseded,
             deleted=deleted,
-            stages=self._stages.seconds,
+            stages=self._timings.seconds,
         )
 
     def discard(self) -> None:
@@ -152,7 +152,7 @@ class _Task:
 
     def _run_blocks(self, blocks: Iterator[Block], books: Mapping[Range, _Book]) -> Iterator[ShuffleBlock | Sample]:
         while True:
-            with self._stages("fetch"):
+            with self._timings("fetch"):
                 block = next(blocks, None)
                 if block is None:
                     return
@@ -176,13 +176,13 @@ class _Task:
             try:
                 with self._delivery.rehearsal():
                     outcome = self._pipeline.run(block, places)
-                found += [bad for bad in outcome.bad if bad.stage == WRITING]
+                found += [bad for bad in outcome.bad if bad.stage == Stage.WRITING]
             except BaseException as error:
                 if not is_of_value(error):
                     raise
                 if len(places) == 1:
                     name = type(error).__name__
-                    found.append(RecordError(places[0], self._stages.last.upper(), name, first_line(error)))
+                    found.append(RecordError(places[0], Stage(self._timings.last.upper()), name, first_line(error)))
                 else:
                     half = len(places) // 2
                     pending += [places[half:], places[:half]]
@@ -237,7 +237,7 @@ def _located(block: Block, bad: RecordError) -> str:
 
 def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
     """The other end of a shuffle: writes what tasks have sent, whose blocks come ordered by table and partition."""
-    stages = Stages()
+    stages = Timings()
     writers: dict[str, Writer] = {}
     taken = 0
     try:

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.errors import CalvingError
+from calving.model.dead_letters import Stage
 from calving.model.record_path import TransformSpec
 from calving.records.arrays import is_flat
 from calving.records.values import RecordError, Records
 from calving.transforms.interface import Column, Predicate, RefusedError, Transform, UnfitTypeError
 from calving.transforms.registry import predicate, transform
 
-STAGE = "TRANSFORMATION"
 _ONE_BY_ONE = 16
 """Records among which a refused one is looked for one by one: halving them would take as many attempts."""
 
@@ -145,4 +145,4 @@ def _refuse(step: _Step, records: Records, error: Exception, result: Transformed
 
 
 def _bad(step: _Step, place: int, error: str, reason: str) -> RecordError:
-    return RecordError(place, STAGE, error, f"transform '{step.name}': {reason}")
+    return RecordError(place, Stage.TRANSFORMATION, error, f"transform '{step.name}': {reason}")

@@ -1,4 +1,4 @@
-"""CPU time by stage."""
+"""CPU time by step of a task."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Stages:
-    """Counts the CPU seconds of this thread; stages do not nest."""
+class Timings:
+    """Counts the CPU seconds of this thread; steps do not nest."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.last = ""
-        """The stage that was entered last."""
+        """The step that was entered last."""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
