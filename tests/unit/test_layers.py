@@ -85,6 +85,14 @@ def test_the_protocol_knows_no_library_and_no_clock(package: str) -> None:
         assert not {name.split(".")[0] for name in imports(path)} & FOREIGN, path
 
 
+def test_the_client_of_kafka_is_known_to_the_source_alone() -> None:
+    client = {room(p) for p in CORE.rglob("*.py") if any(name.startswith("confluent_kafka") for name in imports(p))}
+    assert client == {"source", "demo", "converters"}  # a demo brings its own Kafka; a schema registry is no Kafka
+    kafka = {f"calving.source.{path.stem}" for path in (CORE / "source").glob("kafka*.py")}
+    users = {path.relative_to(CORE).as_posix() for path in CORE.rglob("*.py") if imports(path) & kafka}
+    assert users == {"source/opening.py"}
+
+
 def test_core_imports_no_backend_package() -> None:
     for path in CORE.rglob("*.py"):
         assert not any(name.startswith("calving_") for name in imports(path)), path

@@ -24,7 +24,7 @@ from calving.services.kafka import kafka
 from calving.services.process import interruptible
 from calving.settings.load import Sink, parse
 from calving.source.client import client_config
-from calving.source.kafka import Topics
+from calving.source.opening import open_source
 from calving.terminal.showing import showing
 
 TOPIC, TABLE, PARTITIONS = "events", "demo.events", 3
@@ -143,7 +143,7 @@ def _create_topic(servers: str) -> None:
 
 
 def _topic_size(sink: Sink) -> int:
-    topics = Topics(sink.kafka, [TOPIC], None)
+    topics = open_source(sink.kafka, [TOPIC], None)
     ends = topics.bounds([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).ends
     return sum(ends.values())
 

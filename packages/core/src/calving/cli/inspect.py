@@ -15,7 +15,7 @@ from calving.model.offsets import TopicPartition
 from calving.runtime.preflight import refuse_missing_tables
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
-from calving.source.kafka import Topics
+from calving.source.opening import open_source
 
 
 def validate(sink: Sink) -> Iterator[str]:
@@ -26,7 +26,7 @@ def validate(sink: Sink) -> Iterator[str]:
     keys = sink.keys
     check_record_path(sink)
     yield "configuration"
-    topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
+    topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
     every = topics.partitions()
     if not every:
         raise ConfigError(f"topics.regex = {keys.topics_regex} matches no topic")
@@ -87,7 +87,7 @@ def positions(sink: Sink) -> list[Position]:
 
 def positions_of(sink: Sink, session: Session) -> list[Position]:
     """The same, with a session that there is."""
-    topics = Topics(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    topics = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
     every = topics.partitions()
     bounds = topics.bounds(every)
     stored = session.committed(every)

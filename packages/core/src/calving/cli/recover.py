@@ -30,7 +30,8 @@ from calving.runtime.preflight import (
     routes_freely,
 )
 from calving.settings.load import Sink
-from calving.source.kafka import Topics, members
+from calving.source.interface import Source
+from calving.source.opening import open_source
 
 _MEMBERS_SECONDS = 10.0
 
@@ -45,9 +46,9 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     :raises CalvingError: workers are running, or no table knows anything of this sink.
     """
     keys = sink.keys
-    _mind_members(sink, (sink.group, *_groups(former)))
+    topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
+    _mind_members(topics, (sink.group, *_groups(former)))
     catalog = open_catalog(keys.catalog_name, sink.catalog)
-    topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
     every = topics.partitions()
     begins = topics.bounds(every).begins
     # That the log has lost what it had is no reason to stop here.
@@ -102,11 +103,11 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     yield "done: the next run reads on from there"
 
 
-def _mind_members(sink: Sink, groups: Iterable[str]) -> None:
+def _mind_members(source: Source, groups: Iterable[str]) -> None:
     """A worker that has just ended may be a member for as long as its session lasts."""
     deadline = time.monotonic() + _MEMBERS_SECONDS
     for group in groups:
-        while running := len(members(sink.kafka, group)):
+        while running := len(source.members(group)):
             if time.monotonic() > deadline:
                 raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
             time.sleep(0.5)

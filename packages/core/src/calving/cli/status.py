@@ -17,7 +17,7 @@ from calving.model.coverage import text_of
 from calving.model.text import counted, listed
 from calving.runtime.heard import hear
 from calving.settings.load import Sink
-from calving.source.kafka import members
+from calving.source.opening import open_source
 from calving.terminal.texts import ago
 
 
@@ -57,7 +57,8 @@ def status(sink: Sink) -> Status:
     positions = [
         replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
     ]
-    return Status(sink, tuple(positions), tuple(tables), len(members(sink.kafka, sink.group)))
+    source = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    return Status(sink, tuple(positions), tuple(tables), len(source.members(sink.group)))
 
 
 def as_text(status: Status, now: float) -> Iterator[RichTable | str]:

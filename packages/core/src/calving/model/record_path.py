@@ -29,7 +29,7 @@ class Routing:
     dynamic: bool = False
     topic_pattern: str | None = None
     topic_regex: str | None = None
-    unrouted: Policy = "skip"
+    unrouted: Policy = "fail"
     missing_table: Policy = "fail"
 
 

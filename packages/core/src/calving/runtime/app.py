@@ -31,7 +31,7 @@ from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
-from calving.source.kafka import Topics
+from calving.source.opening import open_source
 from calving.status.board import Board
 from calving.status.values import Batches, SinkFacts, Status
 from calving.version import __version__
@@ -70,7 +70,7 @@ class App:
         self._parts: Parts | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())
-        self._topics = Topics(sink.kafka, keys.topics, keys.topics_regex)
+        self._topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
         self._membership = Membership(sink, self._topics)
         self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
         self._well = time.monotonic()

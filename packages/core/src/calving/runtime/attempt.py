@@ -18,8 +18,7 @@ from calving.runtime.leading import CoordinatorThread
 from calving.runtime.reporting import Reporter
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from calving.settings.load import Sink
-from calving.source.interface import Group, Listener
-from calving.source.kafka import KafkaGroup, Topics
+from calving.source.interface import Group, Listener, Source
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +32,7 @@ class Membership:
     members wait.
     """
 
-    def __init__(self, sink: Sink, topics: Topics) -> None:
+    def __init__(self, sink: Sink, topics: Source) -> None:
         self._sink, self._topics = sink, topics
         self._group: Group | None = None
 
@@ -42,7 +41,7 @@ class Membership:
         if self._group is not None and self._group.broken:
             self.leave()
         if self._group is None:
-            self._group = KafkaGroup(self._sink.kafka, self._sink.group, self._topics)
+            self._group = self._topics.join(self._sink.group)
         return self._group
 
     def leave(self) -> None:

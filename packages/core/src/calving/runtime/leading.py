@@ -20,7 +20,7 @@ from calving.protocol.coordinator import Intervals
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.watch import where
 from calving.settings.load import Sink
-from calving.source.kafka import Topics
+from calving.source.interface import Source
 from calving.status.board import Board
 from calving.status.folding import after_cycle
 from calving.status.values import CoordinatorStatus, Cycle
@@ -51,7 +51,7 @@ class CoordinatorThread:
     def __init__(
         self,
         sink: Sink,
-        topics: Topics,
+        topics: Source,
         backend: Backend,
         committer: Callable[[Cursor], IcebergCommitter],
         board: Board,

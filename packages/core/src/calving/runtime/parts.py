@@ -25,13 +25,13 @@ from calving.runtime.preflight import (
 )
 from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
-from calving.source.kafka import Topics
+from calving.source.interface import Source
 
 
 class Parts:
     """The catalog, and the parts that use it."""
 
-    def __init__(self, sink: Sink, topics: Topics, engine: Engine) -> None:
+    def __init__(self, sink: Sink, topics: Source, engine: Engine) -> None:
         """:raises ConfigError: a converter, a transform or the catalog cannot be made."""
         check_record_path(sink)
         keys = sink.keys

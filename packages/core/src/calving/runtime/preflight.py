@@ -25,7 +25,7 @@ from calving.protocol.offsets_text import decode_source
 from calving.protocol.recovery import doubled
 from calving.runtime.worker import SKIP, recreated_text
 from calving.settings.load import Sink
-from calving.source.kafka import Topics
+from calving.source.interface import Source
 
 log = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ def refuse_reused_offsets(catalog: Catalog, sink: Sink, control: ControlLog, tab
 
 
 def refuse_a_loss(
-    catalog: Catalog, sink: Sink, topics: Topics, session: Session, control: ControlLog, tables: Iterable[str]
+    catalog: Catalog, sink: Sink, topics: Source, session: Session, control: ControlLog, tables: Iterable[str]
 ) -> None:
     """W1: refuse to start if positions are missing, or lower than a table's offsets, or if the control log was
     recreated, because publications that were not committed are lost with it.

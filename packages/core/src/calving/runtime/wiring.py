@@ -13,7 +13,7 @@ from calving.model.offsets import named
 from calving.model.record_path import Evolution, Limits, RecordPath, RouteRule, Routing, Tolerance
 from calving.runtime.preflight import ledger_key
 from calving.settings.load import Sink
-from calving.source.kafka import Topics
+from calving.source.interface import Source
 from calving.transforms.chain import Chain
 
 
@@ -66,7 +66,7 @@ def _tolerance(sink: Sink) -> Tolerance:
     return Tolerance(to, keys.dead_letter_table, keys.errors_per_batch, sink.replayed)
 
 
-def _left_out(sink: Sink, topics: Topics) -> Callable[[str, Mapping[str, str]], Coverage]:
+def _left_out(sink: Sink, topics: Source) -> Callable[[str, Mapping[str, str]], Coverage]:
     def look(name: str, properties: Mapping[str, str]) -> Coverage:
         found = ledger_key(sink, "", name).left_out(properties)
         return present(found, topics.identities({named(tp).topic for tp in found})) if found else {}
@@ -74,7 +74,7 @@ def _left_out(sink: Sink, topics: Topics) -> Callable[[str, Mapping[str, str]], 
     return look
 
 
-def table_rules(sink: Sink, topics: Topics) -> TableRules:
+def table_rules(sink: Sink, topics: Source) -> TableRules:
     """The rules by which the sink's tables are created and written."""
     keys = sink.keys
     types = dict(keys.default_columns)

@@ -8,8 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from calving.model.record_path import Limits, Routing, Tolerance
+from calving.model.record_path import Policy as RecordPolicy
 from calving.records.declared import read_columns
 
+_ROUTING, _LIMITS, _TOLERANCE = Routing(), Limits(), Tolerance()
+"""What tasks are told has its defaults there."""
 _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
@@ -34,7 +38,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Hosts by which nobody but this machine is served."""
 
 Policy = Literal["fail", "skip"]
-RecordPolicy = Literal["fail", "skip", "dead-letter"]
 RowDeletes = Literal["positions", "equality"]
 Inserts = Literal["upsert", "append"]
 DeleteMode = Literal["hard", "soft"]
@@ -159,10 +162,14 @@ class SinkKeys(BaseModel):
         description="Create columns as optional even where the records' schema says that they are required.",
     )
     on_missing_table: RecordPolicy = Field(
-        "fail", alias="iceberg.tables.on-missing-table", description="Records for a table that does not exist."
+        _ROUTING.missing_table,
+        alias="iceberg.tables.on-missing-table",
+        description="Records for a table that does not exist.",
     )
     on_unrouted: RecordPolicy = Field(
-        "fail", alias="iceberg.tables.on-unrouted", description="Records that no route takes; skipped ones are counted."
+        _ROUTING.unrouted,
+        alias="iceberg.tables.on-unrouted",
+        description="Records that no route takes; skipped ones are counted.",
     )
 
     cdc_field: str | None = Field(
@@ -362,7 +369,7 @@ class SinkKeys(BaseModel):
         description="Instead of a topic: the Iceberg table that dead letters go to, created if it is missing.",
     )
     errors_per_batch: int = Field(
-        10_000,
+        _TOLERANCE.at_most,
         ge=1,
         alias="errors.max-per-batch",
         description="Bad records of one batch (each of its tasks) that stop the sink instead.",
@@ -422,10 +429,13 @@ class SinkKeys(BaseModel):
     )
 
     record_bytes: int = Field(
-        16 * 1024 * 1024, ge=1024, alias="iceberg.limits.record-bytes", description="A larger value is a bad record."
+        _LIMITS.record_bytes,
+        ge=1024,
+        alias="iceberg.limits.record-bytes",
+        description="A larger value is a bad record.",
     )
     nesting: int = Field(
-        32,
+        _LIMITS.nesting,
         ge=1,
         le=50,
         alias="iceberg.limits.nesting",
@@ -433,21 +443,21 @@ class SinkKeys(BaseModel):
         " a bad record.",
     )
     learned_names: int = Field(
-        2_000,
+        _LIMITS.learned_names,
         ge=1,
         alias="iceberg.limits.learned-names",
         description="Distinct field names that a task learns to read JSON faster; with more it reads each record for"
         " itself, slower and with the same results.",
     )
     new_columns: int = Field(
-        500,
+        _LIMITS.new_columns,
         ge=1,
         alias="iceberg.limits.new-columns",
         description="Columns, nested ones included, that one batch may add to a table: a record that alone needs more"
         " is bad, and records that together need more stop the sink.",
     )
     columns: int = Field(
-        5_000,
+        _LIMITS.columns,
         ge=1,
         alias="iceberg.limits.columns",
         description="Columns, nested ones included, up to which records may make a table grow.",

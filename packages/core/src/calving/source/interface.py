@@ -85,3 +85,43 @@ class Group(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave the group at once. Safe to call twice."""
+
+
+class Source(ABC):
+    """The topics of one sink. May be used by several threads; connects when it is first asked for something.
+
+    Each method raises Unavailable if the source cannot be reached: try again.
+    """
+
+    @abstractmethod
+    def partitions(self) -> frozenset[TopicPartition]:
+        """All partitions that the topics have, as of at most five seconds ago.
+
+        :raises ConfigError: a topic of the list does not exist.
+        """
+
+    @abstractmethod
+    def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
+        """What can be read of ``partitions`` now. Begins are left out where the end is what was ``read_up_to``."""
+
+    @abstractmethod
+    def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
+        """Where the topics end, with what stands behind open transactions."""
+
+    @abstractmethod
+    def identities(self, topics: Collection[str]) -> Mapping[str, str]:
+        """The identities of these topics now: a recreated topic has another one. Topics that are gone, or have none,
+        are left out.
+        """
+
+    @abstractmethod
+    def unknown(self, topics: Collection[str]) -> frozenset[str]:
+        """Those of ``topics``, named ``within`` their identities, that the source says it does not have now."""
+
+    @abstractmethod
+    def join(self, group: str) -> Group:
+        """Begin to join the consumer group, as a new member. :raises ConfigError: a property is wrong."""
+
+    @abstractmethod
+    def members(self, group: str) -> frozenset[str]:
+        """The ids of the members that the consumer group has now."""

@@ -24,7 +24,7 @@ from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition, within
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
-from calving.source.interface import NOTHING, Bounds, Group, Listener
+from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 
 _METADATA_SECONDS = 5.0
 _TOGETHER = 100
@@ -32,8 +32,8 @@ _TOGETHER = 100
 _NO_IDENTITY = str(Uuid(0, 0))
 
 
-class Topics:
-    """The sink's partitions and their bounds. Several threads may use it."""
+class Topics(Source):
+    """The topics of one Kafka cluster."""
 
     def __init__(self, kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> None:
         self._kafka, self.names, self.regex = kafka, topics, regex
@@ -42,25 +42,22 @@ class Topics:
         self._asked = float("-inf")
 
     def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions, cached for up to five seconds.
-
-        :raises ConfigError: a topic of the list does not exist. :raises Unavailable: the broker cannot be reached.
-        """
         if time.monotonic() - self._asked > _METADATA_SECONDS:
             self._known = self._ask()
             self._asked = time.monotonic()
         return self._known
 
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        """First available and last stable offsets; without the first where the last equals ``read_up_to``.
-
-        :raises Unavailable: the broker cannot be reached, or a partition has no leader now.
-        """
         return _bounds(self._committed, partitions, read_up_to)
 
     def highs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermarks. :raises Unavailable: as ``bounds``."""
         return _offsets(self._uncommitted, partitions, OFFSET_END)
+
+    def join(self, group: str) -> Group:
+        return KafkaGroup(self._kafka, group, self)
+
+    def members(self, group: str) -> frozenset[str]:
+        return members(self._kafka, group)
 
     # Each client has its own threads, which cost CPU even when idle: made on first use.
 
@@ -82,10 +79,6 @@ class Topics:
 
     @patiently
     def identities(self, topics: Collection[str]) -> dict[str, str]:
-        """The topic ids now, without topics that are gone or have none.
-
-        :raises Unavailable: the broker cannot be reached.
-        """
         found = {}
         with reaching("asking for the topics' identities"):
             asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT)
@@ -98,10 +91,6 @@ class Topics:
         return {name: identity for name, identity in found.items() if identity != _NO_IDENTITY}
 
     def unknown(self, topics: Collection[str]) -> frozenset[str]:
-        """The ``topics`` (qualified by topic id, see ``within``) that the broker does not have now.
-
-        :raises Unavailable: the broker cannot be reached.
-        """
         identities: dict[str, set[str]] = {}
         for topic in topics:
             name, _, identity = topic.partition("@")

@@ -1,14 +1,22 @@
-"""What reads the source of a sink."""
+"""The source of a sink, and what reads it: the one place that knows which implementation there is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from calving.model.record_path import Limits
-from calving.source.kafka_reader import KafkaReader
+from calving.source.interface import Source
+from calving.source.kafka import Topics
 from calving.source.reading import Reader
+
+
+def open_source(kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> Source:
+    """Of these topics, or of those that the regular expression matches in full. It connects when it is used."""
+    return Topics(kafka, topics, regex)
 
 
 def open_reader(kafka: Mapping[str, str], limits: Limits) -> Reader:
     """For one task. :raises ConfigError: a property is wrong."""
+    from calving.source.kafka_reader import KafkaReader  # Arrow takes most of a start, and only tasks read
+
     return KafkaReader(kafka, limits)
