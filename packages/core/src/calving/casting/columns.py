@@ -1,4 +1,5 @@
-"""Whole columns into Iceberg types, by Arrow. What it refuses goes value by value through ``exact``.
+"""Converts whole columns to Iceberg types with Arrow. Columns that Arrow refuses are converted value by value,
+``exact``.
 
 A cast here may refuse too much, never take too much: every value that it takes it takes as ``exact`` does.
 """

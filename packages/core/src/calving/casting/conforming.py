@@ -1,4 +1,4 @@
-"""Rows that keep what the table's schema says about nulls.
+"""Makes rows keep the required fields of the table's schema.
 
 Arrow compares some types as equal although one may have nulls inside and the other may not, and a Parquet file written
 by the wrong one cannot be read. So what a file is made of is looked at field by field.

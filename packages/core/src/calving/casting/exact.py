@@ -33,7 +33,7 @@ from calving.records.inferred import of_value
 
 
 class ExactConverter:
-    """Converts values to the columns of one table, and collects the schema changes that those ask for that do not fit.
+    """Converts values to the columns of one table, and collects the schema changes that other values need.
 
     ``typed`` values come with a schema, which says what new fields are: nothing is concluded from the values.
     """

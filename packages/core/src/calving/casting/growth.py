@@ -1,4 +1,4 @@
-"""What a table may become for a record that does not fit it, and what it may not."""
+"""Which schema changes a record that does not fit its table may cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class UnfitError(ValueError):
 
 
 class Growth:
-    """Changes that one table's schema can take. What it cannot take is the record's fault, not the table's."""
+    """The schema changes that one table allows. A record that needs another change is bad."""
 
     def __init__(self, table: str, schema: Schema, evolution: Evolution, limits: Limits) -> None:
         self._table, self._limits = table, limits

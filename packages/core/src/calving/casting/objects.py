@@ -21,7 +21,7 @@ from calving.records.fields import Lookup
 
 @dataclass(slots=True)
 class Given:
-    """The values of each column, by its id; what has no column: row, name and value; rows that are no objects."""
+    """The values of each column, by its id; values without a column: row, name and value; rows that are no objects."""
 
     items: Mapping[int, Sequence[Any]]
     new: list[tuple[int, str, object]] = field(default_factory=list)
@@ -31,7 +31,9 @@ class Given:
 def columns_of(
     values: Sequence[object], struct: StructType, lookup: Lookup, *, whole: bool, learned_names: int
 ) -> Given:
-    """``whole``: what has no column is wanted as well. So many names are remembered with their columns."""
+    """``whole``: also return values without a column. ``learned_names``: the number of names cached with their
+    columns.
+    """
     if {*map(type, values)} == {dict}:
         known = _by_name(values, struct, lookup, whole=whole)  # type: ignore[arg-type]
         if known is not None:

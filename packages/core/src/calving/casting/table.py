@@ -77,7 +77,7 @@ class TableConverter:
 
     @property
     def target(self) -> Target:
-        """What the table takes, for converters that read no more than it."""
+        """The table's columns, for converters that decode only these."""
         return Target(self._struct, self._lookup)
 
     def hides_order(self, kind: pa.DataType) -> bool:
@@ -93,7 +93,7 @@ class TableConverter:
         return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in found)
 
     def convert(self, values: Values) -> Converted:
-        """All values, the bad ones told from the good ones."""
+        """Convert all values, and separate the bad ones."""
         if isinstance(values.data, list):
             return self._objects(values.data)
         if not pa.types.is_struct(values.data.type):
@@ -281,7 +281,7 @@ class TableConverter:
                 found.bad.setdefault(i, str(error))
 
     def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
-        """Where only the values themselves say what they are, or which of them the table cannot take."""
+        """Inspect each value of a column whose type does not decide which change it needs, or whether it is bad."""
         converter = ExactConverter(self._growth, self._lookup)
         for i, value in enumerate(objects(column)):
             try:
@@ -319,7 +319,7 @@ class TableConverter:
 
 @dataclass(slots=True)
 class _Found:
-    """What conversion has found so far: bad values by place, with the reason, and schema changes for the others.
+    """The findings of a conversion: bad values by index, with the reason, and schema changes for the others.
 
     ``typed``: the values come with a schema.
     """
@@ -329,7 +329,7 @@ class _Found:
     typed: bool = False
 
     def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
-        """Also what was found of the elements of lists; ``parents``: the row of each element."""
+        """Add the findings about elements of lists; ``parents``: the row of each element."""
         self.changes += inner.changes
         if inner.bad:
             rows = parents().to_pylist()

@@ -1,4 +1,4 @@
-"""What Avro schemas are as columns, and how fastavro is brought to say which branch of a union was written."""
+"""Converts Avro schemas to column types, and makes fastavro report which branch of a union was written."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ _LOGICAL = "calving.logical"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What parsed schemas are as columns; ``named`` are the types that they refer to."""
+    """The column types of parsed schemas; ``named`` are the types that they refer to."""
 
     named: Mapping[str, Any]
     naming: Naming

@@ -1,4 +1,4 @@
-"""Typed values into Arrow columns, the ones that do not fit told from the others."""
+"""Builds Arrow columns from typed values, and separates those that do not fit."""
 
 from __future__ import annotations
 
@@ -156,6 +156,6 @@ def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, 
 def bad(place: int, stage: Stage, error: Exception, what: str = "") -> RecordError:
     """The record at ``place`` as its decoder's error makes it."""
     name = type(error).__name__
-    if isinstance(error, EOFError):  # fastavro tells the address of the object that it reads from
+    if isinstance(error, EOFError):  # fastavro's text contains the address of the object that it reads from
         return RecordError(place, stage, name, f"{what}the value ends too soon")
     return RecordError(place, stage, name, what + (str(error).split("\n")[0] or name))

@@ -63,7 +63,7 @@ _REST = 4
 
 @dataclass(frozen=True, slots=True)
 class _Spelling:
-    """What stands around the payload, byte for byte."""
+    """The bytes before and after the payload."""
 
     head: bytes
     tail: bytes
@@ -116,7 +116,7 @@ class EnvelopeConverter(Converter):
         return decoded
 
     def _decode_many(self, values: Sequence[bytes], decoded: Decoded) -> list[int]:
-        """Decode what can be read many at once, and return the places of the rest."""
+        """Decode values that can be read together, and return the indices of the others."""
         groups, rest = self._by_schema(values)
         for schema, (places, payloads) in groups.items():
             read: list[pa.Array] = []
@@ -234,7 +234,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def declared(schema: Any, defaults: bool = True) -> Declared:
-    """What payloads of a Connect schema are. ``defaults``: they stand for nulls.
+    """The declared type of a Connect schema. ``defaults``: whether defaults replace nulls.
 
     :raises ValueError: it is no Connect schema.
     """

@@ -109,7 +109,7 @@ class JsonConverter(Converter):
                 continue
             block.refusals += 1
             if row is not None:
-                # Arrow names the row: what stands before it is read at once, and this one on its own.
+                # Arrow names the row: the rows before it are read together, and this one alone.
                 self._decode(block, start, start + row, row)
                 block.exact.append(start + row)
                 start += row + 1
@@ -167,7 +167,7 @@ class JsonConverter(Converter):
             if news:
                 self._schema = None
         if self._names >= self._limits.learned_names:
-            # Names are always new: there is no type for such records, and what was learnt is of no use.
+            # The names are new in every record: no type fits such records, and the cached types are useless.
             self.fast, self._seen, self._schema = False, Seen(), None
             return False
         return self._read_schema() != before

@@ -1,4 +1,4 @@
-"""The state of one block of JSON while it is decoded: what Arrow took, what has to go the exact way."""
+"""The state of one block of JSON while it is decoded: values that Arrow has read, and values for the exact decoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Block:
         self.exact: list[int] = []
         self.refusals = 0
         self.read: list[tuple[pa.StructArray, Sequence[int]]] = []
-        """What Arrow took, each piece with its places."""
+        """Columns that Arrow has read, each with the indices of its values."""
         self.decoded = Decoded()
 
     @property
@@ -35,11 +35,11 @@ class Block:
         return self.payloads.take(places).items
 
     def is_hopeless(self, start: int) -> bool:
-        """Whether Arrow has refused so many of the values before this one that it is no help."""
+        """Whether Arrow has refused so many of the values before this one that it does not pay off."""
         return self.refusals > _REFUSALS_AT_MOST or (self.refusals > _FEW and self.refusals * _APART > start)
 
     def close(self) -> None:
-        """Put together what has the same type."""
+        """Concatenate the columns of the same type."""
         for _, group in groupby(self.read, lambda piece: piece[0].type):
             pieces = list(group)
             data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]

@@ -58,7 +58,7 @@ class Reader:
 
 
 def _read_type(form: Form) -> pa.DataType:
-    """What Arrow reads the form as. :raises ValueError: it does not read it."""
+    """The type as which Arrow reads the form. :raises ValueError: Arrow cannot read it."""
     kind = form.type
     if pa.types.is_struct(kind) and len(form.parts) > 0:
         return pa.struct([(f.name, _read_type(part.form)) for f, part in zip(kind, form.parts, strict=True)])

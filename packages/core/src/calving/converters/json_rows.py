@@ -56,7 +56,9 @@ def _joined(values: Sequence[bytes]) -> bytes:
 
 
 def _refuse_constants(data: bytes) -> None:
-    """Arrow takes NaN and infinity for numbers: in columns they are in doubt, in fields that nobody wants, here."""
+    """Refuse NaN and infinity, which Arrow accepts as numbers: here in ignored fields; columns are checked
+    elsewhere.
+    """
     # One letter is found much faster than three.
     named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
     if named and (constant := _CONSTANT.search(data)):

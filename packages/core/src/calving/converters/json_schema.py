@@ -62,7 +62,9 @@ def _load(read: Read, body: bytes) -> Any:
 
 
 class _Shapes:
-    """What schemas are as columns, by Kafka Connect's rules. ``others``: documents by the names that refer to them."""
+    """Converts schemas to column types by Kafka Connect's rules. ``others``: documents by the names that refer
+    to them.
+    """
 
     def __init__(self, others: Mapping[str, Any], union: str) -> None:
         self._others, self._union_name = others, union
@@ -190,7 +192,7 @@ class _Shapes:
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Any]:
-    """What a value may be: one schema, or several."""
+    """The schemas that a value may have: one, or several."""
     for word in ("oneOf", "anyOf"):
         if word in schema:
             return list(schema[word])

@@ -48,7 +48,7 @@ _KINDS: dict[type[IcebergType], str] = {
     TimestamptzType: "timestamptz",
 }
 Described = tuple[str, str, list[Any]]
-"""A field as the decoder is told of it: name, kind, and what is inside."""
+"""A field in the decoder's description: name, kind, and nested fields."""
 
 
 def _installed() -> Any:
@@ -93,7 +93,7 @@ class NativeJson:
 
 
 def native_json(projection: Projection | None, nesting: int) -> NativeJson | None:
-    """None: there is no decoder in Rust for what becomes of the values."""
+    """The decoder in Rust for this projection; None if there is none."""
     if absence() is not None or projection is None or not (projection.targets or projection.route):
         return None
     fields = _wanted(projection)
@@ -131,7 +131,7 @@ def _with_route(fields: list[Described], path: Sequence[str]) -> list[Described]
 
 
 def fields_of(struct: StructType) -> list[Described]:
-    """The columns as the decoder is told of them."""
+    """The columns in the decoder's description."""
     return [_described(field.name, field.field_type) for field in struct.fields]
 
 

@@ -38,12 +38,14 @@ CLIENT = (
 )
 """Options of the schema registry's client, with ``REGISTRY`` in front of them or without (``url`` only with it)."""
 _OF_JAVA = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
-"""What replaces Java's stores of keys and certificates: files in PEM."""
+"""PEM options that replace Java's key stores and trust stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one converter takes. ``harmless``: they change nothing in reading. ``only``: taken with this value alone."""
+    """The options of one converter. ``harmless``: without effect on decoding. ``only``: accepted with this
+    value only.
+    """
 
     used: tuple[str, ...] = ()
     harmless: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ _CLIENTS: dict[str, Any] = {}
 
 
 class UnknownSchemaError(ValueError):
-    """The registry has no schema of this id: the value is not what it says it is."""
+    """The registry has no schema of this id: the value is bad."""
 
 
 def schema_id(value: bytes) -> int:

@@ -1,1 +1,1 @@
-"""Keys of changed rows, found again in data files: what a commit of a mutation table deletes, and how it is written."""
+"""Finds the keys of changed rows in data files, and encodes the deletes of mutation tables."""

@@ -47,7 +47,7 @@ class KeyCache:
             if is_held:
                 self._sizes.move_to_end(name)
         if is_held:
-            with suppress(OSError, pa.ArrowInvalid):  # somebody cleans up temporary files, say
+            with suppress(OSError, pa.ArrowInvalid):  # temporary files may be deleted from outside
                 return _mapped(self._folder / name), True
         return self._kept(name, read(), owner), False
 
@@ -70,7 +70,7 @@ class KeyCache:
         return dict(found)
 
     def _kept(self, name: str, found: Batches, owner: str) -> Batches:
-        """Hands on what is read, and keeps it once all of it has been."""
+        """Yield the batches, and cache them once all have been read."""
         part = self._folder / f"{name}.{threading.get_ident()}"
         writer = None
         try:
@@ -97,7 +97,7 @@ class KeyCache:
             while self.bytes > self._max_bytes:
                 oldest, (freed, _) = self._sizes.popitem(last=False)
                 self.bytes -= freed
-                (self._folder / oldest).unlink(missing_ok=True)  # who has it open goes on reading
+                (self._folder / oldest).unlink(missing_ok=True)  # readers that have it open are not affected
 
 
 def _name(path: str, columns: Sequence[Column]) -> str:

@@ -59,7 +59,7 @@ class Column:
 
     @property
     def arrow(self) -> pa.DataType:
-        """What its values are read as."""
+        """The Arrow type in which its values are read."""
         match self.kind:
             case BooleanType():
                 return pa.bool_()
@@ -70,7 +70,7 @@ class Column:
         return _NUMBERS.get(type(self.kind), pa.binary())
 
     def plain(self, found: pa.Array) -> pa.Array:
-        """What a file has for the column, also under an older type of it."""
+        """A file's values of the column, converted from an older type if the file has one."""
         kind = found.type
         if isinstance(kind, pa.BaseExtensionType):
             return self.plain(found.storage)

@@ -1,4 +1,4 @@
-"""Data files looked into by a task: texts in, texts out, for the files of one table (L5)."""
+"""Searches data files of one table in a task: the payload and the answer are text (L5)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _ROW = "row"
 
 
 class Tasks(Protocol):
-    """Where tasks run, beside those of others."""
+    """Runs tasks on the sink's engine, which other jobs use, too."""
 
     @property
     def slots(self) -> int:
         """Tasks that run at the same time."""
 
     def map(self, function: Callable[[str], str], payloads: Sequence[str]) -> list[str]:
-        """What the function makes of each payload, in order. Every payload may be tried several times."""
+        """The function's result for each payload, in order. A payload may be attempted several times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a task is told: the keys of ``key_files`` are looked for in ``files``.
+    """The payload of a task: search ``files`` for the keys of ``key_files``.
 
     ``ids``: how many of the ``columns`` identify a row; an order column may follow.
     """
@@ -88,7 +88,7 @@ def look(text: str) -> str:
 
 
 def matches(answer: str, keys: Sequence[Keys]) -> Iterator[Matches]:
-    """What a task has found in its files. ``keys``: those that were looked for in each of them."""
+    """The matches in a task's answer. ``keys``: the keys that were searched for in each file."""
     for packed, wanted in zip(json.loads(answer), keys, strict=True):
         with pa.ipc.open_stream(base64.b64decode(packed)) as stream:
             rows = stream.read_all().combine_chunks()

@@ -1,4 +1,4 @@
-"""What an exception says about trying again."""
+"""Decides whether a retry after an exception may help."""
 
 from __future__ import annotations
 

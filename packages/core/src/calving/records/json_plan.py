@@ -39,7 +39,7 @@ class NoPlanError(Exception):
 
 
 class Seen:
-    """What was seen of a field: the kinds of its values in the order they first came, its fields, its elements."""
+    """The observed types of a field: of its values in the order of first occurrence, of its fields, of its elements."""
 
     __slots__ = ("element", "fields", "kinds")
 

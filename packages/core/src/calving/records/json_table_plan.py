@@ -150,7 +150,7 @@ def _check_distinct(names: Mapping[str, object], lookups: Sequence[Any]) -> None
 
 
 def _expected(kinds: Sequence[IcebergType]) -> JsonKind:
-    """What is tried for a field that was not seen yet."""
+    """The first type to try for a field without an observed value."""
     match kinds[0]:
         case StructType():
             return "object"
@@ -178,7 +178,7 @@ def _nothing(seen: Seen) -> pa.DataType:
 
 
 def _any(seen: Seen) -> pa.DataType:
-    """A type for what nobody wants."""
+    """A type for an ignored field."""
     kind = seen.kinds[0] if seen.kinds else None
     if kind == "object":
         return pa.struct([(name, _any(inner)) for name, inner in seen.fields.items()])

@@ -1,4 +1,4 @@
-"""What becomes of values, so that whoever reads them reads no more than it has to."""
+"""Projections: which parts of values are needed, so that converters decode only these."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What becomes of schemaless values, so that a converter reads no more than it has to.
+    """The needed parts of schemaless values, so that a converter decodes only these.
 
     ``targets``: the values go to these tables as they are. ``unknown``: what fields without a column mean there:
     nothing (``ignore``); nothing, but names have to be looked at (``look``); columns to be added (``add``).

@@ -1,1 +1,1 @@
-"""What runs on executors: ranges in, data files and dead letters out."""
+"""The tasks on executors: from offset ranges to data files and dead letters."""

@@ -19,7 +19,7 @@ from calving.transforms.interface import Column
 
 
 class Columns:
-    """Makes no column that no transform looks at."""
+    """Makes the columns that transforms read."""
 
     def __init__(self, decoders: Decoders, wanted: frozenset[Column], *, decimals: bool, replayed: bool) -> None:
         """``decimals``: every digit of a fraction counts. ``replayed``: the records are dead letters."""

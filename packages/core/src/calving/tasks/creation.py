@@ -1,4 +1,4 @@
-"""What is asked for where a table is missing: to look for it, or to create it from records that can create it."""
+"""The changes that a task asks for if a table is missing: to load it, or to create it from records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calving.tasks.spec import TaskSpec
 
 
 class Creation:
-    """Of one task. A table is created from as many records as ``inferred_records`` of the limits says."""
+    """The missing tables of one task. A table is created from up to ``inferred_records`` (a limit) records."""
 
     def __init__(self, spec: TaskSpec, changes: SchemaChanges) -> None:
         self._spec, self._changes = spec, changes

@@ -62,7 +62,7 @@ class Delivery:
         self._rehearsing = self._deleting = False
         self._block: Block | None = None
         self._asked: tuple[Values, RowMutations, pa.Array] | None = None
-        """Values, and what each of them does, as last found out."""
+        """The last values, and their operations."""
 
     @property
     def changes(self) -> list[SchemaChange]:
@@ -73,7 +73,7 @@ class Delivery:
         return self._converter(table).maps_names
 
     def target(self, table: str) -> Target:
-        """What the table takes."""
+        """The columns of the table."""
         return self._converter(table).target
 
     def hides_order(self, kind: pa.DataType) -> bool:
@@ -86,7 +86,7 @@ class Delivery:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """Rows are tried, in memory, and not written."""
+        """Within this context rows are written in memory only, to find bad ones."""
         self._rehearsing = True
         try:
             yield
@@ -238,7 +238,7 @@ class Delivery:
         return self._conversions[table].convert(values, self._operations(values, mutations), origin)
 
     def _operations(self, values: Values, mutations: RowMutations) -> pa.Array:
-        """What each value does; asked for once to find truncates, and again where they are converted."""
+        """The operation of each value; used to find truncates, and again for conversion."""
         if self._deleting or values.rowless:
             return pa.repeat(pa.scalar(DELETE if self._deleting else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:

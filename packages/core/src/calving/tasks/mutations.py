@@ -1,4 +1,4 @@
-"""What records do to the rows of a mutation table (rules M1, M6, M10): their operations, and the rows as changes."""
+"""The operations of records on the rows of a mutation table (rules M1, M6, M10), and the rows as changes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Conversion:
         found = []
         if len(stays):
             found.append(_within(self._rows_of(values.choose(stays)), stays))
-        if gone:  # of a row that goes only the key counts (M10)
+        if gone:  # only the key of a deleted row counts (M10)
             keys = self._keys.convert(values.choose(gone))
             found.append(_within(self._with_names(keys, self._key_places), gone))
         return [self._marked(each, operations, origin) for each in found]
@@ -93,7 +93,7 @@ class Conversion:
         return replace(found, bad=[*found.bad, *nameless.values()])
 
     def _with_names(self, found: Converted, places: Sequence[Place]) -> Converted:
-        """Those whose key is there; the others are bad."""
+        """The rows with a complete key; the others become bad."""
         nameless = self._nameless(found, places)
         if not nameless or found.rows is None:
             return found
@@ -128,7 +128,7 @@ class Conversion:
 
 
 def _within(found: Converted, outer: Indices) -> Converted:
-    """What was found of the values at these places."""
+    """The conversion of the values at these indices."""
     bad = [replace(error, index=outer[error.index]) for error in found.bad]
     return replace(found, index=compose(outer, found.index), bad=bad)
 

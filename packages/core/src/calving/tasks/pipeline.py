@@ -220,7 +220,7 @@ class Pipeline:
         return decoded.values
 
     def _projection(self, tables: Tables) -> Projection | None:
-        """What these tables take; None while one of them is not known."""
+        """The projection to the columns of these tables; None while one of them is not loaded."""
         found = self._projections.get(tables)
         if found is None and all(table in self._spec.tables for table in tables):
             evolution = self._spec.path.evolution
@@ -228,14 +228,14 @@ class Pipeline:
             targets = tuple(self._delivery.target(table) for table in tables)
             found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
             if operations := self._operations(tables):
-                # The field that says what a record does may be no column.
+                # The field with a record's operation may not be a column.
                 plain = found.unknown == "ignore" and len(operations) == 1
                 found = replace(found, route=operations.pop()) if plain else self._whole
             self._projections[tables] = found
         return found
 
     def _operations(self, tables: Tables) -> set[str]:
-        """The fields that say what a record does in these tables."""
+        """The fields with a record's operation in these tables."""
         known = [self._spec.tables[table].mutations for table in tables]
         return {mutations.cdc_field for mutations in known if mutations is not None and mutations.cdc_field is not None}
 

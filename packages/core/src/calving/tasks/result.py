@@ -1,4 +1,4 @@
-"""What a task answers. Plain values: they travel back from executors as JSON."""
+"""The result of a task: plain values, sent back from executors as JSON."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TaskResult:
     refused: dict[str, int] = field(default_factory=dict)
     """Bad records by the stage that refused them."""
     error: str | None = None
-    """What no other attempt can change: a record that cannot be taken, or records that are gone."""
+    """An error that no further attempt can mend: a bad record, or records that are gone."""
     data_loss: bool = False
     unclear: str | None = None
     """Some record, it is not known which, breaks writing: every task has to run again, with care."""

@@ -53,7 +53,7 @@ class ShuffleWriter(Taker):
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not packed yet. What is packed is taken after every block."""
+        """Bytes that are not packed yet. Packed blocks are taken after every block of records."""
         return self._waiting.bytes
 
     def flush_largest(self) -> None:
@@ -62,7 +62,7 @@ class ShuffleWriter(Taker):
             self._append(number, part)
 
     def take(self) -> list[ShuffleBlock | Sample]:
-        """What is ready."""
+        """Remove and return the packed blocks."""
         taken, self._ready = self._ready, []
         return taken
 
@@ -97,6 +97,6 @@ def pack(rows: pa.RecordBatch) -> bytes:
 
 
 def unpack(rows: bytes) -> Iterator[pa.RecordBatch]:
-    """What ``pack`` has packed."""
+    """The rows that ``pack`` has packed."""
     with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
         yield from stream

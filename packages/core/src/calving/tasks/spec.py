@@ -1,4 +1,4 @@
-"""What a task is told and what it answers. Plain values: they travel to executors and back as JSON."""
+"""The input of a task: plain values, sent to executors as JSON."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> 
 
 @dataclass(slots=True)
 class _Book:
-    """What became of the records of one range."""
+    """Counts the outcomes of the records of one range."""
 
     read: int = 0
     written: int = 0

@@ -1,4 +1,4 @@
-"""The files of one task, and what it sends to others, by table."""
+"""The writers of one task, and its shuffle blocks, by table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Writer = TableWriter | ChangeWriter
 
 
 def writer_of(spec: TaskSpec, table: str) -> Writer:
-    """What writes a table's rows."""
+    """A writer for a table's rows."""
     target = spec.tables[table]
     kind = TableWriter if target.mutations is None else ChangeWriter
     return kind(target, spec.number, spec.path.limits)
@@ -28,7 +28,7 @@ def replaced(writers: Iterable[Writer]) -> tuple[int, int]:
 
 
 class Writers:
-    """Bounded together."""
+    """The writers of one task, with one bound on their memory."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
@@ -36,7 +36,7 @@ class Writers:
         self._outboxes: dict[str, ShuffleWriter] = {}
 
     def of(self, table: str) -> Writer | ShuffleWriter:
-        """What takes a table's rows."""
+        """The writer, or shuffle writer, of a table."""
         found = self._writers.get(table) or self._outboxes.get(table)
         if found is None:
             spec, target = self._spec, self._spec.tables[table]
@@ -51,7 +51,7 @@ class Writers:
         self.of(table).accept(rows)
 
     def flush_largest(self) -> None:
-        """Until what is held is within the limits."""
+        """Flush the largest buffers until all are within the limit."""
         most = self._spec.path.limits.buffered_bytes
         while sum(w.weight for w in self._writers.values()) > most:
             max(self._writers.values(), key=lambda w: w.weight).flush_largest()
@@ -74,7 +74,7 @@ class Writers:
         return replaced(self._writers.values())
 
     def close(self) -> dict[str, list[DataFile]]:
-        """Finish all files, and pack what is left to be sent."""
+        """Finish all files, and pack the remaining rows for other tasks."""
         for outbox in self._outboxes.values():
             outbox.finish()
         files = {table: writer.close() for table, writer in self._writers.items()}
@@ -85,7 +85,7 @@ class Writers:
         return files
 
     def discard(self) -> None:
-        """Give up: what was written is deleted as far as possible."""
+        """Give up: delete the written files, ignoring errors."""
         for writer in self._writers.values():
             writer.discard()
         for outbox in self._outboxes.values():

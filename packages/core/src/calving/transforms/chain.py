@@ -1,4 +1,4 @@
-"""Runs a chain of transforms, and tells the records that it cannot take from the others."""
+"""Runs a chain of transforms, and separates the records that a step rejects."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from calving.transforms.interface import Column, Predicate, RefusedError, Transf
 from calving.transforms.registry import predicate, transform
 
 _ONE_BY_ONE = 16
-"""Records among which a refused one is looked for one by one: halving them would take as many attempts."""
+"""So few records are tried one by one to find a rejected one: halving them would take as many attempts."""
 
 
 @dataclass(slots=True)
 class Transformed:
-    """Records by shape, records dropped by the step that dropped them, and those that a step could not take."""
+    """Records by shape, dropped records by the step that dropped them, and records that a step rejected."""
 
     records: list[Records] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What transforms share: keys and values as named fields, values one by one, options."""
+"""Helpers of transforms: keys and values as named fields, values one by one, options."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class JavaDateFormat:
         return "".join([write(moment) for write in self._write])
 
     def parse(self, text: str) -> int:
-        """What follows the date is not looked at. :raises ValueError: the text does not match the pattern."""
+        """Parse a date; text after it is ignored. :raises ValueError: the text does not match the pattern."""
         found: dict[str, int] = {}
         place = 0
         for read in self._readers:

@@ -1,4 +1,4 @@
-"""MaskField: values that say nothing in the place of those that say too much."""
+"""MaskField: replaces values with neutral ones."""
 
 from __future__ import annotations
 

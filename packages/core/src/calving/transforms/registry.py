@@ -104,7 +104,7 @@ def _on_side(kind: type[Sided], side: str) -> type[Sided]:
 
 
 class _Function(Transform):
-    """A plain function of records and options. What it looks at is not known, so it gets everything."""
+    """A plain function of records and options. The columns that it reads are unknown, so it gets all."""
 
     needs = frozenset({"key", "offset", "timestamp", "headers"})
     function: Callable[[Records, Mapping[str, str]], Records]

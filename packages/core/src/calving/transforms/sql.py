@@ -156,7 +156,7 @@ def _quoted(name: str) -> str:
 
 
 def _wrong(node: Mapping[str, Any]) -> str | None:
-    """What of a query would look at other records, or at something else."""
+    """The part of a query that would read other records or other sources; None if there is none."""
     table = node.get("from_table") or {}
     named = {
         "another kind of statement": node.get("type") != "SELECT_NODE",

@@ -9,7 +9,7 @@ from calving.model.mutations import RowMutations
 from calving.writing.identity import Identity
 
 INSERT, UPDATE, DELETE = 0, 1, 2
-"""What a change does to the row of its key."""
+"""Operations: the effect of a change on the row of its key."""
 
 OPERATION, SOURCE, OFFSET = " operation", " source", " offset"
 _MARKS = (pa.field(OPERATION, pa.int8()), pa.field(SOURCE, pa.int64()), pa.field(OFFSET, pa.int64()))
@@ -40,7 +40,7 @@ def rows_of(changes: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Last:
-    """Finds what is left of the changes of a batch."""
+    """Reduces the changes of a batch to the last one of each key."""
 
     def __init__(self, identity: Identity, mutations: RowMutations) -> None:
         self._identity, self._mutations = identity, mutations
@@ -73,7 +73,7 @@ class Last:
                 return changes
         columns = {"source": changes.column(SOURCE), "offset": offsets}
         if order is not None:
-            # A change without a value comes before all that have one.
+            # A change without an order value comes before all changes with one.
             values = order.of(changes)
             columns = {"is known": values.is_valid(), "value": values, **columns}
         keys = [(name, "ascending") for name in columns]

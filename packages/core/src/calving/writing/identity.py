@@ -1,4 +1,4 @@
-"""What identifies a row of a mutation table, and what orders its changes: columns of the table (rules M6, M8)."""
+"""The columns that identify a row of a mutation table, and the column that orders its changes (rules M6, M8)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Identity:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Those of the id columns."""
+        """The ids of the id columns."""
         return tuple(column.field_id for column in self.columns)
 
     def within(self, schema: Schema) -> tuple[Place, ...]:

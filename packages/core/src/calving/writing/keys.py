@@ -1,4 +1,4 @@
-"""What rows are partitioned and sorted by: the values of Iceberg's transforms, exact for every value of every type.
+"""Partition and sort keys: the values of Iceberg's transforms, exact for every value of every type.
 
 All of them are plain Arrow arrays. Dates and times are numbers in the column's own unit, UUIDs and fixed are bytes, and
 floats are integers in the order that Iceberg gives floats, which tells -0.0 from 0.0 and has one NaN.
@@ -37,7 +37,7 @@ _FLOATS = {pa.float32(): (pa.int32(), "<f", "<i"), pa.float64(): (pa.int64(), "<
 
 
 def key(schema: Schema, source_id: int, transform: Transform[Any, Any]) -> Callable[[pa.RecordBatch], pa.Array]:
-    """What a partition or sort field makes of rows in the table's Arrow schema.
+    """The function from rows in the table's Arrow schema to the values of a partition or sort field.
 
     The function raises BadRecordError where a value has a result that its type cannot hold.
 

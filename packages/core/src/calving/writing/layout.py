@@ -54,7 +54,7 @@ class Layout:
         return rows, self.partitioner.numbers(rows)
 
     def path(self, number: int) -> str:
-        """What the partition of this number is called."""
+        """The path of the partition with this number."""
         return self.partitioner.partition(number).path
 
     def metrics(self) -> Metrics:
@@ -63,7 +63,7 @@ class Layout:
 
     def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of one file, in the table's order if it has one."""
-        # Arrow loses what is required inside of maps and lists where it takes rows out of a block.
+        # Arrow's ``take`` loses the required flags inside maps and lists.
         return conform(rows if self.order is None else self.order.sort(rows), self._schema)
 
     def trial(self, rows: pa.RecordBatch) -> None:
@@ -122,7 +122,7 @@ class Taker(ABC):
 
     @abstractmethod
     def flush_largest(self) -> None:
-        """Flush some of what is held."""
+        """Flush a part of the buffered rows."""
 
     @abstractmethod
     def _append(self, number: int, rows: pa.RecordBatch) -> None:

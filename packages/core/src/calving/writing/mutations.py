@@ -33,7 +33,7 @@ _BLOOM = "write.parquet.bloom-filter-"
 
 
 class ChangeLayout(Layout):
-    """Changes of rows, by buckets of their keys where they are sent to other tasks.
+    """Changes of rows, divided by buckets of their keys if they are sent to other tasks.
 
     :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
     """
@@ -52,7 +52,7 @@ class ChangeLayout(Layout):
         self._divides = buckets
 
     def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of those that add one."""
+        """The rows of changes that add a row."""
         rows = rows_of(changes)
         return rows if self._keeps_deleted else rows.filter(pc.not_equal(changes.column(OPERATION), DELETE))
 
@@ -80,7 +80,7 @@ class ChangeLayout(Layout):
 
 
 class ChangeWriter(Taker):
-    """Writes a mutation table's changes for one task. What does not fit into memory waits on local disk.
+    """Writes a mutation table's changes for one task. Changes that do not fit into memory are spilled to local disk.
 
     ``superseded`` counts changes after which another one of their key came, ``deleted`` those that left no row.
     """
@@ -103,7 +103,7 @@ class ChangeWriter(Taker):
         return self._waiting.bytes + self._data.weight + self._keys.weight
 
     def flush_largest(self) -> None:
-        """Flush some of what is held."""
+        """Flush a part of the buffered rows."""
         if self._waiting.bytes < max(self._data.weight, self._keys.weight):
             larger = self._data if self._data.weight >= self._keys.weight else self._keys
             larger.flush_largest()
@@ -148,7 +148,7 @@ class ChangeWriter(Taker):
         self._keys.discard()
 
     def _settle(self, changes: pa.RecordBatch) -> None:
-        """Write what is left of these changes: no others are of their keys."""
+        """Write the last change of each key; no other changes have these keys."""
         last, replaces = self._last.of(changes)
         staying = self._changes.staying(last)
         self.superseded += changes.num_rows - last.num_rows
@@ -190,7 +190,7 @@ class KeyWriter:
         return self._writer.weight
 
     def flush_largest(self) -> None:
-        """Flush some of what is held."""
+        """Flush a part of the buffered rows."""
         self._writer.flush_largest()
 
     def write(self, changes: pa.RecordBatch) -> None:

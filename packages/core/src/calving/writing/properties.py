@@ -31,7 +31,7 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 class WriteProperties(BaseModel):
-    """What a table, and the sink's ``write-props`` over it, say about files. Defaults are Iceberg's."""
+    """A table's write properties, overridden by the sink's ``write-props``. Defaults are Iceberg's."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -26,7 +26,7 @@ class Sorting:
         return rows.take(self.indices(self.keys(rows)))
 
     def keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """What decides of each row.
+        """The sort key of each row.
 
         :raises BadRecordError: a row has a value without a key.
         """

@@ -61,7 +61,7 @@ class TableWriter(Taker):
         return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
 
     def flush_largest(self) -> None:
-        """Flush some of what is held, at the price of as few files as possible."""
+        """Flush a part of the buffered rows into as few files as possible."""
         waiting = self._waiting
         number = max(self._open_files, key=lambda n: self._open_files[n].writer.held(), default=None)
         largest = 0 if number is None else self._open_files[number].writer.held()
@@ -92,7 +92,7 @@ class TableWriter(Taker):
         return self.done
 
     def discard(self) -> None:
-        """Give up: what was written is deleted as far as possible, the rest are orphan files."""
+        """Give up: delete the written files, ignoring errors; the rest are orphan files."""
         for file in self._open_files.values():
             # Else its library would try to end it when the stream is closed already.
             with suppress(Exception):
