@@ -34,7 +34,18 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._key, self._name = folder, ec.generate_private_key(ec.SECP256R1()), _name("authority")
-        signed = self._sign(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None))
+        usage = x509.KeyUsage(
+            False,
+            False,
+            False,
+            False,
+            False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        signed = self._sign(self._name, self._key, x509.BasicConstraints(ca=True, path_length=None), usage)
         self.certificate = folder / "ca.pem"
         self.certificate.write_bytes(signed)
 
@@ -51,12 +62,18 @@ class Authority:
         pair.both.write_bytes(secret + signed)
         return pair
 
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType) -> bytes:
+    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *extensions: x509.ExtensionType) -> bytes:
         now = dt.datetime.now(dt.UTC)
         made = x509.CertificateBuilder(self._name, subject, key.public_key(), x509.random_serial_number())
         made = made.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
-        signed = made.add_extension(extension, critical=False).sign(self._key, hashes.SHA256())
-        return signed.public_bytes(serialization.Encoding.PEM)
+        # Python 3.13 verifies strictly: it wants the ids of both keys, and of an authority its usage.
+        ids = (
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+        )
+        for extension in (*ids, *extensions):
+            made = made.add_extension(extension, critical=isinstance(extension, (x509.BasicConstraints, x509.KeyUsage)))
+        return made.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 class Front:

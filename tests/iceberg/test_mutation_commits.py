@@ -102,14 +102,16 @@ def test_a_replay_deletes_nothing_twice(catalog: Catalog, table: MutationTable) 
     assert pyiceberg_rows(table.table) == table.rows()
 
 
-def test_who_waits_for_three_commits_is_told_with_what_it_waits_for(catalog: Catalog, table: MutationTable) -> None:
+def test_an_entry_held_back_by_three_commits_is_reported_with_the_missing_offsets(
+    catalog: Catalog, table: MutationTable
+) -> None:
     made, late = committer(catalog), entry(table, 5, table.step([row(1, "a")]))
     read = {0: 6}
     for _ in range(3):
         assert made.held_back == {}
         reach = Reach({TP: late.spans[TP]}, {})
         list(made.commit(CommitTables(uuid4(), {table_id(table.name): (late,)}, read, reach, None)))
-    waits = "1 entry waited for 3 commit cycles until offsets 0 to 50 of s-0 are published"
+    waits = "1 entry is not committed after 3 commit cycles: offsets 0 to 50 of s-0 are missing"
     assert made.held_back == {table_id(table.name): waits}
     commit(made, table, late)
     assert made.held_back == {}

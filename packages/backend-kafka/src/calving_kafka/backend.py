@@ -22,7 +22,7 @@ from calving_kafka.session import KafkaSession
 log = logging.getLogger(__name__)
 
 _KEEP = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""Only coordinators know what may go, and they remove it (``trimming.py``)."""
+"""Kafka must keep all entries: coordinators remove those that are no longer needed (``trimming.py``)."""
 
 
 class KafkaBackend(Backend):

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _PARTITIONS_SECONDS = 10.0
 _COORDINATORS = 0
-"""The partition that all coordinators write to, so that each hears its predecessors before itself."""
+"""The partition to which all coordinators write, so that each reads its predecessors' entries before its own."""
 _TAIL = "calving tail="
 """The note beside a saved position: so many offsets were taken by what was written with it, its end mark included."""
 
@@ -70,7 +70,7 @@ class KafkaCursor(Cursor):
         saved = self._saved(partitions) if replay or watch else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if replay or watch else bounds[p].end for p in partitions}
         if replay and not saved:
-            # Now, that no other sink on the topic takes for free what has not been read here.
+            # Saved now, so that no other sink on the topic trims entries that this one has not read.
             self._writer().write((), GroupOffsets(self._offsets(start), self._consumer.consumer_group_metadata()))
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
         self._assign({p: max(bounds[p].start, at - BEFORE) for p, at in start.items()} if watch else start)
@@ -83,7 +83,7 @@ class KafkaCursor(Cursor):
         self._mind_new_partitions()
         found: list[Envelope] = []
         first = self._consumer.poll(timeout)
-        # `consume` would wait for all it was asked for: wait for one, then take what is there.
+        # `consume` waits for the full number of messages: wait for one, then take those that are ready.
         for message in [first, *self._consumer.consume(500, 0)] if first is not None else ():
             envelope = self._envelope(message)
             if envelope is not None:
@@ -126,7 +126,8 @@ class KafkaCursor(Cursor):
         if self._transactions is None:
             raise ProtocolError("only a cursor that replays can write")
         if not self._transactions.look():
-            # Not recreated here: that would fence a newer coordinator. Whoever is elected opens the log again.
+            # The producer is not recreated here: that would fence a newer coordinator. The elected one opens the log
+            # again.
             raise Unavailable(f"control topic '{self._sink.control_topic}': the connection broke")
         return self._transactions
 

@@ -17,7 +17,7 @@ BESIDE_HEADER = "calving-beside"
 
 
 def partition_of(sender: str, count: int) -> int:
-    """Where all that a sender ever writes goes, in a topic of ``count`` partitions.
+    """The partition for all entries of a sender, in a topic of ``count`` partitions.
 
     The client would choose again when partitions are added, in the middle of a publication too, and its parts would be
     heard in any order.

@@ -1,4 +1,4 @@
-"""A transactional producer whose failures say what the caller does next."""
+"""A transactional producer whose errors name the caller's next move."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Transactions:
         self._stuck = False
         self.spoiled = False
         """Whether a connection broke since it was made: after a broker's crash such a producer may never come back."""
-        # Whoever waits longer loses his transaction anyway, and until then keeps the readers from all that is behind.
+        # After this time the transaction is lost anyway, and until then it hides all later entries from readers.
         self._patience = timeout_ms / 2000
         try:
             self._producer = Producer(
@@ -113,7 +113,7 @@ class Transactions:
             if cause.txn_requires_abort():
                 self._abort()
                 raise _verdict(cause, f"control topic '{self._topic}'") from error
-            # Also a fatal answer may come after the broker has committed: only the record tells.
+            # Even a fatal error may come after the broker has committed: only the stored positions show it.
             raise OutcomeUnknown(f"control topic '{self._topic}': {cause.str()}") from error
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Transactions:
         self._abort()
 
     def look(self) -> bool:
-        """Whether it can be used, as far as the client knows by now."""
+        """Whether the producer can be used, as far as the client knows."""
         self._producer.poll(0)
         return not self.spoiled
 

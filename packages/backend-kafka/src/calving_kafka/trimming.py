@@ -1,4 +1,4 @@
-"""Removes from the control topic what nobody has to read again: Kafka is told to keep everything (B8)."""
+"""Trims entries of the control topic that no sink has to read again; Kafka itself keeps everything (B8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _SECONDS = 60.0
 _REQUEST_SECONDS = 5.0
 _COORDINATORS = "-coord"
-"""What the names of the groups end with in which coordinators save their positions, the Java sink's too."""
+"""The suffix of the groups in which coordinators, the Java sink's too, save their positions."""
 
 
 class Trimming:
@@ -57,7 +57,7 @@ class Trimming:
             if offsets:
                 saved[group] = offsets
         if any(f"{other}{_COORDINATORS}" not in saved for other in others):
-            return  # somebody's coordinator has not read anything yet
+            return  # a sink's coordinator has not read anything yet
         below = lowest(saved.values(), partitions, self._kept)
         if below:
             records = [KafkaPartition(topic, p, offset) for p, offset in below.items()]
@@ -66,6 +66,8 @@ class Trimming:
 
 
 def lowest(saved: Collection[ControlOffsets], partitions: Collection[int], kept: int) -> dict[int, int]:
-    """Below which offset nobody needs anything, by partition. One that somebody has not saved is left alone."""
+    """By partition the offset below which no sink needs entries. Partitions without a position of every sink are
+    absent.
+    """
     found = {p: min((offsets.get(p, 0) for offsets in saved), default=0) - kept for p in partitions}
     return {p: offset for p, offset in found.items() if offset > 0}

@@ -47,7 +47,7 @@ class RedisBackend(Backend):
         return RedisSession(self._sink, self._options, self._keys, client, durability, member_id, identity)
 
     def _identity(self, client: Client) -> str:
-        """What tells this log from one that was there before, or comes after a loss of everything."""
+        """The identity of the log, which is new after the store has lost its data."""
         with writing(self._options):
             client.hsetnx(self._keys.state, "id", str(uuid4()))
         with reaching(self._options):

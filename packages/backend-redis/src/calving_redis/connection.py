@@ -111,7 +111,7 @@ def where(options: RedisOptions) -> str:
 
 
 def refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailable:
-    """What an error of a request means that wrote nothing."""
+    """The error to raise for a failed request that wrote nothing."""
     if isinstance(error, _REFUSED):
         return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
     kind = Silent if isinstance(error, redis.TimeoutError) else Unavailable

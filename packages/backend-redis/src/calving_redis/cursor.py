@@ -124,7 +124,7 @@ class RedisCursor(Cursor):
         with contextlib.suppress(queue.Empty):
             while True:
                 self._found.get_nowait()
-        # Beside, because a store that is silent would hold up whoever closes, and its partitions with it.
+        # On another thread: a silent store would delay the close, and with it the release of the partitions.
         threading.Thread(target=self._unblock, name="calving-redis-unblock", daemon=True).start()
         self._thread.join(_CLOSE_SECONDS)
         if self._writer is not None:
@@ -161,7 +161,9 @@ class RedisCursor(Cursor):
                 other.client_unblock(self._waiting)
 
     def _wait_until_safe(self) -> None:
-        """What a commit is built on must not be forgotten: it waits until all that was written before is safe."""
+        """Wait until all earlier writes are durable: a commit must not depend on entries that the store may
+        still lose.
+        """
         if self._durability.fsync or self._durability.replicas:
             with writing(self._options):
                 self._reader.hincrby(self._keys.state, "read", 1)

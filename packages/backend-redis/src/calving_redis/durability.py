@@ -1,4 +1,4 @@
-"""What the store can lose, found out at start, and waiting until it no longer can (B4)."""
+"""Checks at the start which writes the store may lose, and waits until a write is durable (B4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OLDEST_WAITAOF = (7, 2)
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What has to be waited for after a write: an fsync of the node itself, and ``replicas`` others."""
+    """The wait after each write: for an fsync of the node itself, and for ``replicas`` replicas."""
 
     fsync: bool
     replicas: int
@@ -30,7 +30,7 @@ class Durability:
         if not self.fsync and not self.replicas:
             return
         with writing(options):
-            # Also where the node syncs every write before it answers: then only the replicas are waited for.
+            # If the node syncs every write before it answers, this waits for the replicas only.
             wait_ms = options.timeout_ms * 3 // 4  # less than the client waits for an answer
             local, others = client.execute_command("WAITAOF", int(self.fsync), self.replicas, wait_ms)
         if local < self.fsync or others < self.replicas:
@@ -40,7 +40,7 @@ class Durability:
 
 
 def inspect(client: Client, options: RedisOptions) -> Durability:
-    """Look at the store. :raises ConfigError: it may lose what it has acknowledged, and that is not accepted."""
+    """Inspect the store. :raises ConfigError: it may lose acknowledged writes, and the settings do not accept that."""
     with reaching(options):
         server = client.info("server")
         persistence = client.info("persistence")

@@ -1,4 +1,4 @@
-"""What is done in one atomic act. Every script checks all that it depends on before its first write.
+"""The atomic scripts. Each checks all its preconditions before its first write.
 
 Keys: ``state`` (id, last, saved, epoch), ``positions``, ``topic-ids``, ``log``, ``lease``; one hash slot. An offset is
 the server's clock in microseconds, or one more than the last where that is larger: also a store that came back from an

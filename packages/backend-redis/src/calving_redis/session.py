@@ -73,7 +73,7 @@ class RedisSession(Session):
         arguments = [self._identity, self._member_id, spans, beside, count, *positions, *events]
         keys = self._keys
         with reaching(self._options):
-            self._client.ping()  # a store that is away is found out before anything is sent
+            self._client.ping()  # an unreachable store is detected before anything is sent
         with writing(self._options):
             verdict, *why = self._publish([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
         if verdict == b"recreated":

@@ -71,16 +71,16 @@ class Nodes:
         self._client, self.timeout = client, timeout
 
     def get(self, path: str) -> tuple[bytes, Any]:
-        """Content and stat, not older than anything that this client was told before."""
+        """Content and stat, not older than any earlier answer to this client."""
         return self._wait(self._client.get_async(path))  # type: ignore[no-any-return]
 
     def latest(self, path: str) -> tuple[bytes, Any]:
-        """Content and stat, not older than anything that anybody was told before."""
+        """Content and stat, not older than any earlier answer to any client."""
         self._wait(self._client.sync_async(path))
         return self.get(path)
 
     def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
-        """Names, sorted. With ``watch`` the next change is told, once."""
+        """Names, sorted. ``watch`` is called at the next change, once."""
         return sorted(self._wait(self._client.get_children_async(path, watch=watch)))
 
     def stat(self, path: str, watch: Callable[[object], None] | None = None) -> Any:

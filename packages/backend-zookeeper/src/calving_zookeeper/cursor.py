@@ -145,7 +145,7 @@ class ZooKeeperCursor(Cursor):
         return found
 
     def _look(self) -> None:
-        """What publications there are now."""
+        """List the present publications."""
         # Before the list is asked for: its watch may fire before the answer is here.
         self._stale.clear()
         self._changed.clear()

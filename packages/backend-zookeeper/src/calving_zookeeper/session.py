@@ -42,11 +42,11 @@ class ZooKeeperSession(Session):
         self._candidate: str | None = None
         self._leads = False
         self._stale = threading.Event()
-        """Whether the candidates may have changed since they were looked at."""
+        """Whether the candidates may have changed since they were listed."""
         self._stale.set()
         self._expired = threading.Event()
         self._connected = time.monotonic()
-        """When there was a connection, as far as was looked."""
+        """When the session was last seen connected."""
         self._closed = False
         client.add_listener(self._on_state)
 
@@ -127,7 +127,7 @@ class ZooKeeperSession(Session):
             raise Fenced(f"ZooKeeper: {self._root} was recreated")
 
     def _look(self) -> bool:
-        """Whether ours is the first of the candidates; else the one before is watched, so that nobody polls."""
+        """Whether this member is the first candidate; if not, watch the one before it, so that no polling is needed."""
         election, nodes = self._store.election_path, self._store.nodes
         if self._candidate is None:
             # Of an earlier session of this process, which would lead until it has expired.

@@ -37,7 +37,7 @@ from calving.model.offsets import stored_in
 from calving_zookeeper.connection import Nodes, reaching
 
 _REQUEST_BYTES = 900_000
-"""What a request may hold; ZooKeeper's own limit (jute.maxbuffer) is 1 MiB."""
+"""Largest request, bytes; ZooKeeper's own limit (jute.maxbuffer) is 1 MiB."""
 _TRIES = 50
 _LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 _HEADER = struct.Struct(">I")
@@ -95,7 +95,7 @@ class Store:
         self.blobs_path, self.election_path = f"{root}/blobs", f"{root}/election"
 
     def create(self) -> None:
-        """What is missing."""
+        """Create the missing nodes."""
         with reaching():
             for path in (self.log_path, self.blobs_path, self.election_path):
                 self.nodes.ensure(path)
@@ -105,7 +105,7 @@ class Store:
                 return
 
     def state(self) -> tuple[State, int]:
-        """The state and its version, not older than anything that anybody was told before.
+        """The state and its version, not older than any earlier answer to any client.
 
         :raises Unavailable: no answer. :raises Fenced: the store was emptied.
         """
@@ -128,7 +128,7 @@ class Store:
 
         ``change`` raises where the state does not allow it; it is asked again when others were faster.
 
-        :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: nobody can tell.
+        :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been written.
         """
         marker = uuid.uuid4().hex
         blobs: list[str] = []
@@ -171,7 +171,7 @@ class Store:
         return Publication(int(name), header["sender"], header["spans"].encode(), beside, tuple(events))
 
     def trim(self, names: Sequence[str]) -> None:
-        """Delete publications, with their blobs. What fails is left for the next time."""
+        """Delete publications and their blobs. Failed deletions are repeated the next time."""
         for name in names:
             try:
                 header, _ = self._entry_of(name)
@@ -182,7 +182,7 @@ class Store:
                 continue
 
     def sweep(self, older_than_seconds: float) -> None:
-        """Delete blobs that no publication names: those of writers that died before their publication."""
+        """Delete blobs without a publication: their writers died before they published."""
         orphans = set(self.nodes.children(self.blobs_path))
         if not orphans:
             return

@@ -15,7 +15,7 @@ class LateError(Exception):
 
 
 def beside(name: str, call: Callable[[], T]) -> Future[T]:
-    """What ``call`` returns or raises, on a thread of that ``name``, which does not hold up the process's end."""
+    """Run ``call`` on a daemon thread called ``name``; the future has its result or error."""
     done: Future[T] = Future()
 
     def run() -> None:

@@ -156,7 +156,7 @@ def _rows(sink: Sink) -> int:
 
 
 def prove(sink: Sink, expected: int, seconds: float, console: Console, folder: Path) -> bool:
-    """Read the table back by somebody who had no part in writing it, and compare."""
+    """Read the table back with DuckDB, which had no part in writing it, and compare."""
     found = read_back(sink, expected)
     missing, doubled, foreign = expected - found.known, found.rows - found.distinct, found.distinct - found.known
     figures = Table(box=None, show_header=False, pad_edge=False, padding=(0, 3, 0, 0))

@@ -1,4 +1,4 @@
-"""What this machine has: Java, and a place for what can be made again."""
+"""Facts about this machine: its Java, and its cache folder."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class _Refusing(MetaPathFinder):
 
 
 class _Telling(MetaPathFinder):
-    """Has pyarrow look again once somebody has imported pandas after all, as a user's transform may."""
+    """Makes pyarrow look for pandas again once it has been imported, by a user's transform for example."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "pandas" or self not in sys.meta_path:
@@ -50,7 +50,7 @@ class _Told(Loader):
 
 
 def without_pandas() -> None:
-    """Have pyarrow find out, which it does once, that there is no pandas, until somebody else imports it.
+    """Make pyarrow's one-time search for pandas fail, until other code imports pandas.
 
     It looks as soon as it makes its first scalar, on import of its datasets, which pyiceberg does; where pandas happens
     to be installed that takes longer than everything else at start. Only for processes that are ours alone.

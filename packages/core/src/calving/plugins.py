@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All parts of one kind. A part is imported when it is asked for, and none besides it."""
+    """All parts of one kind. A part is imported only when it is asked for."""
 
     what: str
     """One word for a part of this kind, such as ``converter``."""
@@ -31,7 +31,7 @@ class Registry:
     direct: bool = False
     """Whether ``module:attribute`` may stand for a name."""
     also: tuple[str, ...] = ()
-    """What else the settings take for a name, for the error that lists what there is."""
+    """Other accepted forms of a name, for the error that lists the names."""
 
     def find(self, name: str, base: type = object) -> Any:
         """The part of this name.

@@ -1,4 +1,4 @@
-"""Keeps passwords out of what people read: errors, logs, dead letters."""
+"""Masks passwords in errors, logs and dead letters."""
 
 from __future__ import annotations
 

@@ -41,11 +41,11 @@ class TableHealth:
     parked: int = 0
     """Control entries that are parked."""
     mutations: Mapping[str, int] = field(default_factory=dict)
-    """What the last commit that says so did to rows, by name, and its times."""
+    """Row mutations and their times in the last commit that reports them, by name."""
 
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
-    """Of every table that the settings name, that holds anything of the sink, or that something waits for."""
+    """The health of every table in the settings, with records of the sink, or with uncommitted files."""
     names = dict.fromkeys([*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)])
     return [_health(sink, name, find_table(catalog, table_id(name)), heard) for name in names]
 

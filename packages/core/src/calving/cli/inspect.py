@@ -1,4 +1,4 @@
-"""Looks at a sink from outside: what is configured, stored and committed."""
+"""Reads the state of a sink from outside: its settings, stored positions and tables."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def positions_of(sink: Sink, session: Session) -> list[Position]:
 
 
 def positions_table(sink: Sink, found: Iterable[Position], *, heard: bool = False) -> RichTable:
-    """``heard``: with what the control log says."""
+    """``heard``: include the state of the control log."""
     more = ("to commit", "last cycle") if heard else ()
     shown = RichTable("topic", "partition", "stored", "end", "lag", *more, title=f"Source positions of {sink.group}")
     for p in found:

@@ -63,7 +63,7 @@ def run(
 
 
 def _shown(sink: App, *, ends: bool) -> AbstractContextManager[None]:
-    """The live view, if somebody sits at a terminal."""
+    """The live view, if the output is a terminal."""
     if not (out.is_terminal and sys.stderr.isatty()):
         return nullcontext()
     from calving.terminal.showing import showing

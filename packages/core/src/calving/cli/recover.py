@@ -51,14 +51,14 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     catalog = open_catalog(keys.catalog_name, sink.catalog)
     every = topics.partitions()
     begins = topics.bounds(every).begins
-    # That the log has lost what it had is no reason to stop here.
+    # A log that has lost entries does not prevent a recovery.
     settings = sink.backend_settings.model_copy(update={"on_truncation": "continue"})
     backend = sink.backend(sink.identity, settings)
     backend.provision()
     session = backend.open(str(uuid4()))
     cursor: Cursor | None = None
     try:
-        cursor = session.follow(replay=True)  # whoever still coordinates is fenced
+        cursor = session.follow(replay=True)  # fences any running coordinator
         control = cursor.log
         identities = topics.identities({tp.topic for tp in every})
         stored = session.committed(every)
@@ -104,7 +104,9 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
 
 
 def _mind_members(source: Source, groups: Iterable[str]) -> None:
-    """A worker that has just ended may be a member for as long as its session lasts."""
+    """Refuse while the group has members. A worker that has just ended may stay a member until its session
+    times out.
+    """
     deadline = time.monotonic() + _MEMBERS_SECONDS
     for group in groups:
         while running := len(source.members(group)):

@@ -47,7 +47,7 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
 
 
 def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableId], record: Path) -> Stale:
-    """Nobody else may have led from the first entry that was read until the release is in the log.
+    """No other process may lead between the first read entry and the entry of the release.
 
     To open the log fences the sink's coordinator, and it pauses; where it comes back too early, it pauses longer each
     time.
@@ -122,7 +122,7 @@ def _heard(cursor: Cursor) -> tuple[Buffer, Marks]:
 
 
 def _found(buffer: Buffer, parking: Parking, uuids: Mapping[TableId, UUID | None]) -> tuple[Stale, Stale]:
-    """What is parked and what is buffered for tables as they were before they had these UUIDs."""
+    """The parked and the buffered entries for tables before they had these UUIDs."""
     heard = buffer.tables()
     parked = {table: _stale(_parked(buffer, parking, table), uuid) for table, uuid in uuids.items()}
     return parked, {table: _stale(heard.get(table, ()), uuid) for table, uuid in uuids.items()}

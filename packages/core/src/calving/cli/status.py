@@ -1,4 +1,4 @@
-"""What ``calving status`` shows."""
+"""The output of ``calving status``."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _MUTATIONS = {
     "resolve": "resolve-ms",
     "write": "write-ms",
 }
-"""What is shown of them, by the heads of the columns."""
+"""The shown counts, by column heading."""
 
 
 def _mutations(tables: Iterable[TableHealth]) -> RichTable:
@@ -148,7 +148,7 @@ def _mutations(tables: Iterable[TableHealth]) -> RichTable:
 
 
 def _waits(table: TableHealth) -> str:
-    """What is published for a table and not in it yet."""
+    """Text on the uncommitted files of a table."""
     files = [f"{counted(table.files, 'file')} for {counted(table.cycles, 'cycle')}"] if table.files else []
     parked = [f"{table.parked} parked entries"] if table.parked else []
     return ", ".join([*files, *parked])

@@ -28,7 +28,7 @@ def docker_answers() -> bool:
 
 @functools.cache
 def _daemon() -> Mapping[str, Any] | None:
-    """What it says of itself; None if services are processes."""
+    """The daemon's information; None if services are processes."""
     if sys.platform != "linux" or os.environ.get("CALVING_SERVICES") == "local":
         return None
     try:

@@ -1,4 +1,4 @@
-"""Services that run beside us; a child process that is gone when its owner is."""
+"""Services as child processes, which end with their owner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Service(ABC):
-    """Something that was started beside us and writes a log."""
+    """A started service, which writes a log."""
 
     log: Path
 
@@ -36,7 +36,7 @@ class Service(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """SIGKILL to it and to what it started; it is gone afterwards."""
+        """Send SIGKILL to it and its children, and wait until it has ended."""
 
     @abstractmethod
     def stop(self, seconds: float = 15.0) -> None:
@@ -64,7 +64,7 @@ class Server:
     process: Service | None = None
 
     def kill(self) -> None:
-        """As if the machine had lost power; what it handed to the operating system stays."""
+        """As if the machine lost power, but data passed to the operating system stays."""
         if self.process is not None:
             self.process.kill()
 
@@ -119,7 +119,7 @@ class Process(Service):
 
 
 def free_port() -> int:
-    """A port on loopback that nobody listens on right now."""
+    """A loopback port that is free now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

@@ -1,1 +1,1 @@
-"""What others read of a sink over HTTP: metrics, health, Kafka Connect's REST, and a page."""
+"""The status of a sink over HTTP: metrics, health, Kafka Connect's REST, and a page."""

@@ -48,7 +48,7 @@ def health(status: Status, now: float) -> Json:
 
 
 def leader(status: Status) -> Json:
-    """Who led when the control log was last heard; nulls where nobody has said so."""
+    """The leader according to the control log; nulls if unknown."""
     known = status.log.leader
     if known is None:
         return {"member": status.sink.member if status.worker.leads else None, "host": None, "url": None}
@@ -82,9 +82,7 @@ def plugins(version: str) -> Sequence[Json]:
 
 
 def validated(config: Mapping[str, str]) -> Json:
-    """What is wrong with a configuration, by key. Nothing that it points at is asked, and no secret that it names is
-    looked up: an error would show it.
-    """
+    """The errors of a configuration, by key. Contacts no service, and resolves no secret, which an error might show."""
     error: str | None = None
     try:
         parse(config, resolved=False)

@@ -1,4 +1,4 @@
-"""What the server may ask of the worker that it belongs to. No call waits for anything."""
+"""The actions that the server may request of its worker. No call blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Controls(Protocol):
         """Go on after a pause."""
 
     def restart(self) -> None:
-        """Start over from what is on record, as after an error."""
+        """Start over from the stored positions, as after an error."""
 
     def commit(self) -> bool:
         """Start a commit cycle now. False: this worker does not lead."""

@@ -1,4 +1,4 @@
-"""The last hour, in samples: what the page's charts draw."""
+"""Samples of the last hour, for the charts of the page."""
 
 from __future__ import annotations
 

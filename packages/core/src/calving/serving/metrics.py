@@ -70,7 +70,7 @@ Numbers = Iterable[tuple[tuple[str, ...], float]]
 def _bounded(
     of: Callable[[Status], Numbers], combine: Callable[[float, float], float] = operator.add
 ) -> Callable[[Status, float], Samples]:
-    """Of values whose first label is a table. ``combine`` those of the rest."""
+    """Bound the number of tables among samples whose first label is a table; ``combine`` adds up the others."""
     return lambda status, now: list(by_table(status, of(status), combine))
 
 

@@ -52,7 +52,7 @@ def disabled() -> bool:
 
 
 class Exporter:
-    """On a thread of its own: nobody waits for it, and what a collector does not take is lost."""
+    """Runs on its own thread. Samples that the collector does not accept are dropped."""
 
     def __init__(self, endpoint: str, status: Callable[[], Status]) -> None:
         """:raises ConfigError: one of OpenTelemetry's variables in the environment cannot be used."""
@@ -89,7 +89,7 @@ class Exporter:
             done = (
                 self._exporter.export(data(self._status(), self._resource, time.time())) is MetricExportResult.SUCCESS
             )
-        except Exception:  # the sink goes on without
+        except Exception:  # the sink continues without it
             log.exception("metrics could not be put together for OpenTelemetry")
             return
         if done == self._failing:  # said once, and once it is over
@@ -141,7 +141,7 @@ def _number(value: Value) -> float:
 
 
 def _resource(sink: SinkFacts) -> Resource:
-    """Whose metrics they are. What the environment says comes first."""
+    """The resource attributes of the metrics. Environment variables take precedence."""
     own = Resource(
         {
             "service.name": "calving",

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, Response
 
 
 def page() -> Response:
-    """A browser runs and shows what is in the file, and nothing that a table's name could bring in."""
+    """The page, with a policy by which a browser runs only its own scripts, none injected by a table's name."""
     text, policy = _page()
     headers = {"content-security-policy": policy, "x-content-type-options": "nosniff", "cache-control": "no-cache"}
     return HTMLResponse(text, headers=headers)

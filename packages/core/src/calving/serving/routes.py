@@ -33,7 +33,7 @@ _MOST_BYTES = 1024 * 1024
 
 class Endpoints:
     def __init__(self, sink: Sink, controls: Controls, history: History, address: str) -> None:
-        """``address`` is what the worker is called in Kafka Connect's answers: host and port."""
+        """``address`` is the worker's id in Kafka Connect's answers: host and port."""
         self._sink, self._controls, self._history, self._address = sink, controls, history, address
         self._expose = exposition(lambda: controls.status)
 

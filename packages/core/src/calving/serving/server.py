@@ -1,4 +1,4 @@
-"""The server: on a thread of its own, beside the worker."""
+"""The status server, on its own thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be known, not listened on
 
 
 class _Uvicorn(uvicorn.Server):
-    """Looks once a second whether it is to end, and not ten times: that is most of what it does in an idle sink."""
+    """Checks once a second for its end instead of ten times, which would be most of its CPU in an idle sink."""
 
     async def main_loop(self) -> None:
         tenths = 0
@@ -33,7 +33,7 @@ class _Uvicorn(uvicorn.Server):
 
 class Server:
     def __init__(self, sink: Sink, controls: Controls, history: History | None = None) -> None:
-        """Listens from now on. ``history``: what was sampled before.
+        """Starts to listen. ``history``: earlier samples.
 
         :raises ConfigError: the address cannot be listened on.
         """
@@ -45,7 +45,7 @@ class Server:
         scheme = "http" if keys.http_certificate is None else "https"
         self.url = f"{scheme}://{self.address}/"
         self.advertised = keys.http_advertised or self.url
-        """The URL that others are told."""
+        """The URL for other hosts."""
         if keys.http_advertised is None and keys.http_host in _EVERY_ADDRESS:
             self.advertised = f"{scheme}://{socket.gethostname()}:{port}/"
         self._history, self._controls = history or History(), controls
@@ -77,7 +77,7 @@ class Server:
     def _serve(self, bound: socket.socket) -> None:
         try:
             self._server.run(sockets=[bound])
-        except Exception:  # the sink goes on without
+        except Exception:  # the sink continues without it
             log.exception("the status server has ended")
         finally:
             bound.close()
@@ -89,7 +89,7 @@ class Server:
 
 
 def _load(config: uvicorn.Config) -> None:
-    """Here, where what is wrong with its files is the user's to see."""
+    """Load the TLS files now, so that the start reports their errors."""
     try:
         config.load()
     except OSError as error:  # an SSLError is one

@@ -21,11 +21,11 @@ _LOOK_SECONDS, _POST_SECONDS = 5.0, 10.0
 _PAUSES = (1.0, 2.0, 4.0, 8.0)
 """Seconds before each further try; then it is given up."""
 _OWN = frozenset((Cause.CONTROL_LOG_BEHIND, Cause.PUBLICATION_REFUSED, Cause.DEAD_LETTER_SHARE))
-"""Causes that a worker tells of itself; the others are the leader's to tell, once for all workers."""
+"""Causes that each worker reports for itself; the leader reports the others, once for all workers."""
 
 
 class Changes:
-    """What is to be told: a state that two looks in a row have found, if it is another than the one last told."""
+    """Decides what to post: a state that two samples in a row show, if it differs from the last posted one."""
 
     def __init__(self) -> None:
         self._told = self._before = False
@@ -42,7 +42,7 @@ class Changes:
 
 
 def told_by(status: Status, now: float) -> list[Reason]:
-    """The reasons that are this worker's to tell."""
+    """The reasons that this worker reports."""
     return [r for r in reasons(status, now) if status.worker.leads or r.cause in _OWN]
 
 
@@ -62,7 +62,7 @@ def message(status: Status, found: Sequence[Reason], now: float) -> dict[str, An
 
 
 class Webhook:
-    """On a thread of its own: nobody waits for it, and what it cannot tell it gives up."""
+    """Posts on its own thread. A post that fails again and again is dropped."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Webhook:
         threading.Thread(target=self._run, name="calving-webhook", daemon=True).start()
 
     def close(self) -> None:
-        """What is being told is told to its end, or the end of the process."""
+        """Stop after the running post; does not wait for it."""
         self._ended.set()
 
     def _run(self) -> None:

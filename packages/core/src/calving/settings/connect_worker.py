@@ -1,4 +1,4 @@
-"""What a worker of Kafka Connect gives to its connectors: brokers, security, converters, providers of secrets."""
+"""The settings that a worker of Kafka Connect gives its connectors: brokers, security, converters, config providers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESET = "iceberg.source.auto-offset-reset"
 
 
 def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The connector's keys with what it takes from its worker; what it says itself goes before.
+    """The connector's keys and those that it inherits from its worker; its own take precedence.
 
     Records are read by clients with the worker's ``consumer.`` properties, control events by clients with its own, as
     the Java sink does.
@@ -29,7 +29,7 @@ def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict
             "the worker's properties have no bootstrap.servers: are they those of a Kafka Connect worker?"
         )
     found = {**_clients(worker), **_converters(connector, worker)}
-    # What the connector overrides for its consumer stands above the worker's.
+    # The connector's consumer overrides take precedence over the worker's.
     overridden = {name.removeprefix(_OVERRIDE) for name in connector if name.startswith(_OVERRIDE)}
     for name in overridden:
         found.pop(_RESET if name == "auto.offset.reset" else f"{_SOURCE}{name}", None)

@@ -30,7 +30,7 @@ _JAVA_ONLY = re.compile(
     r"|ssl\.secure\.random\.implementation|sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\.ticket\..*"
     r"|sasl\.client\.callback\.handler\.class"
 )
-"""What has no counterpart, or is decided here: nothing depends on it."""
+"""Java properties without a counterpart, or that calving sets itself: ignored."""
 
 
 def translate(properties: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ Columns = Annotated[tuple[tuple[str, Any], ...], BeforeValidator(_columns)]
 """Names and types of columns."""
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Hosts by which nobody but this machine is served."""
+"""Host names of loopback addresses, which only this machine reaches."""
 
 Policy = Literal["fail", "skip"]
 RowDeletes = Literal["positions", "equality"]

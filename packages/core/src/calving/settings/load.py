@@ -55,7 +55,7 @@ class Sink:
     backend: type[Backend]
     backend_settings: BaseModel
     given: Mapping[str, str] = field(default_factory=dict)
-    """Every key as it was given, secrets masked: what may be shown to anybody."""
+    """Every key as it was given, with secrets masked: safe to show."""
     replayed: bool = False
     """Whether the topics hold dead letters of the sink, which go through it as the records they once were."""
 
@@ -205,7 +205,7 @@ _CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceb
 
 
 def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
-    """What a connector overrides for its consumer and is a key of the sink here."""
+    """Consumer overrides of a connector that are keys of the sink here."""
     moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
     found = {moved[key]: value for key, value in raw.items() if key in moved}
     return {**found, **{key: value for key, value in raw.items() if key not in moved}}
@@ -214,7 +214,7 @@ def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
 def _sorted(
     raw: Mapping[str, str], own: set[str | None]
 ) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]], dict[str, str]]:
-    """What is handed on, by prefix; what is said of tables, by table; and the other keys."""
+    """Keys for other parts, by prefix; keys of tables, by table; and the sink's own keys."""
     handed_on: dict[str, dict[str, str]] = {prefix: {} for prefix in PREFIXES}
     tables: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}

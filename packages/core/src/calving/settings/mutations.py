@@ -8,7 +8,7 @@ from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 
 
 def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None) -> RowMutations | None:
-    """What the keys of the sink and those of ``table`` make of it; None: it is appended to.
+    """The mutation settings of a table, from the sink's keys and those of ``table``; None if it is only appended to.
 
     :raises ConfigError: they do not go together.
     """

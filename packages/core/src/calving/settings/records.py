@@ -32,7 +32,7 @@ def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, 
 
 
 def _of_topic(which: str, default: ConverterSpec, keys: Mapping[str, str]) -> ConverterSpec:
-    """A topic that names its converter starts from no options; one that does not changes those of the sink."""
+    """A topic with its own converter starts without options; another topic's keys override the sink's options."""
     options = {name.removeprefix(f"{which}."): text for name, text in keys.items() if name.startswith(f"{which}.")}
     if which in keys:
         return ConverterSpec(keys[which], options)

@@ -1,1 +1,1 @@
-"""A status for whoever sits at a terminal."""
+"""The status at a terminal."""

@@ -1,4 +1,4 @@
-"""What ``calving run`` shows on a terminal: how far the sink is, how fast, how fresh its tables, and what is wrong."""
+"""The live view of ``calving run``: progress, speed, freshness of tables, and problems."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, read: int, now: float) -> float:
-        """With what was read until now."""
+        """Add the number of records read until ``now``."""
         seen = self._seen
         seen.append((now, read))
         while now - seen[0][0] > _RATE_SECONDS and len(seen) > 2:

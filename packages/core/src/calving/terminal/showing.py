@@ -16,7 +16,7 @@ from calving.terminal.live import Rate, view
 
 
 class _Lines(logging.Handler):
-    """Log lines above what is live."""
+    """Log lines above the live view."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class _Lines(logging.Handler):
 def showing(
     console: Console, status: Callable[[], Status], url: Callable[[], str | None], *, ends: bool = False
 ) -> Iterator[None]:
-    """Only warnings are told above the view, which tells the rest, unless CALVING_LOG_LEVEL asks for more."""
+    """Show the live view. Above it only warnings are logged, unless CALVING_LOG_LEVEL asks for more."""
     rate = Rate()
 
     def now() -> RenderableType:

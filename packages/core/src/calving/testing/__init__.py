@@ -1,4 +1,4 @@
-"""The contracts of what other packages can add, as tests for whoever writes one. They need pytest.
+"""The contracts of parts that other packages can add, as tests for their authors. They need pytest.
 
 A test module of its own has one class for each part, with the fixtures that the contract's docstring names::
 
@@ -16,7 +16,7 @@ A test module of its own has one class for each part, with the fixtures that the
 
 import pytest
 
-# Else a fact that does not hold is told without the values.
+# Else a failed assertion is reported without its values.
 pytest.register_assert_rewrite(
     *(f"calving.testing.{name}" for name in ("contract", "converters", "engines", "formats", "transforms"))
 )

@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def rule(number: str, sentence: str) -> Callable[[F], F]:
-    """Names the sentence of the contract that a test is about; the manual's matrix is made of these."""
+    """Names the rule that a test checks; the conformance page of the manual is made of these."""
 
     def mark(test: F) -> F:
         test.rule = (number, sentence)  # type: ignore[attr-defined]
@@ -506,7 +506,7 @@ class BackendContract:
 
 
 class Store:
-    """A harness, with what was opened over it."""
+    """A harness, and the sessions and cursors opened with it."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness

@@ -1,4 +1,4 @@
-"""What the sink relies on in a converter, as tests."""
+"""The contract of converters, as tests."""
 
 from __future__ import annotations
 

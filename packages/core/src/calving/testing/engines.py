@@ -1,4 +1,4 @@
-"""What the sink relies on in an engine, as tests."""
+"""The contract of engines, as tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the sink relies on in a file format, as tests."""
+"""The contract of file formats, as tests."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _TYPES = assign_fresh_schema_ids(
         _F(18, "l", ListType(19, DoubleType(), element_required=False), required=False),
     )
 )
-"""Those that pyiceberg reads in every format; with the ids that a new table gives them."""
+"""The types that pyiceberg reads in every format, with the ids that a new table gives them."""
 _CELLS: dict[str, list[Any]] = {
     "id": [1, 2, 3],
     "i": [7, None, -(2**31)],

@@ -1,4 +1,4 @@
-"""What the contract's tests need of a backend, beside the backend itself."""
+"""The harness that the contract's tests need besides the backend itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Harness(ABC):
     survives_restart: bool = True
     """False for a store that lives in this process: tests of durability do not apply."""
     drops_positions_itself: bool = False
-    """Whether positions in a topic go with the topic, without being told."""
+    """Whether the store itself deletes the positions of a deleted topic."""
     failover_seconds: float = 15.0
     """A leader that dies without a word is replaced within this time."""
 
@@ -61,7 +61,7 @@ class Harness(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """The store comes back with what it had on its disk."""
+        """Start the store again, with its data on disk."""
 
     @abstractmethod
     def wipe(self) -> None:
@@ -69,4 +69,4 @@ class Harness(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free what is held."""
+        """Release all resources."""

@@ -1,4 +1,4 @@
-"""What the sink relies on in transforms and predicates, as tests."""
+"""The contract of transforms and predicates, as tests."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _taken(given: Records, order: Sequence[int]) -> Records:
 
 
 def _without(given: Records, needs: frozenset[Any]) -> Records:
-    """The columns that are not needed null, as where nobody asks for them."""
+    """The records with null in all columns that are not needed, as the sink passes them."""
     kinds = {"key": pa.null(), "offset": pa.int64(), "timestamp": pa.timestamp("ms", "UTC"), "headers": HEADERS}
     return replace(given, **{name: pa.nulls(len(given), kind) for name, kind in kinds.items() if name not in needs})
 
