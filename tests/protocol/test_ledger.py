@@ -142,12 +142,12 @@ def test_a_partition_that_starts_anew_is_no_longer_what_the_ledger_knew() -> Non
 
 
 def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
-    told = Envelope(0, 0, CommitComplete(COMMIT), attached=Attachment({TP: (Span(1, 0), Span(0, 20))}))
+    told = Envelope(0, 0, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 20),)}, restarted=frozenset([TP])))
     buffer = Buffer()
     for entry in (told, complete(0, 1, Span(20, 30)), replace(told, offset=2)):
         buffer.hear(entry)
     assert buffer.reach() == Reach({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, frozenset([TP]))
-    assert buffer.attachment({}, {}).settled == {TP: (Span(1, 0), Span(0, 30))}
+    assert buffer.attachment({}, {}) == Attachment({TP: (Span(0, 30),)}, restarted=frozenset([TP]))
 
 
 def test_records_that_the_table_holds_would_come_twice() -> None:
@@ -229,7 +229,7 @@ def test_what_another_coordinator_calls_settled_is_settled() -> None:
 def test_a_topic_whose_offsets_go_back_is_covered_from_its_beginning() -> None:
     buffer = Buffer()
     buffer.hear(complete(0, 1, Span(0, 500)))
-    buffer.hear(complete(0, 2, Span(500, 20)))
+    buffer.hear(replace(complete(0, 2, Span(0, 20)), restarted=frozenset([TP])))
     assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 20),)}, frozenset([TP]))
 
 

@@ -15,7 +15,9 @@ NEW, OLD = within(TP, "new"), within(TP, "old")
 
 
 def moving(start: int | None, end: int) -> Publication:
-    return Publication((), {TP: Advance(start, end)}, {TP: (Span(start or 0, end),)})
+    if start is None or start <= end:
+        return Publication((), {TP: Advance(start, end)}, {TP: (Span(start or 0, end),)})
+    return Publication((), {TP: Advance(start, end)}, {TP: (Span(0, end),)}, restarted=frozenset([TP]))
 
 
 def test_a_partition_within_a_topic_has_the_name_still() -> None:
@@ -40,7 +42,17 @@ def test_a_publication_covers_its_topic_from_the_beginning_on(
 ) -> None:
     found = within_topics(publication, {"orders": "new"}, stored_within)
     assert found.spans == {NEW: spans}
+    assert found.restarted == frozenset()
     assert found.identities == {TP: "new"}
+
+
+@pytest.mark.parametrize("stored_within", [{TP: "new"}, {TP: ""}, {}])
+def test_offsets_that_restart_within_a_topic_are_covered_from_0_to_where_they_are(
+    stored_within: dict[TopicPartition, str],
+) -> None:
+    found = within_topics(moving(500, 9), {"orders": "new"}, stored_within)
+    assert found.spans == {NEW: (Span(0, 9),)}
+    assert found.restarted == {NEW}
 
 
 def test_a_broker_that_names_no_identities_leaves_the_names() -> None:

@@ -17,7 +17,7 @@ from calving.model.events import (
     TableReference,
 )
 from calving.model.files import DataFile
-from calving.model.offsets import Advance, Span, TopicPartition
+from calving.model.offsets import Advance, Gap, Span, TopicPartition
 from calving.protocol.effects import Publish, RunBatch
 from calving.protocol.positions import Position, Reset, starting, take
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
@@ -184,11 +184,11 @@ def test_losing_a_partition_that_no_batch_has_read_drops_nothing() -> None:
 
 
 def test_records_that_are_gone_are_reported_as_a_gap() -> None:
-    assert worker(a=5).gaps({A: 9}, {A: 20}) == {A: Span(5, 9)}
+    assert worker(a=5).gaps({A: 9}, {A: 20}) == {A: Gap(5, 9)}
 
 
 def test_a_position_beyond_the_end_is_a_gap_too() -> None:
-    assert worker(a=50).gaps({A: 0}, {A: 20}) == {A: Span(50, 0)}
+    assert worker(a=50).gaps({A: 0}, {A: 20}) == {A: Gap(50, 0)}
 
 
 def test_a_partition_that_starts_over_says_so_even_if_it_comes_just_as_far_again() -> None:
@@ -199,8 +199,8 @@ def test_a_partition_that_starts_over_says_so_even_if_it_comes_just_as_far_again
     machine.finished(1, outcome())
     found = published(machine.tick({A: 5})).publication
     assert found.advances == {A: Advance(5, 5)}
-    ((start_over, end),) = found.spans[A]
-    assert start_over > end == 5
+    assert dict(found.spans) == {A: (Span(0, 5),)}
+    assert found.restarted == {A}
     machine.published()
     start(machine, C2)
     assert published(machine.tick({A: 5})).publication.advances == {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from calving.backend.entries import Entries, beside_text, payloads, spans_text
+import pytest
+
+from calving.backend.entries import Entries, beside_text, covered_text, payloads, settled_text
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import (
     Attachment,
@@ -15,6 +17,7 @@ from calving.model.events import (
     Event,
     Leader,
     Parked,
+    Publication,
     TableMark,
     TableReference,
 )
@@ -41,7 +44,7 @@ BESIDE = (
 
 
 def test_what_a_coordinator_attaches_is_written_byte_for_byte() -> None:
-    assert spans_text(ATTACHED.settled) == SETTLED
+    assert settled_text(ATTACHED) == SETTLED
     assert beside_text("g", [CommitComplete(COMMIT)], [b"x"], ATTACHED) == BESIDE
 
 
@@ -51,10 +54,47 @@ def test_a_publication_says_whose_it_is_and_how_many_parts_it_has() -> None:
 
 def test_what_is_covered_is_written_in_the_order_of_the_names_as_written() -> None:
     spans: Coverage = dict.fromkeys([KNOWN, PLAIN, *OTHERS], (Span(0, 1),))
-    assert spans_text(spans) == (
+    assert covered_text(Publication((), {}, spans)) == (
         b'{"orders":{"2":[[0,1]]},"orders-x@1":{"0":[[0,1]]},"orders.eu":{"0":[[0,1]]},'
         b'"orders@JfUaVlT2R5e":{"10":[[0,1]]}}'
     )
+
+
+RESTARTED = b'{"orders":{"2":[[0,4]]},"orders@JfUaVlT2R5e":{"10":[[10,9]]}}'
+RESTARTED_AND_SETTLED = b'{"orders":{"2":[[1,0]]},"orders@JfUaVlT2R5e":{"10":[[1,0],[2,9]]}}'
+DONE_BEFORE = b'{"orders@JfUaVlT2R5e":{"10":[[0,10],[10,9]]}}'
+
+
+def test_offsets_that_restart_are_written_as_a_span_that_ends_before_it_starts() -> None:
+    covered: Coverage = {KNOWN: (Span(0, 9),), PLAIN: (Span(0, 4),)}
+    assert covered_text(Publication((), {}, covered, restarted=frozenset([KNOWN]))) == RESTARTED
+    settled: Coverage = {KNOWN: (Span(2, 9),), PLAIN: ()}
+    assert settled_text(Attachment(settled, restarted=frozenset([KNOWN, PLAIN]))) == RESTARTED_AND_SETTLED
+
+
+def test_offsets_that_restart_are_heard_as_a_flag() -> None:
+    complete, done = (
+        heard(DataComplete(COMMIT), RESTARTED, b"{}"),
+        heard(CommitComplete(COMMIT), RESTARTED_AND_SETTLED, b"{}"),
+    )
+    assert complete is not None and done is not None
+    assert complete.restarted == {KNOWN}
+    assert complete.spans == {KNOWN: (Span(0, 9),), PLAIN: (Span(0, 4),)}
+    assert done.attached.restarted == {KNOWN, PLAIN}
+    assert done.attached.settled == {KNOWN: (Span(2, 9),), PLAIN: ()}
+
+
+def test_what_earlier_versions_put_before_a_restart_is_left_out() -> None:
+    complete = heard(DataComplete(COMMIT), DONE_BEFORE, b"{}")
+    assert complete is not None
+    assert complete.restarted == {KNOWN}
+    assert complete.spans == {KNOWN: (Span(0, 9),)}
+
+
+@pytest.mark.parametrize(("start", "end"), [(1, 0), (-1, 5)])
+def test_a_span_that_is_none_cannot_be_made(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match="no offsets from"):
+        Span(start, end)
 
 
 def heard(event: Event, spans: bytes, beside: bytes) -> Envelope | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
 from calving.iceberg.parking import ParkedCommit, Parking
-from calving.model.coverage import Coverage
-from calving.model.events import CommitComplete, DataWritten, Envelope, Parked, TableId, TableMark
+from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, TableId, TableMark
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
@@ -269,8 +268,8 @@ class NeverRestarts(World):
 @mutant("C6 a successor is not told what is settled")
 class TellsNothing(World):
     class _Silent(Buffer):
-        def settled(self) -> Coverage:
-            return {}
+        def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
+            return replace(super().attachment(position, marks), settled={}, restarted=frozenset())
 
     coordinator = with_buffer(_Silent)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from calving.model.events import Publication
 from calving.model.offsets import Advance, SourceOffsets, TopicPartition
 from calving.protocol.effects import Publish, WorkerEffect
 from calving.protocol.phases import Batch, Turn
@@ -40,7 +39,7 @@ class ResetNotStored(World):
             (effect,) = super()._publish()
             assert isinstance(effect, Publish)
             p = effect.publication
-            return [Publish(Publication(p.events, {tp: a for tp, a in p.advances.items() if tp in p.spans}, p.spans))]
+            return [Publish(replace(p, advances={tp: a for tp, a in p.advances.items() if tp in p.spans}))]
 
     worker_loop = with_machine(_Machine)
 
@@ -73,7 +72,7 @@ class KeepsLostResults(World):
             assert isinstance(effect, Publish)
             p = effect.publication
             advances = {tp: Advance(self._stored[tp], a.end) for tp, a in p.advances.items()}
-            return [Publish(Publication(p.events, advances, p.spans))]
+            return [Publish(replace(p, advances=advances))]
 
     worker_loop = with_machine(_Machine)
 
@@ -92,7 +91,7 @@ class SkipsSilently(World):
     class worker_loop(WorkerLoop):
         def _mind_gaps(self, bounds: Bounds) -> None:
             for tp, gap in self.machine.gaps(bounds.begins, bounds.ends).items():
-                self.machine.skip(tp, gap.end)
+                self.machine.skip(tp, gap.resumes)
 
 
 @mutant("W7 a topic that was recreated is taken for the one that was read", "topic recreated")
@@ -105,9 +104,9 @@ class IgnoresTopicIds(World):
 @mutant("W7 a partition that starts over and comes just as far again does not say so", "topic recreated")
 class ComesBackUnseen(World):
     class _Machine(Worker):
-        def skip(self, tp: TopicPartition, to: int) -> None:
-            super().skip(tp, to)
-            self._restarted.clear()
+        def _publish(self) -> list[WorkerEffect]:
+            self._restarted = {tp for tp in self._restarted if self._next[tp] < (self._stored[tp] or 0)}
+            return super()._publish()
 
     worker_loop = with_machine(_Machine)
 

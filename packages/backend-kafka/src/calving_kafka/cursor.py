@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend.entries import BEFORE, Entries
+from calving.backend.entries import BEFORE, Entries, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
@@ -97,7 +97,8 @@ class KafkaCursor(Cursor):
         attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[str] = (),
     ) -> None:
-        records = records_of(self._sink, self._options, events, attached.settled, self._sender, _COORDINATORS, attached)
+        settled = settled_text(attached)
+        records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, attached)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # Where the log ends right behind what is written here, nothing else is at the saved position or above.
         notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == _COORDINATORS else 0}" for tp in offsets}

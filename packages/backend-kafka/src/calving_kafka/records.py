@@ -5,9 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
-from calving.backend.entries import beside_text, payloads, spans_text
+from calving.backend.entries import beside_text, payloads
 from calving.backend.interface import SinkIdentity
-from calving.model.coverage import Coverage
 from calving.model.events import NOTHING_ATTACHED, Attachment, Event
 from calving.source.dead_letters import OutRecord
 from calving_kafka.options import KafkaOptions
@@ -29,13 +28,13 @@ def records_of(
     sink: SinkIdentity,
     options: KafkaOptions,
     events: Sequence[Event],
-    spans: Coverage,
+    spans: bytes,
     sender: str,
     partition: int,
     attached: Attachment = NOTHING_ATTACHED,
 ) -> list[OutRecord]:
     """The records of events: several for one where its list of files has to be divided."""
     values = payloads(sink.group, events, options.max_message_bytes)
-    headers = [(SPANS_HEADER, spans_text(spans))] if spans else []
+    headers = [(SPANS_HEADER, spans)] if spans else []
     headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, attached)))
     return [OutRecord(sink.control_topic, sender, value, headers, partition=partition) for value in values]

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
+from calving.backend.entries import covered_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Stale, Unavailable
 from calving.model.events import Publication
@@ -131,7 +132,7 @@ class KafkaSession(Session):
             if stored.get(tp) != advance.start:
                 raise Stale(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
         records = records_of(
-            self._sink, self._options, publication.events, publication.spans, self._member_id, self._partition
+            self._sink, self._options, publication.events, covered_text(publication), self._member_id, self._partition
         )
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
-from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
+from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
@@ -91,7 +91,7 @@ class RedisCursor(Cursor):
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
         beside = beside_text(self._sink.group, events, parts, attached)
-        arguments = [self._identity, self._epoch, self._sender, saved, audit, spans_text(attached.settled), beside]
+        arguments = [self._identity, self._epoch, self._sender, saved, audit, settled_text(attached), beside]
         arguments += [len(departed), *departed, *parts]
         keys = self._keys
         self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend.entries import beside_text, partition_key, payloads, spans_text
+from calving.backend.entries import beside_text, covered_text, partition_key, payloads
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Stale
 from calving.model.events import Publication
@@ -69,7 +69,7 @@ class RedisSession(Session):
         events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
         count = len(publication.advances)
         beside = beside_text(self._sink.group, publication.events, events)
-        spans = spans_text(publication.spans)
+        spans = covered_text(publication)
         arguments = [self._identity, self._member_id, spans, beside, count, *positions, *events]
         keys = self._keys
         with reaching(self._options):

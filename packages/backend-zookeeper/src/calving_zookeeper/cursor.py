@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
-from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, spans_text
+from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
@@ -94,7 +94,7 @@ class ZooKeeperCursor(Cursor):
             return replace(state, saved=saved).without(departed)
 
         beside = beside_text(self._sink.group, events, parts, attached)
-        state = self._store.write(save, self._sender, spans_text(attached.settled), parts, beside)
+        state = self._store.write(save, self._sender, settled_text(attached), parts, beside)
         if position and state.saved is not None:
             self._trim(state.saved)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from calving.backend.entries import beside_text, partition_key, payloads, spans_text
+from calving.backend.entries import beside_text, covered_text, partition_key, payloads
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import Fenced, Silent, Stale, Unavailable
 from calving.model.events import Publication
@@ -96,7 +96,7 @@ class ZooKeeperSession(Session):
             return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})
 
         beside = beside_text(self._sink.group, publication.events, events)
-        self._store.write(advance, self._member_id, spans_text(publication.spans), events, beside)
+        self._store.write(advance, self._member_id, covered_text(publication), events, beside)
 
     def follow(self, *, replay: bool) -> Cursor:
         return self._cursor(replay=replay)

@@ -13,7 +13,14 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field
 
 from calving.errors import DataLossError
-from calving.model.coverage import Coverage, decode_coverage, encode_coverage
+from calving.model.coverage import (
+    decode_coverage,
+    decode_covered,
+    decode_settled,
+    encode_coverage,
+    encode_covered,
+    encode_settled,
+)
 from calving.model.events import (
     NOTHING_ATTACHED,
     Attachment,
@@ -23,6 +30,7 @@ from calving.model.events import (
     Event,
     Leader,
     Parked,
+    Publication,
     TableMark,
 )
 from calving.model.offsets import TopicPartition
@@ -84,9 +92,15 @@ def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str
     return 1
 
 
-def spans_text(spans: Coverage) -> bytes:
-    """Coverage as a header's bytes, because Java refuses new fields in events. Empty for empty coverage."""
-    return encode_coverage(spans).encode() if spans else b""
+def covered_text(publication: Publication) -> bytes:
+    """A header: what a publication covers. Empty if nothing."""
+    return encode_covered(publication.spans, publication.restarted).encode() if publication.spans else b""
+
+
+def settled_text(attached: Attachment) -> bytes:
+    """The same header with the events of a coordinator: what is settled. Empty if nothing."""
+    told = attached.settled or attached.restarted
+    return encode_settled(attached.settled, attached.restarted).encode() if told else b""
 
 
 def beside_text(
@@ -174,20 +188,23 @@ class Entries:
         if decoded.group != self._group:
             self.others.add(decoded.group)
             return None
-        coverage = decode_coverage(spans.decode()) if spans else {}
+        text = spans.decode() if spans else "{}"
         match decoded.event:
             case DataWritten():
-                return Envelope(partition, offset, decoded.event, coverage)
+                covered, restarted = decode_covered(text)
+                return Envelope(partition, offset, decoded.event, covered, restarted=restarted)
             case DataComplete():
-                return Envelope(partition, offset, decoded.event, coverage, said.get("parts"))
-        return Envelope(partition, offset, decoded.event, attached=_attached(coverage, said))
+                covered, restarted = decode_covered(text)
+                return Envelope(partition, offset, decoded.event, covered, said.get("parts"), restarted=restarted)
+        return Envelope(partition, offset, decoded.event, attached=_attached(text, said))
 
 
-def _attached(settled: Coverage, said: Mapping[str, Any]) -> Attachment:
+def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
+    settled, restarted = decode_settled(text)
     marks = {tuple(entry[:-2]): TableMark(*entry[-2:]) for entry in said.get("tables", ())}
     parked = {
         tuple(table): Parked(last, entries, decode_coverage(waiting))
         for *table, last, entries, waiting in said.get("parked", ())
     }
     released = frozenset((int(p), int(o)) for p, o in said.get("released", ()))
-    return Attachment(settled, marks, parked, released, _leader(said.get("leader")))
+    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted)

@@ -40,6 +40,7 @@ class Entry(NamedTuple):
     spans: Coverage
     parts: int | None
     attached: Attachment
+    restarted: frozenset[TopicPartition]
 
 
 @dataclass
@@ -61,17 +62,23 @@ class MemoryStore:
     def __post_init__(self) -> None:
         self.log = self.log or [[] for _ in range(self.partitions)]
 
-    def append(
-        self,
-        events: Sequence[Event],
-        spans: Coverage,
-        shard: int,
-        attached: Attachment = NOTHING_ATTACHED,
-    ) -> None:
-        parts = sum(isinstance(event, DataWritten) for event in events)
+    def publish(self, publication: Publication, shard: int) -> None:
+        """Append what a worker publishes; its positions are not moved here."""
+        parts = sum(isinstance(event, DataWritten) for event in publication.events)
         self.log[shard].extend(
-            Entry(event, spans, parts if isinstance(event, DataComplete) else None, attached) for event in events
+            Entry(
+                event,
+                publication.spans,
+                parts if isinstance(event, DataComplete) else None,
+                NOTHING_ATTACHED,
+                publication.restarted,
+            )
+            for event in publication.events
         )
+
+    def announce(self, events: Sequence[Event], attached: Attachment) -> None:
+        """Append what a coordinator writes, always into the same partition."""
+        self.log[0].extend(Entry(event, {}, None, attached, frozenset()) for event in events)
 
     def shard(self, member: str) -> int:
         """The partition of the log for all publications of a member."""
@@ -120,7 +127,7 @@ class MemoryCursor(Cursor):
         store = self._store
         with store.lock:
             self._check()
-            store.append(events, {}, 0, attached)
+            store.announce(events, attached)
             store.saved = furthest(store.saved, position)
             for tp in [tp for tp in store.positions if stored_in(tp.topic, store.topic_ids.get(tp, "")) in departed]:
                 del store.positions[tp]
@@ -167,7 +174,7 @@ class MemorySession(Session):
             for tp, advance in publication.advances.items():
                 if store.positions.get(tp) != advance.start:
                     raise Stale(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
-            store.append(publication.events, publication.spans, store.shard(self._member))
+            store.publish(publication, store.shard(self._member))
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)

@@ -19,7 +19,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import CalvingError
-from calving.model.coverage import Coverage, decode_coverage, encode_coverage, merged
+from calving.model.coverage import Coverage, decode_coverage, decode_covered, encode_coverage, encode_covered, merged
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Span, furthest
 from calving.protocol.ledger import Reach
@@ -208,7 +208,7 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
         "restarted": encode_coverage({tp: (Span(0, 0),) for tp in reach.restarted}),
         "since": reach.since,
         "entries": [
-            [e.partition, e.offset, encode_coverage(e.spans), base64.b64encode(_value(e)).decode()]
+            [e.partition, e.offset, encode_covered(e.spans, e.restarted), base64.b64encode(_value(e)).decode()]
             for e in commit.entries
         ],
     }
@@ -221,10 +221,7 @@ def _value(entry: Envelope) -> bytes:
 
 def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     said: dict[str, Any] = json.loads(zlib.decompress(data))
-    entries = tuple(
-        Envelope(partition, offset, decode(base64.b64decode(value)).event, decode_coverage(spans))
-        for partition, offset, spans, value in said["entries"]
-    )
+    entries = tuple(_entry(*entry) for entry in said["entries"])
     reach = Reach(
         decode_coverage(said["covered"]),
         decode_coverage(said["settled"]),
@@ -232,6 +229,11 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
         _control(said["since"]),
     )
     return ParkedCommit(entries, _control(said["read"]), reach, (location,)), said["before"]
+
+
+def _entry(partition: int, offset: int, spans: str, value: str) -> Envelope:
+    covered, restarted = decode_covered(spans)
+    return Envelope(partition, offset, decode(base64.b64decode(value)).event, covered, restarted=restarted)
 
 
 def _control(said: dict[str, int]) -> dict[int, int]:

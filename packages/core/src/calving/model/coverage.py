@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
@@ -12,6 +12,8 @@ from calving.model.offsets import Span, Spans, TopicPartition, named, topic_id_o
 T = TypeVar("T")
 
 Coverage = Mapping[TopicPartition, tuple[Span, ...]]
+
+_RESTARTED = (1, 0)
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
@@ -43,8 +45,8 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> tuple[Span, ...]:
 
 def common(a: Iterable[Span], b: tuple[Span, ...]) -> tuple[Span, ...]:
     """The intersection."""
-    found = (Span(max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
-    return tuple(span for span in found if span.start < span.end)
+    found = ((max(x.start, y.start), min(x.end, y.end)) for x in a for y in b)
+    return tuple(Span(start, end) for start, end in found if start < end)
 
 
 def beyond(spans: Iterable[Span], offset: int) -> tuple[Span, ...]:
@@ -78,19 +80,50 @@ def text_of(coverage: Coverage) -> str:
     return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 
-def encode_coverage(coverage: Coverage) -> str:
+def encode_coverage(coverage: Mapping[TopicPartition, Iterable[tuple[int, int]]]) -> str:
     """``{"topic":{"0":[[3,7]]}}``, topics and partitions in order."""
-    found: dict[str, dict[str, tuple[Span, ...]]] = {}
+    found: dict[str, dict[str, list[tuple[int, int]]]] = {}
     for tp in sorted(coverage):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = coverage[tp]
+        found.setdefault(tp.topic, {})[str(tp.partition)] = list(coverage[tp])
     return json.dumps(found, separators=(",", ":"))
 
 
 @lru_cache(maxsize=16)
 def decode_coverage(text: str) -> Coverage:
     """Cached by text: an idle sink sends the same text again and again, and several readers decode it."""
-    return {
-        TopicPartition(topic, int(p)): tuple(Span(*span) for span in spans)
-        for topic, partitions in json.loads(text).items()
-        for p, spans in partitions.items()
-    }
+    return {tp: tuple(Span(*span) for span in spans) for tp, spans in _decode(text)}
+
+
+def encode_covered(covered: Coverage, restarted: Collection[TopicPartition]) -> str:
+    """The coverage of a publication: where the offsets have ``restarted``, one span that ends before it starts stands
+    for all offsets from 0 up to its end.
+    """
+    return encode_coverage({**covered, **{tp: ((covered[tp][-1].end + 1, covered[tp][-1].end),) for tp in restarted}})
+
+
+@lru_cache(maxsize=16)
+def decode_covered(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
+    """Coverage and restarted partitions, cached by text; earlier versions may write offsets of before the restart."""
+    found = dict(_decode(text))
+    restart = {tp: (Span(0, spans[-1][1]),) for tp, spans in found.items() if spans[-1][0] > spans[-1][1]}
+    covered = {tp: tuple(Span(*span) for span in spans) for tp, spans in found.items() if tp not in restart}
+    return {**covered, **restart}, frozenset(restart)
+
+
+def encode_settled(settled: Coverage, restarted: Collection[TopicPartition]) -> str:
+    """Settled offsets: the span [1, 0] comes first where offsets have ``restarted``."""
+    return encode_coverage({**settled, **{tp: (_RESTARTED, *settled.get(tp, ())) for tp in restarted}})
+
+
+@lru_cache(maxsize=16)
+def decode_settled(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
+    """Settled offsets and restarted partitions, cached by text."""
+    found = dict(_decode(text))
+    restarted = frozenset(tp for tp, spans in found.items() if spans[0] == _RESTARTED)
+    return {tp: tuple(Span(a, b) for a, b in spans if a <= b) for tp, spans in found.items()}, restarted
+
+
+def _decode(text: str) -> Iterable[tuple[TopicPartition, list[tuple[int, int]]]]:
+    for topic, partitions in json.loads(text).items():
+        for number, spans in partitions.items():
+            yield TopicPartition(topic, int(number)), [(start, end) for start, end in spans]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -148,9 +148,7 @@ class Attachment:
     """
 
     settled: Coverage = field(default_factory=dict)
-    """All offsets known to be in the tables; a span that ends before it starts comes first where offsets have
-    restarted.
-    """
+    """All offsets known to be in the tables."""
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     """The tables as the coordinator last loaded them."""
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
@@ -159,6 +157,8 @@ class Attachment:
     """Entries of DataWritten that an operator has released: no table gets their files."""
     leader: Leader | None = None
     """The coordinator that sent the event; None if unknown."""
+    restarted: frozenset[TopicPartition] = frozenset()
+    """Partitions whose offsets have restarted, with or without settled offsets since."""
 
 
 NOTHING_ATTACHED = Attachment()
@@ -169,8 +169,9 @@ class Envelope:
     """An event, its place in the control log, and the data of its message's headers.
 
     ``spans``, with DataWritten and DataComplete: the source offsets that the publication covers, for each partition one
-    span; offsets below it are covered by other publications. A span that ends before it starts means that the topic's
-    offsets have restarted, and that it is covered from 0 up to the end. Senders other than calving leave it empty.
+    span; offsets below it are covered by other publications. Senders other than calving leave it empty.
+
+    ``restarted``: partitions of ``spans`` whose offsets have restarted. Earlier spans are of records that are gone.
 
     ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown.
     ``attached``: the coordinator's attachment to the event.
@@ -182,6 +183,12 @@ class Envelope:
     spans: Coverage = field(default_factory=dict)
     parts: int | None = None
     attached: Attachment = NOTHING_ATTACHED
+    restarted: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def publication(self) -> Hashable:
+        """The key of the entry's publication: no two publications cover the same offsets."""
+        return frozenset(self.spans.items()), self.restarted
 
     @property
     def place(self) -> Place:
@@ -206,6 +213,8 @@ class Publication:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     truncated: frozenset[TopicPartition] = frozenset()
     """Partitions whose log once lost its end: the broker has assigned offsets that tables hold a second time."""
+    restarted: frozenset[TopicPartition] = frozenset()
+    """Partitions of ``spans`` whose offsets have restarted since the stored position."""
 
     def __str__(self) -> str:
         moves = [f"{tp} from {'nothing' if a.start is None else a.start} to {a.end}" for tp, a in self.advances.items()]

@@ -7,7 +7,7 @@ topics that a sink reads, *control* offsets to the partitions of its control log
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 
 class TopicPartition(NamedTuple):
@@ -44,14 +44,28 @@ def stored_in(topic: str, identity: str) -> str:
     return within(TopicPartition(topic, 0), identity.removesuffix(TRUNCATED)).topic
 
 
-class Span(NamedTuple):
-    """Source offsets from ``start`` up to, not including, ``end``."""
+class Span(NamedTuple("Span", [("start", int), ("end", int)])):
+    """Source offsets from ``start`` up to, not including, ``end``.
 
-    start: int
-    end: int
+    :raises ValueError: it would end before it starts, or start below 0.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, start: int, end: int) -> Self:
+        if not 0 <= start <= end:
+            raise ValueError(f"there are no offsets from {start} up to {end}")
+        return super().__new__(cls, start, end)
 
     def __str__(self) -> str:
         return f"[{self.start}, {self.end})"
+
+
+class Gap(NamedTuple):
+    """Offset ``wanted`` is not there; reading can go on at ``resumes``, which is lower where the offsets restart."""
+
+    wanted: int
+    resumes: int
 
 
 class Advance(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -77,7 +77,7 @@ def admit(
         entries, held_back, read = list(order.entries), order.held_back, order.control
         known = replace(reach, covered=order.covered)
     steps = _steps(entries)
-    publications = {publication_of(envelope): envelope.spans for envelope in entries}
+    publications = {envelope.publication: envelope.spans for envelope in entries}
     return Admitted(
         tuple(file for step in steps for file in step.data_files),
         tuple(file for step in steps for file in step.delete_files),
@@ -103,7 +103,7 @@ def _told_apart(
             continue
         if envelope.offset < control.get(envelope.partition, 0):
             for tp, spans in envelope.spans.items():
-                passed.setdefault(tp, []).append(plain(spans[-1]))
+                passed.setdefault(tp, []).append(spans[-1])
         else:
             entries.append(envelope)
     return entries, passed
@@ -132,7 +132,7 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     for publication in admitted.publications:
         for tp, spans in publication.items():
             if tp not in reach.restarted:
-                own = (plain(spans[-1]),)
+                own = (spans[-1],)
                 again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
                 found[tp] = merged((*found.get(tp, ()), *again))
                 held[tp] = merged((*held.get(tp, ()), *own))
@@ -172,7 +172,7 @@ def _moved(
     gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
     for publication in admitted:
         for tp in gone.keys() & publication.keys():
-            gone[tp] = without(gone[tp], without((plain(publication[tp][-1]),), left_out.get(tp, ())))
+            gone[tp] = without(gone[tp], without((publication[tp][-1],), left_out.get(tp, ())))
     gone = {tp: spans for tp, spans in gone.items() if spans}
     for tp in sorted({*ledger.source, *reach.covered}):
         if tp.topic in reach.departed and not ledger.missing.get(tp):
@@ -188,13 +188,3 @@ def _moved(
             if holes:
                 missing[tp] = holes
     return Ledger(furthest(ledger.control, read), source, settled, missing, gone)
-
-
-def plain(span: Span) -> Span:
-    """The offsets that a span covers; also for a span that means a restart."""
-    return span if span.start <= span.end else Span(0, span.end)
-
-
-def publication_of(envelope: Envelope) -> Hashable:
-    """A key for the publication of an entry: no two publications cover the same records."""
-    return frozenset(envelope.spans.items())

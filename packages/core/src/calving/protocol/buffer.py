@@ -19,10 +19,7 @@ from calving.model.events import (
     TableMark,
 )
 from calving.model.offsets import ControlOffsets, Span, TopicPartition
-from calving.protocol.admission import plain, publication_of
 from calving.protocol.ledger import Reach
-
-_RESTARTED = Span(1, 0)
 
 
 @dataclass(slots=True)
@@ -77,7 +74,7 @@ class Buffer:
             case DataWritten(table=table):
                 if envelope.spans:
                     # Count parts even if they seem to be known: a restart in between may change that.
-                    begun = self._begun.setdefault(publication_of(envelope), _Begun(envelope.partition, begin))
+                    begun = self._begun.setdefault(envelope.publication, _Begun(envelope.partition, begin))
                     begun.parts += 1
                 if envelope.place in self._released:
                     return
@@ -86,15 +83,14 @@ class Buffer:
                 if envelope.spans:
                     self._begins[envelope.place] = begun.offset
             case DataComplete():
-                begun = self._begun.pop(publication_of(envelope), _Begun(envelope.partition, envelope.offset))
+                begun = self._begun.pop(envelope.publication, _Begun(envelope.partition, envelope.offset))
                 self._check(envelope, begun.parts)
-                self._restart(tp for tp, spans in envelope.spans.items() if spans[-1].end < spans[-1].start)
+                self._restart(envelope.restarted)
                 self._cover(envelope.spans)
             case CommitComplete():
                 # Apply a predecessor's restarts once: coverage since then stays.
                 attached = envelope.attached
-                told = {tp for tp, spans in attached.settled.items() if spans[0] == _RESTARTED}
-                self._restart(told - self._restarted)
+                self._restart(attached.restarted - self._restarted)
                 self._cover(attached.settled)
                 _add(self._told, attached.settled)
                 self.release(attached.released)
@@ -166,7 +162,7 @@ class Buffer:
             for envelope in heard:
                 if envelope.offset >= read[envelope.partition]:
                     for tp, spans in envelope.spans.items():
-                        found.setdefault(tp, []).append(plain(spans[-1]))
+                        found.setdefault(tp, []).append(spans[-1])
         return found
 
     def _buffered(self) -> dict[TopicPartition, list[Span]]:
@@ -174,12 +170,15 @@ class Buffer:
         for heard in self._heard.values():
             for envelope in heard:
                 for tp, spans in envelope.spans.items():
-                    waiting.setdefault(tp, []).append(plain(spans[-1]))
+                    waiting.setdefault(tp, []).append(spans[-1])
         return waiting
 
     def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
         """The attachment for a successor that starts at ``position``."""
-        return Attachment(self._told_to_be_settled(), marks, self._handed_on(), self._released_behind(position))
+        settled = dict.fromkeys(self._restarted, ()) | dict(self.reach().settled)
+        return Attachment(
+            settled, marks, self._handed_on(), self._released_behind(position), restarted=frozenset(self._restarted)
+        )
 
     def _handed_on(self) -> dict[TableId, Parked]:
         """The parked commits for a successor. It reads the buffered entries again, and does not know of them until
@@ -191,11 +190,6 @@ class Buffer:
             left = {tp: without(spans, buffered.get(tp, ())) for tp, spans in parked.waiting.items()}
             found[table] = replace(parked, waiting={tp: spans for tp, spans in left.items() if spans})
         return found
-
-    def _told_to_be_settled(self) -> Coverage:
-        """The settled source offsets, with marks for partitions that have restarted."""
-        found = dict(self.reach().settled)
-        return {**found, **{tp: (_RESTARTED, *found.get(tp, ())) for tp in self._restarted}}
 
     def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
         """``table`` holds its entries below ``read`` and its parked commits, except ``held_back``."""
@@ -213,7 +207,7 @@ class Buffer:
         spans = {tp: list(found) for tp, found in before.waiting.items() if found}
         for entry in entries:
             for tp, found in entry.spans.items():
-                spans.setdefault(tp, []).append(plain(found[-1]))
+                spans.setdefault(tp, []).append(found[-1])
         # Gaps count as waiting, too: there may be one per entry, and the spans are sent with every CommitComplete.
         hulls = {tp: (Span(min(s.start for s in found), max(s.end for s in found)),) for tp, found in spans.items()}
         waiting = {tp: common(hull, self._covered.get(tp, ())) for tp, hull in hulls.items()}
@@ -284,7 +278,7 @@ class Buffer:
 
     def _is_told(self, spans: Coverage) -> bool:
         """Also true of publications without coverage, such as those of the Java sink."""
-        return not any(without((plain(own[-1]),), self._told.get(tp, ())) for tp, own in spans.items())
+        return not any(without((own[-1],), self._told.get(tp, ())) for tp, own in spans.items())
 
     def _cover(self, coverage: Coverage) -> None:
         _add(self._covered, coverage)
@@ -294,4 +288,4 @@ def _add(known: dict[TopicPartition, tuple[Span, ...]], coverage: Coverage) -> N
     for tp, spans in coverage.items():
         before = known.get(tp, ())
         if spans != before:
-            known[tp] = merged((*before, *map(plain, spans)))
+            known[tp] = merged((*before, *spans))

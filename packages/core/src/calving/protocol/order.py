@@ -74,7 +74,7 @@ def _publications(entries: Iterable[Envelope], restarted: Collection[TopicPartit
     for entry in entries:
         own = {tp: spans[-1] for tp, spans in entry.spans.items() if tp not in restarted}
         # Senders other than calving report no coverage; then each entry counts as its own publication.
-        key: Hashable = frozenset(entry.spans.items()) or entry.place
+        key = entry.publication if entry.spans else entry.place
         found.setdefault(key, _Publication(own)).entries.append(entry)
     return found
 

@@ -56,18 +56,21 @@ def within_topics(
 ) -> Publication:
     """The publication with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10)."""
     spans: dict[TopicPartition, tuple[Span, ...]] = {}
+    restarted: set[TopicPartition] = set()
     for tp, (span,) in publication.spans.items():
         identity, before = topic_ids.get(tp.topic, ""), stored_within.get(tp)
-        if publication.advances[tp].start is None or before == identity:
+        restarts = tp in publication.restarted
+        if publication.advances[tp].start is None or before == identity or (restarts and not before):
             found: tuple[Span, ...] = (span,)
         elif before:
-            found = (Span(0, span.end),)  # the position belonged to a topic that no longer exists
+            found, restarts = (Span(0, span.end),), False  # the position belonged to a topic that no longer exists
         else:
             # A position that calving did not store (the Java sink or an operator did) means: all offsets below are
             # done.
             found = (Span(0, span.start), span)
         spans[within(tp, identity)] = found
-    return replace(publication, spans=spans, topic_ids=dict(topic_ids))
+        restarted |= {within(tp, identity)} if restarts else set()
+    return replace(publication, spans=spans, topic_ids=dict(topic_ids), restarted=frozenset(restarted))
 
 
 def take(backlog: Spans, records: int) -> dict[TopicPartition, Span]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from calving.model.coverage import Coverage, without
 from calving.model.events import CommitComplete, CommitToTable, DataWritten, Envelope, TableId
-from calving.model.offsets import Span
 
 DEGRADED = 3
 """Cycles after which a table with uncommitted files is DEGRADED; a healthy one needs at most two."""
@@ -49,8 +48,4 @@ class Waiting:
 def settled(publication: Coverage, done: Coverage) -> bool:
     """Whether ``done`` includes all offsets of a publication."""
     own = ((tp, spans[-1]) for tp, spans in publication.items())
-    return not any(without((_plain(span),), done.get(tp, ())) for tp, span in own)
-
-
-def _plain(span: Span) -> Span:
-    return span if span.start <= span.end else Span(0, span.end)
+    return not any(without((span,), done.get(tp, ())) for tp, span in own)

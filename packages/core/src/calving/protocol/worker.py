@@ -30,7 +30,7 @@ from calving.model.events import (
     TableReference,
     Written,
 )
-from calving.model.offsets import Advance, SourceOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import Advance, Gap, SourceOffsets, Span, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.phases import Batch, Cycle, Phases, Turn
 from calving.protocol.positions import Position, take
@@ -132,14 +132,14 @@ class Worker:
 
     def gaps(
         self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()
-    ) -> dict[TopicPartition, Span]:
+    ) -> dict[TopicPartition, Gap]:
         """Offsets that should be read next but are not on the broker: up to where reading can continue (W7).
 
         Reading continues at the first available offset. But if the topic is ``known`` to be the same one and ends
         before the wanted offset, it was truncated: its records were all read before, and reading continues at its end.
         """
         return {
-            tp: Span(at, ends[tp] if tp in known and at > ends[tp] else begins[tp])
+            tp: Gap(at, ends[tp] if tp in known and at > ends[tp] else begins[tp])
             for tp, at in self._next.items()
             if tp in begins and not begins[tp] <= at <= ends[tp]
         }
@@ -230,27 +230,35 @@ class Worker:
             for files in known
         ]
 
-    def _publish(self) -> list[WorkerEffect]:
+    def _progress(self) -> tuple[PartitionProgress, ...]:
         ends: dict[TopicPartition, int] = {}
         latest: dict[TopicPartition, int] = {}
         for batch, outcome in self._finished:
             ends.update({tp: span.end for tp, span in batch.items()})
             for tp, timestamp in outcome.timestamps_us.items():
                 latest[tp] = max(latest.get(tp, timestamp), timestamp)
-        progress = tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
+        return tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
+
+    def _covers(self, tp: TopicPartition) -> Span:
+        """From the stored position on, so that successive publications have no gap: coverage is compared."""
+        return Span(0 if tp in self._restarted else self._stored[tp] or 0, self._next[tp])
+
+    def _publish(self) -> list[WorkerEffect]:
         # Also without records: a position found by reset, or moved over a gap, must be stored.
         advances = {
             tp: Advance(self._stored[tp], at)
             for tp, at in sorted(self._next.items())
             if at != self._stored[tp] or tp in self._restarted
         }
-        # From the stored position on, so that successive publications have no gap: coverage is compared.
-        moves = {
-            tp: Span(advance.end + 1 if tp in self._restarted else advance.start or 0, advance.end)
-            for tp, advance in advances.items()
-        }
-        spans = each({tp: move for tp, move in moves.items() if move.start != move.end})
-        letters = tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters)
+        moved = [tp for tp, advance in advances.items() if advance.end != (advance.start or 0) or tp in self._restarted]
         return [
-            Publish(Publication((*self._written(), DataComplete(self._commit_id, progress)), advances, spans, letters))
+            Publish(
+                Publication(
+                    (*self._written(), DataComplete(self._commit_id, self._progress())),
+                    advances,
+                    each({tp: self._covers(tp) for tp in moved}),
+                    tuple(letter for _, outcome in self._finished for letter in outcome.dead_letters),
+                    restarted=frozenset(self._restarted),
+                )
+            )
         ]

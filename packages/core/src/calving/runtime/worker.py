@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, Fenced, OutcomeUnknown, Stale, Unavailable
 from calving.model.events import Publication
-from calving.model.offsets import TRUNCATED, SourceOffsets, Span, Spans, TopicPartition
+from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
@@ -169,7 +169,7 @@ class WorkerLoop:
             self._stored_within[tp] = identity.removesuffix(TRUNCATED)
             self._truncated |= {tp} if identity.endswith(TRUNCATED) else set()
         for tp in self._recreated(stored.keys() & set(partitions)):
-            self._skip(tp, Span(stored[tp], bounds.begins[tp]), recreated_text(tp, stored[tp]))
+            self._skip(tp, Gap(stored[tp], bounds.begins[tp]), recreated_text(tp, stored[tp]))
         self._looked, self._mirrors_again = float("-inf"), True
 
     def _begin(self, every: Collection[TopicPartition]) -> None:
@@ -216,22 +216,21 @@ class WorkerLoop:
         self._recognise({tp.topic for tp in self.machine.held})
         known = {tp for tp in self.machine.held if self._is_known(tp)}
         for tp, gap in self.machine.gaps(bounds.begins, bounds.ends, known).items():
-            available = Span(bounds.begins[tp], bounds.ends[tp])
-            truncated = gap.end < gap.start and tp in known
-            self._skip(tp, gap, (truncated_text if truncated else data_loss_text)(tp, gap.start, available))
+            truncated = gap.resumes < gap.wanted and tp in known
+            self._skip(tp, gap, (truncated_text if truncated else data_loss_text)(tp, gap.wanted, bounds))
             self._truncated |= {tp} if truncated else set()
 
     def _is_known(self, tp: TopicPartition) -> bool:
         """Whether the topic has the topic id of the stored position."""
         return self._topic_ids.get(tp.topic, "") == self._stored_within.get(tp) != ""
 
-    def _skip(self, tp: TopicPartition, gap: Span, why: str) -> None:
+    def _skip(self, tp: TopicPartition, gap: Gap, why: str) -> None:
         if self._policy.on_data_loss == "fail":
             raise DataLossError(f"{why}; {SKIP}")
-        missing = max(0, gap.end - gap.start)
+        missing = max(0, gap.resumes - gap.wanted)
         self.skipped[tp] = self.skipped.get(tp, 0) + missing
-        log.error("%s; %d records were skipped, reading continues at offset %d", why, missing, gap.end)
-        self.machine.skip(tp, gap.end)
+        log.error("%s; %d records were skipped, reading continues at offset %d", why, missing, gap.resumes)
+        self.machine.skip(tp, gap.resumes)
 
     def _recreated(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Partitions whose topic was recreated since their position was stored."""
@@ -279,16 +278,16 @@ def recreated_text(tp: TopicPartition, stored: int) -> str:
     )
 
 
-def truncated_text(tp: TopicPartition, wanted: int, available: Span) -> str:
+def truncated_text(tp: TopicPartition, wanted: int, bounds: Bounds) -> str:
     return (
-        f"topic '{tp.topic}', partition {tp.partition}, was truncated: reading should continue at offset {wanted},"
-        f" but it ends at {available.end} (an unclean leader election, or a broker that lost acknowledged records); the"
+        f"topic '{tp.topic}', partition {tp.partition}, was truncated: reading should continue at offset {wanted}, but"
+        f" it ends at {bounds.ends[tp]} (an unclean leader election, or a broker that lost acknowledged records); the"
         " tables keep the records that were read from it"
     )
 
 
-def data_loss_text(tp: TopicPartition, wanted: int, available: Span) -> str:
+def data_loss_text(tp: TopicPartition, wanted: int, bounds: Bounds) -> str:
     return (
         f"topic '{tp.topic}', partition {tp.partition}: reading should continue at offset {wanted}, but the broker has"
-        f" {available.start} to {available.end} (retention, or the topic was recreated)"
+        f" {bounds.begins[tp]} to {bounds.ends[tp]} (retention, or the topic was recreated)"
     )

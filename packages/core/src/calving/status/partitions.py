@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from calving.model.coverage import Coverage
-from calving.model.offsets import SourceOffsets, Span, TopicPartition, named
+from calving.model.offsets import SourceOffsets, TopicPartition, named
 from calving.status.values import PartitionStatus
 
 
@@ -46,10 +46,4 @@ class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
 
 def committed_up_to(settled: Coverage) -> dict[TopicPartition, int]:
     """By partition the offset below which every record is in its tables, if these spans are settled."""
-    return {named(tp): _first_hole(spans) for tp, spans in settled.items()}
-
-
-def _first_hole(spans: Iterable[Span]) -> int:
-    """The start of the first gap after a mark that the offsets have restarted."""
-    plain = [span for span in spans if span.start <= span.end]
-    return plain[0].end if plain else 0
+    return {named(tp): spans[0].end if spans else 0 for tp, spans in settled.items()}
