@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,11 +13,11 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.model.coverage import merged
-from calving.model.events import DataWritten, Envelope, TableReference
+from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import Step
-from calving.protocol.coordinator import Committed
+from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Reach
 from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
@@ -100,6 +101,36 @@ def test_a_replay_deletes_nothing_twice(catalog: Catalog, table: MutationTable) 
     commit(committer(catalog), table, first, second)
     assert len(table.table.metadata.snapshots) == snapshots
     assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_what_a_failing_table_has_ready_is_parked_and_comes_back_in_order(
+    catalog: Catalog, table: MutationTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, name = committer(catalog), table_id(table.name)
+    first, second, third = (entry(table, n, table.step([row(1, f"{n}"), row(2 + n, "a")])) for n in range(3))
+    early = replace(third, partition=1)  # it is heard before the second one
+    reach = Reach({TP: (Span(0, 10), Span(20, 30))}, {})
+    request = CommitTables(uuid4(), {name: (first, early)}, {0: 1, 1: 3}, reach, None, park=frozenset({name}))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(catalog), "load_table", _unreachable)
+        patch.setattr("calving.iceberg.target.LOAD_TRIES", 1)
+        (failed,) = dict(made.commit(request)).values()
+    assert isinstance(failed, Failed) and failed.parked is not None
+    assert failed.held_back == (early,)
+    parked = {name: Parked(failed.parked, 1, {TP: (Span(0, 10),)})}
+    request = CommitTables(
+        uuid4(), {name: (second, early)}, {0: 2, 1: 3}, Reach({TP: (Span(0, 30),)}, {}), None, parked=parked
+    )
+    (done,) = dict(made.commit(request)).values()
+    assert isinstance(done, Committed) and not done.held_back
+    assert pyiceberg_rows(table.table) == table.rows()
+    assert key_files(table) == 3  # a successor may be told of what is parked until the next cycle
+    commit(made, table, entry(table, 3, table.step([row(9, "b")])))
+    assert key_files(table) == 1
+
+
+def _unreachable(*_: object) -> None:
+    raise ConnectionError("no catalog")
 
 
 def test_an_entry_held_back_by_three_commits_is_reported_with_the_missing_offsets(

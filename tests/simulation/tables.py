@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from calving.errors import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
 from calving.iceberg.parking import ParkedCommit
-from calving.model.events import DataWritten, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.protocol.admission import Admitted
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
@@ -271,7 +271,7 @@ class SimCommitter:
             world.stats["held already"] += 1
             return Failed(str(error))
         except (CommitRefused, CommitUncertain) as error:
-            return Failed(str(error), parked=self._park(table, last, request))
+            return self._park(table, last, request, str(error))
         if parked is not None:
             self._parking.served(table, parked)
             world.stats["brought back"] += 1
@@ -279,12 +279,19 @@ class SimCommitter:
         world.stats["held back"] += bool(admitted.held_back)
         return Committed(reference, snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
-    def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
-        if table not in request.park or table in self._world.mutation_tables:
-            return None
+    def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables, reason: str) -> Failed:
+        if table not in request.park:
+            return Failed(reason)
+        held_back: tuple[Envelope, ...] = ()
+        if table in self._world.mutation_tables:
+            commit, held_back = self._world.to_park(commit)
+        if not commit.entries:
+            return Failed(reason)
         try:
             last = self._parking.park(table, commit, request.parked.get(table))
         except CommitUncertain:
-            return None
+            return Failed(reason)
         self._world.stats["parked"] += 1
-        return last
+        self._world.stats["parked, in order"] += table in self._world.mutation_tables
+        self._world.stats["held back from parking"] += bool(held_back)
+        return Failed(reason, parked=last, held_back=held_back)

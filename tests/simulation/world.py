@@ -21,7 +21,7 @@ from calving.cli.release import discard
 from calving.errors import CalvingError, Unavailable
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage, decode_coverage
-from calving.model.events import TableFiles, TableId, TableReference
+from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, TopicPartition, within
 from calving.protocol.commit import CommitLoop
@@ -100,6 +100,8 @@ class World:
         is_told = theme not in _STARTING_OVER or self.store.partitions == 1
         mutates = self.mutates or (self.mutates is None and seed % 4 in (1, 2) and is_told)
         self.mutation_tables = frozenset(self.names[-1:] if mutates else ())
+        if mutates and seed % 4 == 1:
+            self.odds = replace(self.odds, stuck=0)
         self.skipped: Counter[TopicPartition] = Counter()
         self.stats: Counter[str] = Counter()
         self.expected_at: dict[UUID, frozenset[TopicPartition]] = {}
@@ -191,6 +193,10 @@ class World:
         """What was parked comes first."""
         yield from parked
         yield last
+
+    def to_park(self, commit: ParkedCommit) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
+        """What of a mutation table's commit is parked, and what is not."""
+        return commit.in_order()
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         return CommitLoop(target, target.key, 3, in_order=target.name in self.mutation_tables)

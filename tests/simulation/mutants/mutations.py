@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from unittest import mock
 
+from calving.iceberg.parking import ParkedCommit
 from calving.model.events import Envelope, TableId
 from calving.model.offsets import ControlOffsets
 from calving.protocol import admission
@@ -68,6 +69,31 @@ class ForgetsHeldBack(_Mutating):
             super().settle(table, read)
 
     coordinator = with_buffer(_Buffer)
+
+
+@mutant("G1 what waits for earlier records is parked with what does not", "failing table")
+class ParksWhatWaits(_Mutating):
+    eagerness = 0.3
+
+    def to_park(self, commit: ParkedCommit) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
+        return commit, ()
+
+
+@mutant("G1 what waits for earlier records is forgotten when the rest is parked", "failing table")
+class ForgetsUnparked(_Mutating):
+    eagerness = 0.3
+
+    class _Buffer(Buffer):
+        def park(self, table: TableId, read: ControlOffsets, last: str, held_back: Iterable[Envelope] = ()) -> None:
+            super().park(table, read, last)
+
+    coordinator = with_buffer(_Buffer)
+
+
+@mutant("C5 a mutation table that fails holds the position back for good", "failing table")
+class NeverParksMutations(_Mutating):
+    def to_park(self, commit: ParkedCommit) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
+        return replace(commit, entries=()), commit.entries
 
 
 @mutant("I7 offsets start over, and the control log has several partitions", "truncated")

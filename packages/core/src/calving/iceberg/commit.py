@@ -19,7 +19,7 @@ from calving.iceberg.resolvers import Resolvers
 from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
-from calving.model.events import DataWritten, TableId, TableMark, TableReference
+from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import named
 from calving.model.text import listed
@@ -129,7 +129,8 @@ class IcebergCommitter:
             return Failed(f"table {'.'.join(table)}: {error}", lost=True)
         except Exception as error:  # one table's failure must not affect the others
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
-            return Failed(str(error), parked=self._park(table, latest, request))
+            parked, held_back = self._park(table, latest, request)
+            return Failed(str(error), parked=parked, held_back=held_back)
         self._mind_holes(table, done, request.reach)
         reference = TableReference(self._catalog_name, table[:-1], table[-1])
         admitted = done.admitted
@@ -144,17 +145,24 @@ class IcebergCommitter:
             )
         return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
-    def _park(self, table: TableId, commit: ParkedCommit, request: CommitTables) -> str | None:
-        # Commits of mutation tables wait for earlier ones, which parked commits cannot.
-        if table not in request.park or self._style.mutations(table) is not None:
-            return None
+    def _park(
+        self, table: TableId, commit: ParkedCommit, request: CommitTables
+    ) -> tuple[str | None, tuple[Envelope, ...]]:
+        """The file, and what is not in it."""
+        if table not in request.park:
+            return None, ()
+        held_back: tuple[Envelope, ...] = ()
+        if self._style.mutations(table) is not None:
+            commit, held_back = commit.in_order()
+        if not commit.entries:
+            return None, ()
         try:
             last = self._parking.park(table, commit, request.parked.get(table))
         except Exception as error:  # then its entries stay buffered
             log.warning("the files of table %s could not be parked: %s", ".".join(table), error)
-            return None
+            return None, ()
         log.warning("table %s: %d entries with its files are parked in %s", ".".join(table), len(commit.entries), last)
-        return last
+        return last, held_back
 
     def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
         """Log offsets that two commits in a row lack, once, and keep them in ``missing`` while they are missing."""
@@ -187,7 +195,7 @@ class IcebergCommitter:
             return self._make(table, latest, request, mark, report)
         snapshot_id = None
         for commit in chain(self._parking.commits(table, parked), [latest]):
-            done, mark = self._make(table, commit, request, mark, report, in_order=commit is latest)
+            done, mark = self._make(table, commit, request, mark, report)
             self._parking.made(table, commit, mark)
             snapshot_id = done.snapshot_id or snapshot_id
         self._parking.served(table, parked)
@@ -200,8 +208,6 @@ class IcebergCommitter:
         request: CommitTables,
         mark: TableMark | None,
         report: Report,
-        *,
-        in_order: bool = True,
     ) -> tuple[Settled, TableMark | None]:
         style = self._style
         key, mutations = style.key(table), style.mutations(table)
@@ -227,9 +233,10 @@ class IcebergCommitter:
             resolver=self._resolvers.of(table),
             equality=mutations is not None and mutations.row_deletes == "equality",
         )
-        in_order = in_order and mutations is not None
-        done = CommitLoop(target, key, MAX_TRIES, in_order=in_order).settle(commit.entries, commit.read, commit.reach)
+        loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None)
+        done = loop.settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:
-            self._resolvers.served(table, target.unused.get(done.snapshot_id, ()), target.io)
+            unused = target.unused.get(done.snapshot_id, ())
+            self._resolvers.served(table, request.commit_id, unused, target.io)
         return done, target.mark

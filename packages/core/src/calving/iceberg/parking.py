@@ -22,7 +22,8 @@ from calving.errors import CalvingError
 from calving.model.coverage import Coverage, decode_coverage, decode_covered, encode_coverage, encode_covered, merged
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Span, furthest
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import NO_LEDGER, Reach
+from calving.protocol.order import ordered
 from calving.wire.codec import Message, decode, encode
 
 _TOGETHER = 2_000
@@ -50,6 +51,16 @@ class ParkedCommit:
     def can_join(self, later: ParkedCommit) -> bool:
         """Whether ``later`` can be joined: not if offsets have restarted in between."""
         return self.reach.restarted == later.reach.restarted and len(self.entries) < _TOGETHER
+
+    def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
+        """Of a mutation table: what waits for no earlier records, whatever the table holds; and what does.
+
+        The first part is a commit of which nothing has to be held back (G1) when it is made at last. The second has to
+        stay where its earlier records will be heard.
+        """
+        found = ordered(self.entries, self.read, self.reach, NO_LEDGER)
+        reach = replace(self.reach, covered=found.covered)
+        return replace(self, entries=found.entries, read=found.control, reach=reach), found.held_back
 
     def joined(self, later: ParkedCommit) -> ParkedCommit:
         """Both as one. Another coordinator, which had read less, may have made ``later``."""

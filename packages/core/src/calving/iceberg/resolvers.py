@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from uuid import UUID
 
 from pyiceberg.io import FileIO
 
@@ -30,8 +31,8 @@ class Resolvers:
         self._cache: KeyCache | None = None
         self._made: dict[TableId, Resolver] = {}
         self._lock = threading.Lock()
-        self._served: dict[TableId, tuple[str, ...]] = {}
-        """Files that the last commit of a table has read and does not name."""
+        self._served: dict[TableId, tuple[UUID, tuple[str, ...]]] = {}
+        """Files that the last cycle's commits of a table have read and do not name."""
 
     def of(self, table: TableId) -> Resolver | None:
         """The resolver of a table; None if it is only appended to, or keeps equality deletes."""
@@ -50,11 +51,13 @@ class Resolvers:
         """Bytes in the key cache, by table."""
         return {} if self._cache is None else self._cache.by_owner()
 
-    def served(self, table: TableId, paths: Iterable[str], io: FileIO) -> None:
-        """Note key files, and data files without live rows, which are not needed after their commit. Those of the
-        commit before are deleted now: the position that was saved after it is behind them.
+    def served(self, table: TableId, cycle: UUID, paths: Iterable[str], io: FileIO) -> None:
+        """Note key files, and data files without live rows, which are not needed after their commit. Those of an
+        earlier cycle are deleted now: the position that was saved after it is behind them.
         """
-        before = self._served.pop(table, ())
-        if found := tuple(paths):
-            self._served[table] = found
-        delete_orphans(io, before)
+        before, found = self._served.pop(table, (cycle, ()))
+        if before == cycle:
+            paths = (*found, *paths)
+        else:
+            delete_orphans(io, found)
+        self._served[table] = cycle, tuple(paths)

@@ -201,9 +201,13 @@ class Buffer:
         """The number of entries that a successor would have to read again because of this table."""
         return self._count - self._counted[table] if table in self._heard else 0
 
-    def park(self, table: TableId, read: ControlOffsets, last: str) -> None:
-        """The entries of ``table`` below ``read`` are parked in file ``last``, after the earlier parked commits."""
-        entries, before = self._below(table, read), self.parked.get(table, Parked("", 0, {}))
+    def park(self, table: TableId, read: ControlOffsets, last: str, held_back: Iterable[Envelope] = ()) -> None:
+        """The entries of ``table`` below ``read``, except ``held_back``, are parked in file ``last``, after the earlier
+        parked commits.
+        """
+        kept = {e.place for e in held_back}
+        entries = [e for e in self._below(table, read) if e.place not in kept]
+        before = self.parked.get(table, Parked("", 0, {}))
         spans = {tp: list(found) for tp, found in before.waiting.items() if found}
         for entry in entries:
             for tp, found in entry.spans.items():

@@ -77,6 +77,8 @@ class Failed:
     lost: bool = False
     parked: str | None = None
     """The file in which this commit is parked."""
+    held_back: tuple[Envelope, ...] = ()
+    """Entries that are not in that file, because they wait for earlier records (G1)."""
 
 
 class Coordinator:
@@ -206,9 +208,9 @@ class Coordinator:
                 if snapshot_id is not None:
                     event = CommitToTable(self._commit_id, reference, snapshot_id, self._valid_through)
                     effects.append(Announce((event,)))
-            case Failed(parked=last):
+            case Failed(parked=last, held_back=held_back):
                 if last is not None:
-                    self._buffer.park(table, self._committing, last)
+                    self._buffer.park(table, self._committing, last, held_back)
                 self.failures[table] = self.failures.get(table, 0) + 1
                 # Skip at most one cycle: once the table works again, two cycles must be enough (I6).
                 self._resting[table] = self._cycle + (1 if self.failures[table] == 1 else 2)
