@@ -30,7 +30,7 @@ from calving.protocol.effects import Acknowledge, CommitTables
 from calving.protocol.ledger import Reach
 
 T, U = TableReference("c", ("db",), "t", UUID(int=7)), TableReference("c", ("db",), "u")
-TP, OTHER = TopicPartition("s@id", 0), TopicPartition("s@id", 1)
+TP, OTHER = TopicPartition("s", 0, "id"), TopicPartition("s", 1, "id")
 COMMIT = UUID(int=1)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from calving.model.coverage import present
 from calving.model.events import Publication
-from calving.model.offsets import Advance, Span, TopicPartition, named, topic_id_of, within
+from calving.model.offsets import Advance, Span, TopicPartition, named, within
 from calving.protocol.ledger import Ledger
 from calving.protocol.positions import within_topics
 
@@ -21,8 +21,8 @@ def moving(start: int | None, end: int) -> Publication:
 
 
 def test_a_partition_within_a_topic_has_the_name_still() -> None:
-    assert (named(NEW), topic_id_of(NEW)) == (TP, "new")
-    assert (named(TP), topic_id_of(TP)) == (TP, "")
+    assert (named(NEW), NEW.topic_id, str(NEW)) == (TP, "new", "orders@new-3")
+    assert (named(TP), TP.topic_id, str(TP)) == (TP, "", "orders-3")
     assert within(TP, "") == TP
 
 

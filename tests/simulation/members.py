@@ -21,7 +21,7 @@ from calving.model.events import (
     StartCommit,
 )
 from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, TopicPartition
+from calving.model.offsets import ControlOffsets, SourceOffsets, Spans, Topic, TopicPartition
 from calving.protocol.coordinator import Intervals
 from calving.protocol.worker import BatchLimits, BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop
@@ -151,7 +151,7 @@ class SimCursor(Cursor):
         position: ControlOffsets,
         events: Sequence[Event],
         attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[str] = (),
+        departed: Collection[Topic] = (),
     ) -> None:
         assert self.judge is not None
         self._world.fail("acknowledge", Unavailable("before the acknowledgement"))

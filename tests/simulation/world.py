@@ -23,7 +23,7 @@ from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
-from calving.model.offsets import Spans, TopicPartition, within
+from calving.model.offsets import Spans, Topic, TopicPartition, within
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import Ledger, LedgerKey
 from calving.protocol.recovery import recovery
@@ -216,13 +216,13 @@ class World:
         held = decode_coverage(self.tables[name].properties.get(self.key("").holding, "{}"))
         return {tp: held.get(self.known_as(tp), ()) for tp in self.broker.content} if held else {}
 
-    def unknown(self, topics: Collection[str]) -> Collection[str]:
+    def unknown(self, topics: Collection[Topic]) -> Collection[Topic]:
         """What the broker says that it does not have. One that has just started may not know of anything."""
         self.call("topics")
         if self.chance(self.odds.faults):
             raise Unavailable("no answer")
         self._ignorant = self._ignorant + 1 if self._ignorant < 2 and self.chance(0.3) else 0
-        there = {self.known_as(tp).topic for tp in self.broker.content} | {tp.topic for tp in self.broker.content}
+        there = {self.known_as(tp).whole for tp in self.broker.content} | {tp.whole for tp in self.broker.content}
         return topics if self._ignorant else [topic for topic in topics if topic not in there]
 
     def read(self, spans: Spans) -> BatchOutcome:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, TableId, TableMark
-from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.departures import Departures
@@ -228,7 +228,7 @@ def with_departures(departures: type[Departures]) -> type[CoordinatorLoop]:
 @mutant("C8 ledgers speak for ever of topics that are gone", "topic recreated")
 class ForgetsNoTopic(World):
     class _Departures(Departures):
-        def looked(self, now: float, asked: Collection[str], missed: Collection[str]) -> None:
+        def looked(self, now: float, asked: Collection[Topic], missed: Collection[Topic]) -> None:
             pass
 
     coordinator = with_departures(_Departures)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from calving.backend.interface import Cursor, Session
-from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Coordinator, Intervals
 from calving.protocol.worker import BatchLimits, Worker
@@ -93,7 +93,7 @@ def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
             intervals: Intervals,
             clock: Clock,
             fresh_id: Callable[[], UUID],
-            unknown: Callable[[Collection[str]], Collection[str]],
+            unknown: Callable[[Collection[Topic]], Collection[Topic]],
         ) -> None:
             super().__init__(cursor, committer, partitions, intervals, clock, fresh_id, unknown)
             self.machine = machine(intervals, cursor.log.start, clock())

@@ -16,7 +16,7 @@ from calving.backend.entries import BEFORE, Entries, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, Unavailable
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
-from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition
+from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions
@@ -95,7 +95,7 @@ class KafkaCursor(Cursor):
         position: ControlOffsets,
         events: Sequence[Event],
         attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[str] = (),
+        departed: Collection[Topic] = (),
     ) -> None:
         settled = settled_text(attached)
         records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, attached)

@@ -12,7 +12,7 @@ from calving.backend.entries import BEFORE, Entries, beside_text, partition_key,
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, Fenced, ProtocolError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
-from calving.model.offsets import ControlOffsets, SourceOffsets
+from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, refused, where, writing
 from calving_redis.durability import Durability
@@ -85,14 +85,14 @@ class RedisCursor(Cursor):
         position: ControlOffsets,
         events: Sequence[Event],
         attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[str] = (),
+        departed: Collection[Topic] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
         beside = beside_text(self._sink.group, events, parts, attached)
         arguments = [self._identity, self._epoch, self._sender, saved, audit, settled_text(attached), beside]
-        arguments += [len(departed), *departed, *parts]
+        arguments += [len(departed), *map(str, departed), *parts]
         keys = self._keys
         self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)
 

@@ -18,7 +18,7 @@ from calving.backend.entries import BEFORE, Entries, beside_text, partition_key,
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import Fenced, ProtocolError, Unavailable
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
-from calving.model.offsets import ControlOffsets, SourceOffsets
+from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.store import State, Store
@@ -84,7 +84,7 @@ class ZooKeeperCursor(Cursor):
         position: ControlOffsets,
         events: Sequence[Event],
         attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[str] = (),
+        departed: Collection[Topic] = (),
     ) -> None:
         parts = payloads(self._sink.group, events, self._options.max_message_bytes)
 

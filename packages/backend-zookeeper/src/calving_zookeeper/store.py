@@ -33,7 +33,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 
 from calving.errors import Fenced, OutcomeUnknown, Unavailable
-from calving.model.offsets import stored_in
+from calving.model.offsets import Topic, stored_in
 from calving_zookeeper.connection import Nodes, reaching
 
 _REQUEST_BYTES = 900_000
@@ -54,7 +54,7 @@ class State:
     positions: dict[str, int] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
 
-    def without(self, departed: Collection[str]) -> State:
+    def without(self, departed: Collection[Topic]) -> State:
         """Positions in these topics, each named ``within`` its identity, are dropped."""
         away = {
             key

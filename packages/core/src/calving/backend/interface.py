@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication
 from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
+from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Cursor(ABC):
         position: ControlOffsets,
         events: Sequence[Event],
         attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[str] = (),
+        departed: Collection[Topic] = (),
     ) -> None:
         """Append ``events`` and, if it is not empty, save ``position`` for the next replay, atomically.
 

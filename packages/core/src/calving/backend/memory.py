@@ -30,7 +30,7 @@ from calving.model.events import (
     Publication,
 )
 from calving.model.membership import Claim
-from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition, furthest, stored_in
+from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, furthest, stored_in
 
 
 class Entry(NamedTuple):
@@ -122,7 +122,7 @@ class MemoryCursor(Cursor):
         position: ControlOffsets,
         events: Sequence[Event],
         attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[str] = (),
+        departed: Collection[Topic] = (),
     ) -> None:
         store = self._store
         with store.lock:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
-from calving.model.offsets import Span, Spans, TopicPartition, named, topic_id_of
+from calving.model.offsets import Span, Spans, TopicPartition, named, parse_topic
 
 T = TypeVar("T")
 
@@ -68,9 +68,8 @@ def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> 
     """The values of partitions whose topics exist now, keyed by plain topic name."""
     left: dict[TopicPartition, T] = {}
     for tp in sorted(found):  # without a topic id first, so that the entry with one wins
-        name, identity = named(tp), topic_id_of(tp)
-        if not identity or topic_ids.get(name.topic, identity) == identity:
-            left[name] = found[tp]
+        if not tp.topic_id or topic_ids.get(tp.topic, tp.topic_id) == tp.topic_id:
+            left[named(tp)] = found[tp]
     return left
 
 
@@ -83,8 +82,8 @@ def text_of(coverage: Coverage) -> str:
 def encode_coverage(coverage: Mapping[TopicPartition, Iterable[tuple[int, int]]]) -> str:
     """``{"topic":{"0":[[3,7]]}}``, topics and partitions in order."""
     found: dict[str, dict[str, list[tuple[int, int]]]] = {}
-    for tp in sorted(coverage):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = list(coverage[tp])
+    for topic, partition, tp in sorted((str(tp.whole), tp.partition, tp) for tp in coverage):
+        found.setdefault(topic, {})[str(partition)] = list(coverage[tp])
     return json.dumps(found, separators=(",", ":"))
 
 
@@ -124,6 +123,7 @@ def decode_settled(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
 
 
 def _decode(text: str) -> Iterable[tuple[TopicPartition, list[tuple[int, int]]]]:
-    for topic, partitions in json.loads(text).items():
+    for written, partitions in json.loads(text).items():
+        topic = parse_topic(written)
         for number, spans in partitions.items():
-            yield TopicPartition(topic, int(number)), [(start, end) for start, end in spans]
+            yield TopicPartition(topic.name, int(number), topic.id), [(start, end) for start, end in spans]

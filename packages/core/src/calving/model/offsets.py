@@ -10,38 +10,56 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
+class Topic(NamedTuple):
+    """A topic that was recreated compares unequal to the former one: its ``id`` is another. Empty if unknown."""
+
+    name: str
+    id: str = ""
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        """As it is written: ``orders@<topic id>``, which is no legal topic name, or the name alone."""
+        return f"{self.name}@{self.id}" if self.id else self.name
+
+
+def parse_topic(text: str) -> Topic:
+    """The topic that is written so."""
+    name, _, topic_id = text.partition("@")
+    return Topic(name, topic_id)
+
+
+class TopicPartition(NamedTuple):
+    """A partition of whichever topic has the name now; or of the one with this id alone, where ``topic_id`` is set."""
+
+    topic: str
+    partition: int
+    topic_id: str = ""
+
+    @property
+    def whole(self) -> Topic:
+        """The topic that it is a partition of."""
+        return Topic(self.topic, self.topic_id)
+
+    def __str__(self) -> str:
+        return f"{self.whole}-{self.partition}"
 
 
 def within(tp: TopicPartition, topic_id: str) -> TopicPartition:
-    """``tp`` qualified by topic id, so that a recreated topic compares unequal: its topic becomes ``orders@<topic
-    id>``, which is no legal topic name. Unchanged if the topic id is unknown (empty).
-    """
-    return TopicPartition(f"{tp.topic}@{topic_id}", tp.partition) if topic_id else tp
-
-
-def topic_id_of(tp: TopicPartition) -> str:
-    """The topic id that ``within`` has added, else empty."""
-    return tp.topic.partition("@")[2]
+    """``tp`` of the topic with this id; of whichever has the name if it is unknown (empty)."""
+    return TopicPartition(tp.topic, tp.partition, topic_id)
 
 
 def named(tp: TopicPartition) -> TopicPartition:
     """``tp`` without a topic id."""
-    return TopicPartition(tp.topic.partition("@")[0], tp.partition)
+    return TopicPartition(tp.topic, tp.partition)
 
 
 TRUNCATED = "~"
 """Suffix of the topic id that is stored with a position, if the partition's log was truncated before."""
 
 
-def stored_in(topic: str, identity: str) -> str:
-    """A topic ``within`` the topic id that a store keeps with a position, whether or not it was truncated."""
-    return within(TopicPartition(topic, 0), identity.removesuffix(TRUNCATED)).topic
+def stored_in(topic: str, topic_id: str) -> Topic:
+    """The topic of a stored position, by the topic id that a store keeps with it, whether or not it was truncated."""
+    return Topic(topic, topic_id.removesuffix(TRUNCATED))
 
 
 class Span(NamedTuple("Span", [("start", int), ("end", int)])):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
 from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile
-from calving.model.offsets import ControlOffsets, Span, TopicPartition, furthest
+from calving.model.offsets import ControlOffsets, Span, Topic, TopicPartition, furthest
 from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, Reach
 from calving.protocol.order import ordered
 
@@ -45,10 +45,10 @@ class Admitted:
     """Entries that wait for earlier records; their files are not in this commit (G1)."""
 
     @property
-    def elsewhere(self) -> frozenset[str]:
+    def elsewhere(self) -> frozenset[Topic]:
         """Topics in the ledger that no entry read from the log names, without the departed ones."""
         away = self.reach.departed
-        return frozenset(tp.topic for tp in self.ledger.source if tp not in self.reach.covered) - away
+        return frozenset(tp.whole for tp in self.ledger.source if tp not in self.reach.covered) - away
 
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
@@ -168,14 +168,14 @@ def _moved(
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    void = reach.restarted | {tp for tp in ledger.gone if tp.topic in reach.departed}
+    void = reach.restarted | {tp for tp in ledger.gone if tp.whole in reach.departed}
     gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
     for publication in admitted:
         for tp in gone.keys() & publication.keys():
             gone[tp] = without(gone[tp], without((publication[tp][-1],), left_out.get(tp, ())))
     gone = {tp: spans for tp, spans in gone.items() if spans}
     for tp in sorted({*ledger.source, *reach.covered}):
-        if tp.topic in reach.departed and not ledger.missing.get(tp):
+        if tp.whole in reach.departed and not ledger.missing.get(tp):
             continue
         before = NO_LEDGER if tp in reach.restarted else ledger
         never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))

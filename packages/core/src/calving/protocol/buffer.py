@@ -18,7 +18,7 @@ from calving.model.events import (
     TableId,
     TableMark,
 )
-from calving.model.offsets import ControlOffsets, Span, TopicPartition
+from calving.model.offsets import ControlOffsets, Span, Topic, TopicPartition
 from calving.protocol.ledger import Reach
 
 
@@ -100,24 +100,24 @@ class Buffer:
                         self._cover(parked.waiting)
 
     @property
-    def topics(self) -> frozenset[str]:
+    def topics(self) -> frozenset[Topic]:
         """The topics of all known coverage."""
-        return frozenset(tp.topic for tp in self._covered)
+        return frozenset(tp.whole for tp in self._covered)
 
-    def without_trace(self, topics: Collection[str]) -> frozenset[str]:
+    def without_trace(self, topics: Collection[Topic]) -> frozenset[Topic]:
         """Those of ``topics`` of which nothing is buffered or parked."""
         if not topics:
             return frozenset()
-        there = {tp.topic for tp in self._buffered()}
-        there |= {tp.topic for parked in self.parked.values() for tp in parked.waiting}
+        there = {tp.whole for tp in self._buffered()}
+        there |= {tp.whole for parked in self.parked.values() for tp in parked.waiting}
         return frozenset(topic for topic in topics if topic not in there)
 
-    def forget(self, topics: Collection[str]) -> None:
+    def forget(self, topics: Collection[Topic]) -> None:
         """Drop the coverage of these topics: they are gone."""
         for known in (self._covered, self._told):
-            for tp in [tp for tp in known if tp.topic in topics]:
+            for tp in [tp for tp in known if tp.whole in topics]:
                 del known[tp]
-        self._restarted -= {tp for tp in self._restarted if tp.topic in topics}
+        self._restarted -= {tp for tp in self._restarted if tp.whole in topics}
 
     def whole(self) -> dict[int, int]:
         """The read position, or the start of the first publication that has been read in part."""

@@ -29,7 +29,7 @@ from calving.model.events import (
     TableMark,
     TableReference,
 )
-from calving.model.offsets import ControlOffsets, TopicPartition
+from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
@@ -61,7 +61,7 @@ class Committed:
     table: TableReference
     snapshot_id: int | None
     mark: TableMark | None = None
-    topics: frozenset[str] = frozenset()
+    topics: frozenset[Topic] = frozenset()
     """Topics in its ledger that no entry names."""
     held_back: tuple[Envelope, ...] = ()
     """Entries that wait for earlier records (G1)."""
@@ -111,7 +111,7 @@ class Coordinator:
         parked.
         """
         self._departures = Departures()
-        self._elsewhere: frozenset[str] = frozenset()
+        self._elsewhere: frozenset[Topic] = frozenset()
         """Topics that are in ledgers but not in the log."""
         self._alone = True
         """Whether all workers support parked commits; those of the Java sink and of version 0.1.0 do not."""
@@ -159,7 +159,7 @@ class Coordinator:
         """Take in the next entry of a partition of the control log."""
         self._buffer.hear(envelope)
         if self._departures.gone and isinstance(envelope.event, DataWritten | DataComplete):
-            self._departures.heard({tp.topic for tp in envelope.spans})
+            self._departures.heard({tp.whole for tp in envelope.spans})
         for table, mark in envelope.attached.marks.items():
             self._marks.note(table, mark)
         match envelope.event:
@@ -175,14 +175,14 @@ class Coordinator:
                     return self._commit(partial=False)
         return []
 
-    def doubtful(self, now: float) -> frozenset[str]:
+    def doubtful(self, now: float) -> frozenset[Topic]:
         """Topics that may be gone: look them up at the broker now, and call ``looked`` with the answer."""
         if not self._caught_up or not self._expected or not self._departures.is_due(now):
             return frozenset()
         listed = {tp.topic for tp in self._expected}
         return self._departures.doubtful(now, self._buffer.topics | self._elsewhere, listed)
 
-    def looked(self, now: float, asked: frozenset[str], missed: Collection[str]) -> None:
+    def looked(self, now: float, asked: frozenset[Topic], missed: Collection[Topic]) -> None:
         """The broker has answered, and of ``asked`` it does not know ``missed``. Do not call this without an answer."""
         self._departures.looked(now, asked, missed)
 
@@ -269,7 +269,7 @@ class Coordinator:
     def _is_troubled(self) -> bool:
         return bool(self.failures or self._buffer.parked)
 
-    def _departed(self) -> frozenset[str]:
+    def _departed(self) -> frozenset[Topic]:
         return frozenset() if self._is_troubled else self._buffer.without_trace(self._departures.gone)
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
@@ -290,7 +290,7 @@ class Coordinator:
         # While files of one table are not committed, the valid-through time of the sink stays.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer
-        departed: frozenset[str] = frozenset()
+        departed: frozenset[Topic] = frozenset()
         if not self.unanswered:  # all other partitions have a stored position, so the next start is no first start
             departed = self._departed() & (buffer.topics | self._elsewhere)
             buffer.forget(departed)

@@ -1,12 +1,14 @@
 """Decides which topics are gone for good, from the broker's answers over a minute.
 
-Topics are qualified by topic id (``within``) if they have one. A topic id that is gone never comes back.
+A topic id that is gone never comes back. A topic without one may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
+
+from calving.model.offsets import Topic
 
 _MOST = 10_000
 """The number of gone topics that are kept, so that tables with rare commits drop them, too."""
@@ -24,16 +26,16 @@ class Departures:
     """
 
     def __init__(self) -> None:
-        self._missed: dict[str, _Looks] = {}
+        self._missed: dict[Topic, _Looks] = {}
         self._looked = float("-inf")
-        self._gone: dict[str, None] = {}
+        self._gone: dict[Topic, None] = {}
 
     @property
-    def gone(self) -> Collection[str]:
+    def gone(self) -> Collection[Topic]:
         """The topics that are gone; the last ten thousand."""
         return self._gone.keys()
 
-    def heard(self, topics: Iterable[str]) -> None:
+    def heard(self, topics: Iterable[Topic]) -> None:
         """A worker has read these topics: they exist, or were recreated and have no topic id to tell them apart."""
         for topic in topics:
             self._gone.pop(topic, None)
@@ -42,25 +44,24 @@ class Departures:
         """Whether the pause since the last lookup is over."""
         return now - self._looked >= self.pause
 
-    def doubtful(self, now: float, known: Iterable[str], listed: Collection[str]) -> frozenset[str]:
+    def doubtful(self, now: float, known: Iterable[Topic], listed: Collection[str]) -> frozenset[Topic]:
         """The ``known`` topics to look up at the broker: not ``listed`` by name, or one name with several topic ids.
 
         The pause begins now, whether or not the broker answers.
         """
         self._looked = now
-        identities: dict[str, set[str]] = {}
+        named: dict[str, set[Topic]] = {}
         for topic in known:
             if topic not in self._gone:
-                name, _, identity = topic.partition("@")
-                identities.setdefault(name, set()).add(identity)
+                named.setdefault(topic.name, set()).add(topic)
         return frozenset(
-            f"{name}@{identity}" if identity else name
-            for name, found in identities.items()
-            if name not in listed or len(found - {""}) > 1
-            for identity in found
+            topic
+            for name, topics in named.items()
+            if name not in listed or len([topic for topic in topics if topic.id]) > 1
+            for topic in topics
         )
 
-    def looked(self, now: float, asked: Collection[str], missed: Collection[str]) -> None:
+    def looked(self, now: float, asked: Collection[Topic], missed: Collection[Topic]) -> None:
         """The broker has answered: of ``asked`` it does not know ``missed``. Do not call this without an answer."""
         self._missed = {topic: looks for topic, looks in self._missed.items() if topic in missed}
         for topic in asked:

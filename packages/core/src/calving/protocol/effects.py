@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Parked, Publication, TableId, TableMark
-from calving.model.offsets import ControlOffsets, Spans
+from calving.model.offsets import ControlOffsets, Spans, Topic
 from calving.model.text import commit_text, counted, listed, offsets_text
 from calving.protocol.ledger import Reach
 
@@ -76,7 +76,7 @@ class Acknowledge:
     position: ControlOffsets
     events: tuple[Event, ...]
     attached: Attachment = NOTHING_ATTACHED
-    departed: frozenset[str] = frozenset()
+    departed: frozenset[Topic] = frozenset()
     """Topics whose stored positions are deleted in the same act."""
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ from calving.model.coverage import (
     present,
     without,
 )
-from calving.model.offsets import ControlOffsets, SourceOffsets, Span, TopicPartition, furthest
+from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition, furthest
 from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 
 COMMIT_ID = "kafka.connect.commit-id"
@@ -94,7 +94,7 @@ class Reach:
     settled: Coverage
     restarted: frozenset[TopicPartition] = frozenset()
     since: ControlOffsets = field(default_factory=dict)
-    departed: frozenset[str] = frozenset()
+    departed: frozenset[Topic] = frozenset()
 
 
 NOWHERE = Reach({}, {})
@@ -201,7 +201,7 @@ class LedgerKey:
         """
         held = self.left_out(properties)
         return self.holding in properties and not any(
-            without(spans, reach.settled.get(tp, ())) for tp, spans in held.items() if tp.topic not in reach.departed
+            without(spans, reach.settled.get(tp, ())) for tp, spans in held.items() if tp.whole not in reach.departed
         )
 
     def recovered_at(self, log_id: str, end: ControlOffsets) -> dict[str, str]:

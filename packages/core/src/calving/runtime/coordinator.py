@@ -11,7 +11,7 @@ from uuid import UUID
 from calving.backend.interface import Cursor
 from calving.errors import Unavailable
 from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
@@ -41,7 +41,7 @@ class CoordinatorLoop:
         intervals: Intervals,
         clock: Clock,
         fresh_id: Callable[[], UUID],
-        unknown: Callable[[Collection[str]], Collection[str]],
+        unknown: Callable[[Collection[Topic]], Collection[Topic]],
         leader: Leader | None = None,
     ) -> None:
         """``unknown``: which of these topics the broker does not have. ``leader``: this process, as its events
@@ -108,7 +108,10 @@ class CoordinatorLoop:
                 case Acknowledge(position, events, attached, departed):
                     self._cursor.acknowledge(position, events, replace(attached, leader=self._leader), departed)
                     if departed:
-                        log.info("deleted the stored positions of topics that are gone: %s", listed(sorted(departed)))
+                        log.info(
+                            "deleted the stored positions of topics that are gone: %s",
+                            listed(sorted(map(str, departed))),
+                        )
                     self._note(events)
                 case CommitTables():
                     self._began = self._clock()

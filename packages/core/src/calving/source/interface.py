@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 
 NOTHING: SourceOffsets = {}
 
@@ -115,7 +115,7 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def unknown(self, topics: Collection[str]) -> frozenset[str]:
+    def unknown(self, topics: Collection[Topic]) -> frozenset[Topic]:
         """Those of ``topics``, named ``within`` their identities, that the source says it does not have now."""
 
     @abstractmethod

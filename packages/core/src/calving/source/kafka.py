@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from calving.errors import ConfigError, Unavailable
 from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition, within
+from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 
@@ -90,23 +90,21 @@ class Topics(Source):
                         raise
         return {name: identity for name, identity in found.items() if identity != _NO_IDENTITY}
 
-    def unknown(self, topics: Collection[str]) -> frozenset[str]:
-        identities: dict[str, set[str]] = {}
+    def unknown(self, topics: Collection[Topic]) -> frozenset[Topic]:
+        named: dict[str, set[Topic]] = {}
         for topic in topics:
-            name, _, identity = topic.partition("@")
-            identities.setdefault(name, set()).add(identity)
-        found: set[str] = set()
+            named.setdefault(topic.name, set()).add(topic)
+        found: set[Topic] = set()
         with reaching("asking for topics that may be gone"):
-            asked = self._admin.describe_topics(TopicCollection(sorted(identities)), request_timeout=TIMEOUT)
+            asked = self._admin.describe_topics(TopicCollection(sorted(named)), request_timeout=TIMEOUT)
             for name, future in asked.items():
                 try:
                     now = str(future.result().topic_id)
                 except KafkaException as error:
                     if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        found |= {within(TopicPartition(name, 0), identity).topic for identity in identities[name]}
+                        found |= named[name]
                     continue  # any other error, such as a missing privilege, does not show that the topic is gone
-                others = identities[name] - {"", now} if now != _NO_IDENTITY else ()
-                found |= {within(TopicPartition(name, 0), identity).topic for identity in others}
+                found |= {topic for topic in named[name] if topic.id not in ("", now) and now != _NO_IDENTITY}
         return frozenset(found)
 
     def _ask(self) -> frozenset[TopicPartition]:

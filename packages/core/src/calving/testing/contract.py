@@ -30,7 +30,7 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile
 from calving.model.membership import Claim
-from calving.model.offsets import Advance, Span, TopicPartition
+from calving.model.offsets import Advance, Span, Topic, TopicPartition
 from calving.testing.harness import Harness
 from calving.wire.codec import decode
 
@@ -497,9 +497,11 @@ class BackendContract:
         store.publish(0, None, 10, topic_id="one")
         store.publish(1, None, 20, topic_id="two~")
         cursor = store.cursor(replay=True)
-        cursor.acknowledge({}, [CommitComplete(uuid4())], departed=[f"{topic}@three", topic, "another@one"])
+        cursor.acknowledge(
+            {}, [CommitComplete(uuid4())], departed=[Topic(topic, "three"), Topic(topic), Topic("another", "one")]
+        )
         assert store.session().committed(store.source) == {store.source[0]: 10, store.source[1]: 20}
-        cursor.acknowledge({}, [CommitComplete(uuid4())], departed=[f"{topic}@two"])
+        cursor.acknowledge({}, [CommitComplete(uuid4())], departed=[Topic(topic, "two")])
         assert store.session().committed(store.source) == {store.source[0]: 10}
         assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
         store.wait_for(store.cursor(replay=True), CommitComplete, 2)
