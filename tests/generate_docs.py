@@ -58,7 +58,7 @@ def page() -> str:
     parts += ["## Table properties\n", _PROPERTIES]
     parts += [_table(WriteProperties, ""), _by_column(), "## Handed on\n"]
     parts.append("| prefix | goes to |\n| --- | --- |\n" + "".join(f"| `{p}` | {t} |\n" for p, t in PREFIXES.items()))
-    parts.append("## Left out\n\nKeys that a Kafka Connect file may have and that mean nothing here.\n")
+    parts.append("## Left out\n\nKeys that a Kafka Connect file may have and that have no effect here.\n")
     parts.append("| key | why |\n| --- | --- |\n" + "".join(f"| `{k}` | {why} |\n" for k, why in TAKEN_OVER.items()))
     return "\n".join(parts)
 

@@ -67,7 +67,7 @@ def test_dead_letters_are_appended_to_their_table() -> None:
         ),
         (
             {"iceberg.table.db.orders.delete-mode": "soft"},
-            "iceberg.table.db.orders.delete-mode means nothing without a cdc-field or upsert-mode-enabled = true",
+            "iceberg.table.db.orders.delete-mode has no effect without a cdc-field or upsert-mode-enabled = true",
         ),
     ],
 )

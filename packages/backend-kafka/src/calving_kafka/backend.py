@@ -57,7 +57,7 @@ class KafkaBackend(Backend):
         for name, value in _KEEP.items():
             if config[name].value != value:
                 log.warning(
-                    "control topic '%s' has %s = %s: a sink that stands still for longer loses what is not committed;"
+                    "control topic '%s' has %s = %s: a sink that stops for longer loses uncommitted files;"
                     " run kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s"
                     " --add-config %s=%s",
                     *(topic, name, config[name].value, self._sink.kafka.get("bootstrap.servers", "SERVERS"), topic),

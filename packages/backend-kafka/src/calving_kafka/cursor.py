@@ -156,7 +156,7 @@ class KafkaCursor(Cursor):
             " may be missing from the tables"
         )
         if self._options.on_truncation == "fail":
-            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to go on at {bound.start}")
+            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to resume at {bound.start}")
         log.error("%s; going on at %d", text, bound.start)
         return bound.start
 

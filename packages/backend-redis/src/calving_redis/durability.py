@@ -59,11 +59,11 @@ def inspect(client: Client, options: RedisOptions) -> Durability:
     if replicas is None:
         replicas = 1 if connected or options.sentinels else 0
     if not persistence.get("aof_enabled"):
-        _complain(options, "appendonly is off: a crash loses what was acknowledged; set appendonly yes")
+        _complain(options, "appendonly is off: a crash loses acknowledged writes; set appendonly yes")
         return Durability(False, 0)
     fsync = config.get("appendfsync", "everysec")
     if fsync == "no":
-        _complain(options, "appendfsync is no: a crash loses what was acknowledged; set always or everysec")
+        _complain(options, "appendfsync is no: a crash loses acknowledged writes; set always or everysec")
         return Durability(False, 0)
     if options.accept_loss:
         return Durability(False, 0)

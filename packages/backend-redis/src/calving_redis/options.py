@@ -13,7 +13,7 @@ class RedisOptions(LogOptions):
     url: str = Field(
         "redis://127.0.0.1:6379/0",
         alias="iceberg.control.redis.url",
-        description="Where Redis is: `redis://` or, for TLS, `rediss://`, host, port and database; TLS files as"
+        description="The address of Redis: `redis://` or, for TLS, `rediss://`, host, port and database; TLS files as"
         " parameters, such as `?ssl_ca_certs=/ca.pem`.",
     )
     username: str | None = Field(None, alias="iceberg.control.redis.username", description="The ACL user.")
@@ -51,7 +51,7 @@ class RedisOptions(LogOptions):
     accept_loss: bool = Field(
         False,
         alias="iceberg.control.redis.accept-loss",
-        description="Start although Redis may lose what it has acknowledged: records may then be doubled.",
+        description="Start although Redis may lose acknowledged writes: records may then be doubled.",
     )
     audit_ms: int = Field(
         600_000, ge=0, alias="iceberg.control.redis.audit-ms", description="Committed events are kept for this time."

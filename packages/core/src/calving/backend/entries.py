@@ -53,14 +53,14 @@ class LogOptions(BaseModel):
     on_truncation: Literal["fail", "continue"] = Field(
         "fail",
         alias="iceberg.control.on-truncation",
-        description="What a coordinator does when the control log no longer has the saved position.",
+        description="The coordinator's response if the control log no longer has the saved position.",
     )
     max_message_bytes: int = Field(
         900_000,
         ge=20_000,
         alias="iceberg.control.max-message-bytes",
-        description="Largest control event, bytes; the lists of files are divided to fit. Keep it below what the store"
-        " takes: with Kafka the topic's max.message.bytes.",
+        description="Largest control event, bytes; the lists of files are divided to fit. Keep it below the store's"
+        " limit: with Kafka the topic's max.message.bytes.",
     )
 
 

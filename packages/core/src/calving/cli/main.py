@@ -138,7 +138,7 @@ def recover(
     worker: Worker = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="A table that was rolled back: it gets again what it no longer holds."),
+        typer.Option(help="A rolled back table: it gets the records again that it no longer holds."),
     ] = None,
     former: Annotated[
         str | None,
@@ -157,7 +157,7 @@ def recover(
 def release(
     file: File,
     table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be given again.")],
-    record: Annotated[Path, typer.Option(help="Where to write down what was discarded.")],
+    record: Annotated[Path, typer.Option(help="The file to write the discarded files' names to.")],
     worker: Worker = None,
 ) -> None:
     """Discard files buffered for tables that were dropped or recreated. Everything else stays buffered."""

@@ -166,4 +166,4 @@ def _translated(server: _Server, asked: dict[str, str]) -> list[tuple[str, str]]
 
 def _leave_out(database: str, options: Mapping[str, str]) -> None:
     if options:
-        log.warning("options of %s's JDBC driver mean nothing here and are left out: %s", database, ", ".join(options))
+        log.warning("options of %s's JDBC driver have no effect here and are ignored: %s", database, ", ".join(options))

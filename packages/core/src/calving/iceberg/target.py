@@ -132,8 +132,9 @@ class IcebergTarget:
         newly = self._key.newly_gone(admitted.gone, state.properties)
         if newly:
             log.error(
-                "table %s was rolled back: it no longer holds %s, which this sink had committed, and goes on without;"
-                " to have these records again, stop all workers and run `calving recover FILE --table %s`",
+                "table %s was rolled back: it no longer holds %s, which this sink had committed; the sink continues"
+                " without these records; to have them again, stop all workers and run `calving recover FILE"
+                " --table %s`",
                 ".".join(self._table),
                 text_of(newly),
                 ".".join(self._table),

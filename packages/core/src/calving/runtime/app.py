@@ -188,7 +188,7 @@ class App:
             except FATAL:
                 raise
             except CalvingError as error:
-                log.warning("starting over from what is on record: %s: %s", type(error).__name__, error)
+                log.warning("starting over from the stored positions: %s: %s", type(error).__name__, error)
                 done = Batches()
                 if self._parts is not None:
                     self._parts.runner.drop()

@@ -240,8 +240,8 @@ def refuse_a_loss(
             )
         if table.log_id not in (None, control.identity):
             raise DataLossError(
-                f"control topic '{sink.keys.control_topic}' was recreated since table {name} was last written: what was"
-                f" published there and not committed is in no table; {_REMEDY}"
+                f"control topic '{sink.keys.control_topic}' was recreated since table {name} was last written:"
+                f" files that were published there and not committed are in no table; {_REMEDY}"
             )
         for tp, spans in doubled(ledgers[name], stored, present(table.left_out, identities)).items():
             if tp in every - truncated:
@@ -308,8 +308,8 @@ def mind_logs(
             raise DataLossError(
                 f"{tp} is stored at {stored.get(tp)}, which was published through another control log than topic"
                 f" '{control_topic}' is now: the key iceberg.control.topic was changed, or the topic was"
-                " recreated, and what was published there and not committed is in no table; change the key back, or"
-                f" {_REMEDY}, after a change with --from <former control topic>.{group}"
+                " recreated, and files that were published there and not committed are in no table; change the key"
+                f" back, or {_REMEDY}, after a change with --from <former control topic>.{group}"
             )
 
 

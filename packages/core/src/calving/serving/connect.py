@@ -59,7 +59,7 @@ def not_leading(status: Status) -> str:
     """Why this worker begins no commit, and which one does."""
     known = status.log.leader
     if known is None:
-        return "this worker does not lead, and none that does has said so: nobody leads, or an older version does"
+        return "this worker does not lead, and the leader is unknown: there is none, or it has an older version"
     where = f"at {known.url}" if known.url else "which has no status server"
     return f"this worker does not lead; worker {known.member} on {known.host} does, {where}"
 

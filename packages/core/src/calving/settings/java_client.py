@@ -44,7 +44,7 @@ def translate(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
         if _JAVA_ONLY.fullmatch(name) or (name == "partition.assignment.strategy" and "org.apache" in value)
     ]
     if left_out:
-        log.info("properties of Java's clients under %s* mean nothing here: %s", prefix, ", ".join(sorted(left_out)))
+        log.info("properties of Java's clients under %s* have no effect here: %s", prefix, ", ".join(sorted(left_out)))
     out: dict[str, str] = {}
     for name, value in properties.items():
         if name in left_out or name in _STORES:

@@ -132,7 +132,7 @@ class SinkKeys(BaseModel):
         (),
         alias="iceberg.tables.default-columns",
         description="Types of columns by name, such as `ts timestamptz, amount decimal(12, 2)`: where such a column is"
-        " created or added, it has this type, whatever the records hold. What a table itself declares goes before.",
+        " created or added, it has this type, whatever the records hold. Types in the table's own key take precedence.",
     )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="Create tables that are missing."
@@ -148,8 +148,8 @@ class SinkKeys(BaseModel):
     topic_pattern: str | None = Field(
         None,
         alias="iceberg.tables.topic-pattern",
-        description="Each record goes to the table that this makes of its topic, such as `lake.{topic}`; groups of the"
-        " topic regex stand by number or name, such as `lake.{1}`. Lower case.",
+        description="Each record goes to the table that this pattern makes of its topic, such as"
+        " `lake.{topic}`; groups of the topic regex stand by number or name, such as `lake.{1}`. Lower case.",
     )
     topic_regex: str | None = Field(
         None,
@@ -175,7 +175,7 @@ class SinkKeys(BaseModel):
     cdc_field: str | None = Field(
         None,
         alias="iceberg.tables.cdc-field",
-        description="The (dotted) field that says what a record does to the row of its id-columns: u... updates it,"
+        description="The (dotted) field with a record's operation on the row of its id-columns: u... updates it,"
         " d... deletes it, anything else inserts it, in upper or lower case.",
     )
     upsert: bool = Field(
@@ -241,7 +241,7 @@ class SinkKeys(BaseModel):
         30_000,
         ge=100,
         alias="iceberg.control.commit.timeout-ms",
-        description="How long a commit waits for all workers before it goes on without them, ms.",
+        description="How long a commit waits for the answers of all workers, ms.",
     )
     commit_threads: int = Field(
         8, ge=1, alias="iceberg.control.commit.threads", description="Tables that are committed at the same time."
@@ -256,8 +256,8 @@ class SinkKeys(BaseModel):
         30_000,
         ge=1_000,
         alias="iceberg.control.commit.table-timeout-ms",
-        description="A table's commit that takes longer goes on alone, and the cycle ends without it: it counts as"
-        " failed, and is not begun again until it has ended, ms.",
+        description="A table's commit that takes longer counts as failed, and the cycle ends without it; it runs"
+        " on, and no other one is begun until it has ended, ms.",
     )
     full_cycle_ms: int | None = Field(
         None,
@@ -419,7 +419,7 @@ class SinkKeys(BaseModel):
         pattern=r"^https?://[^\s?#]+$",
         alias="iceberg.otel.endpoint",
         description="Send all metrics to this URL of an OpenTelemetry collector, such as"
-        " http://collector:4318/v1/metrics. Needs calving[otel]. Default: they are not sent.",
+        " http://collector:4318/v1/metrics. Needs calving[otel]. Default: none are sent.",
     )
     webhook_url: str | None = Field(
         None,
@@ -536,7 +536,7 @@ TAKEN_OVER: Mapping[str, str] = {
     "iceberg.control.group-id-prefix": "reading the control log takes no group",
     "iceberg.coordinator-executor-keep-alive-timeout-ms": "there are no such threads",
 }
-"""Keys of a Kafka Connect file that mean nothing here, and why. They are named in the log and left out."""
+"""Keys of a Kafka Connect file that have no effect here, and why. They are named in the log and ignored."""
 
 PREFIXES: Mapping[str, str] = {
     "kafka.": "librdkafka properties, such as `kafka.bootstrap.servers`",

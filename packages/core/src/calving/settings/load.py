@@ -156,7 +156,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     :raises ConfigError: a key is wrong.
     """
     for key in TAKEN_OVER.keys() & raw.keys():
-        log.warning("key %s means nothing here and is left out: %s", key, TAKEN_OVER[key])
+        log.warning("key %s has no effect here and is ignored: %s", key, TAKEN_OVER[key])
     given = {key: shown_text(key, value) for key, value in raw.items()}
     raw = {key: _resolve(key, value) if resolved else value for key, value in raw.items() if key not in TAKEN_OVER}
     raw = _consumers(raw)

@@ -19,7 +19,7 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     if not found["cdc_field"] and not found["upsert"]:
         if idle := sorted(changed.keys() - {"cdc_field", "upsert"}):
             alias = TableKeys.model_fields[idle[0]].alias
-            raise ConfigError(f"{where}{alias} means nothing without a cdc-field or upsert-mode-enabled = true")
+            raise ConfigError(f"{where}{alias} has no effect without a cdc-field or upsert-mode-enabled = true")
         return None
     found["cdc_field"] = found["cdc_field"] or None
     found["order_field"] = found["order_field"] or None

@@ -200,14 +200,14 @@ class BackendContract:
 
     # B4
 
-    @rule("B4.1", "What was acknowledged is there after the store was killed.")
+    @rule("B4.1", "Acknowledged writes survive a killed store.")
     def test_a_publication_survives_a_kill_of_the_store(self, store: Store) -> None:
         store.publish(0, None, 10, files=2)
         store.restart()
         assert store.session().committed([store.source[0]]) == {store.source[0]: 10}
         assert len(store.wait_for(store.cursor(replay=True), DataComplete)) == 2
 
-    @rule("B4.2", "What was acknowledged is there after its publisher is gone.")
+    @rule("B4.2", "Acknowledged writes survive their publisher.")
     def test_a_publication_survives_its_publisher(self, store: Store) -> None:
         session = store.session()
         session.publish(store.publication({0: (None, 10)}), store.harness.claim())
@@ -285,14 +285,14 @@ class BackendContract:
         again = store.cursor(replay=True)
         assert all(again.log.start[e.partition] > e.offset for e in seen)
 
-    @rule("B5.6", "What is called settled travels with the events of the acknowledgement.")
+    @rule("B5.6", "Settled offsets are stored with the events of the acknowledgement.")
     def test_what_is_settled_travels_with_the_events(self, store: Store) -> None:
         cursor = store.cursor(replay=True)
         settled = {store.source[0]: (Span(0, 10), Span(15, 20)), store.source[1]: (Span(3, 4),)}
         cursor.acknowledge({}, [CommitComplete(uuid4())], Attachment(settled))
         assert dict(store.wait_for(cursor, CommitComplete)[0].attached.settled) == settled
 
-    @rule("B5.7", "What is parked travels with the events of the acknowledgement.")
+    @rule("B5.7", "Parked commits are stored with the events of the acknowledgement.")
     def test_what_is_parked_travels_with_the_events(self, store: Store) -> None:
         parked: dict[TableId, Parked] = {
             ("db", "a.b", "t"): Parked("s3://b/t/parked", 7, {store.source[0]: (Span(0, 10),)})
@@ -306,7 +306,7 @@ class BackendContract:
         store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], attached)
         assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].attached == attached
 
-    @rule("B5.8", "A coordinator that hears itself has heard all that its predecessors wrote.")
+    @rule("B5.8", "A coordinator that reads its own event has read all events of its predecessors.")
     def test_who_hears_itself_has_heard_its_predecessors(self, store: Store) -> None:
         written = [uuid4() for _ in range(5)]
         for commit in written:
@@ -329,7 +329,7 @@ class BackendContract:
 
     # B6
 
-    @rule("B6.1", "Every worker hears each StartCommit that is published after it opened its cursor.")
+    @rule("B6.1", "Every worker reads each StartCommit that is published after it opened its cursor.")
     def test_every_worker_hears_a_start_commit(self, store: Store) -> None:
         workers = [store.cursor() for _ in range(3)]
         commit = uuid4()
@@ -337,7 +337,7 @@ class BackendContract:
         for worker in workers:
             assert store.wait_for(worker, StartCommit)[-1].event == StartCommit(commit)
 
-    @rule("B6.2", "A worker does not hear what was published before it opened its cursor.")
+    @rule("B6.2", "A worker does not read events from before it opened its cursor.")
     def test_a_worker_starts_at_the_end(self, store: Store) -> None:
         coordinator = store.cursor(replay=True)
         coordinator.acknowledge({}, [StartCommit(uuid4())])
@@ -394,7 +394,7 @@ class BackendContract:
         new.acknowledge({}, [StartCommit(uuid4())])
         assert len(store.raw()) == 1
 
-    @rule("B7.5", "Whoever watches hears what a coordinator would, fences nobody, and cannot write.")
+    @rule("B7.5", "A watching cursor reads as a coordinator would, fences no one, and cannot write.")
     def test_a_watcher_fences_nobody(self, store: Store) -> None:
         coordinator = store.cursor(replay=True)
         store.publish(0, None, 10)
@@ -442,7 +442,7 @@ class BackendContract:
         store.cursor(replay=True).rewind({store.source[0]: 30, store.source[1]: 7})
         assert store.harness.positions() == {store.source[0]: 30, store.source[1]: 7}
 
-    @rule("B9.2", "After a rewind no coordinator hears what was in the log before, and hears all that comes after.")
+    @rule("B9.2", "After a rewind no coordinator reads earlier entries of the log, and all read the later ones.")
     def test_what_was_in_the_log_is_not_heard_after_a_rewind(self, store: Store) -> None:
         cursor = store.cursor(replay=True)
         store.publish(0, None, 10)

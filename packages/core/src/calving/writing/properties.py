@@ -47,8 +47,9 @@ class WriteProperties(BaseModel):
     distribution: Annotated[Literal["none", "hash", "range"], Lower] = Field(
         "none",
         alias="write.distribution-mode",
-        description="`none`: each task writes what it has read; `hash`: a shuffle brings each partition to one task, so"
-        " that a batch makes one file of it; `range`: the shuffle goes by ranges of the table's sort order, so that"
+        description="`none`: each task writes the rows that it has read; `hash`: a shuffle brings each"
+        " partition to one task, so that"
+        " a batch makes one file of it; `range`: the shuffle goes by ranges of the table's sort order, so that"
         " files of a batch do not overlap in it, and large partitions are written by several tasks (`hash`, if the"
         " table has no sort order). A file is in the sort order whatever the mode.",
     )
