@@ -34,6 +34,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
+from calving.casting.seen import decide, seen_of
 from calving.casting.table import TableConverter
 from calving.casting.texts import java_double
 from calving.casting.values import primitive
@@ -261,7 +262,7 @@ def comparable(found: Outcome) -> Any:
         merged: dict[Any, Any] = {}
         for need in found.changes:
             key = (need.kind, need.path)
-            merged[key] = merge(merged.get(key), need.type)
+            merged[key] = merge(merged.get(key), need.type if need.seen is None else decide(need.seen, 0).kind)
         return merged
     return found.rows, set(found.bad)
 
@@ -378,7 +379,7 @@ def test_an_unknown_field_that_is_only_null_needs_nothing() -> None:
 
 def test_an_unknown_nested_field_is_a_need() -> None:
     found = convert([b'{"o":{"new":"2024-01-02"}}'], evolution=Evolution(evolve=True))
-    assert found.changes == [SchemaChange("db.t", "add", ("o", "new"), "string")]
+    assert found.changes == [SchemaChange("db.t", "add", ("o", "new"), seen=seen_of("string", 1, "2024-01-02"))]
 
 
 def test_a_number_too_large_for_its_column_is_a_need_to_widen() -> None:

@@ -138,7 +138,6 @@ class Run:
     """Nothing goes a fast way."""
     native: bool = True
     """Whether what is decoded by Rust may be, where it is installed."""
-    inferred_records: int = 10**6
     partitions: tuple[TopicPartition, ...] = (TopicPartition(TOPIC, 0),)
     """Where the records come from, cut into as many parts."""
 
@@ -224,9 +223,13 @@ class Sink:
             run.converters,
             run.transforms,
             run.tolerance,
-            Limits(block_records=run.block_records, inferred_records=run.inferred_records),
+            Limits(block_records=run.block_records),
         )
-        rules = replace(run.rules, case_insensitive=run.evolution.case_insensitive)
+        rules = replace(
+            run.rules,
+            case_insensitive=run.evolution.case_insensitive,
+            tolerates=run.tolerance.to != "error",
+        )
         tables = Tables(self.catalog, "iceberg", rules)
         runner = BatchRunner(_Engine(run.slots), tables, path, ErrorLimits(per_batch=10**9))
         firsts = self._produce(run, raws)

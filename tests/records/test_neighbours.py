@@ -394,7 +394,7 @@ def test_a_record_from_which_no_table_can_be_created_is_bad_where_no_other_creat
 
 
 def test_a_table_is_created_from_a_record_behind_many_from_which_it_cannot_be(sink: Sink) -> None:
-    run = Run(ONE, CREATE, inferred_records=2)
+    run = Run(ONE, CREATE)
     found = sink.take(run, [], lines({}, {}, {}, {"id": 1}, {"id": 2}, {"id": 3}))
     assert found.error is None and found.dead == {}
     assert rows(found) == ["id: 1", "id: 2", "id: 3", "id: None", "id: None", "id: None"]

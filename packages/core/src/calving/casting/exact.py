@@ -87,7 +87,7 @@ class ExactConverter:
             return
         kind = of_value(value)
         if kind is not None:
-            self.changes.append(self._growth.add(path, kind))
+            self.changes.append(self._growth.add(path, kind, 1, value))
 
     def _to(self, value: Any, kind: IcebergType, path: Path) -> Any:
         if value is None:

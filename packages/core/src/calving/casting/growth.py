@@ -8,6 +8,7 @@ from itertools import pairwise
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.types import NestedField, StructType
 
+from calving.casting.seen import seen_of
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.records.inferred import InferredType, folded
@@ -32,8 +33,11 @@ class Growth:
         self._names = {self._key(name) for name in index_by_name(schema)}
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
-    def add(self, path: Path, kind: InferredType) -> SchemaChange:
-        """A column for a field that has none. :raises UnfitError: the table cannot have it."""
+    def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
+        """A column for a field that has none; ``count`` values without a schema need it, one of which is ``value``.
+
+        :raises UnfitError: the table cannot have it.
+        """
         kind = folded(kind) if self._fold else kind
         check_names([path[-1], *names_of(kind)], path)
         if len(path) + depth(kind) > self._limits.nesting:
@@ -47,7 +51,9 @@ class Growth:
         clash = next((name for n, name in enumerate(full) if name in self._names or name in full[:n]), None)
         if clash is not None:
             raise UnfitError(path, f"its column cannot be added: the table would have '{clash}' twice")
-        return SchemaChange(self._table, "add", path, kind)
+        if count is None:
+            return SchemaChange(self._table, "add", path, kind)
+        return SchemaChange(self._table, "add", path, seen=seen_of(kind, count, value))
 
     def optional(self, column: NestedField, path: Path) -> SchemaChange:
         """The column without NOT NULL. :raises UnfitError: it must keep it."""

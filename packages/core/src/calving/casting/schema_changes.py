@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from calving.casting.seen import join
 from calving.model.tables import SchemaChange
 from calving.records.inferred import folded, merge
 
 
 class SchemaChanges:
-    """One for each column and kind of change: types merge to the narrowest that takes all."""
+    """One for each column and kind of change: types merge to the narrowest that takes all, and counts add up."""
 
     def __init__(self, changes: Iterable[SchemaChange] = (), *, fold: bool = False) -> None:
         """``fold``: names that differ by case only are one name."""
@@ -27,7 +28,11 @@ class SchemaChanges:
         known = self._found.get(key)
         kind = change.type if known is None else merge(known.type, change.type)
         spelt = change.path if known is None else min(change.path, known.path)
-        self._found[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind)
+        seen = None if known is None else known.seen
+        if change.seen is not None:
+            seen = {"kinds": {}} if seen is None else seen
+            join(seen, change.seen, fold=self._fold)
+        self._found[key] = SchemaChange(change.table, change.kind, spelt, folded(kind) if self._fold else kind, seen)
 
     def list(self) -> list[SchemaChange]:
         return list(self._found.values())

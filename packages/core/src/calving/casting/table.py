@@ -265,31 +265,31 @@ class TableConverter:
         """A column is added only if some record has a value for it."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
-        if not typed and holds(column.type, _is_json):
+        if not typed and (pa.types.is_nested(column.type) or _is_json(column.type)):
             self._each_addition(column, path, found)
             return
         kind = of_array(column, typed)
         if kind is None:
             return
+        present = pc.indices_nonzero(column.is_valid())
         try:
-            found.changes.append(self._growth.add(path, kind))
+            count = None if typed else len(present)
+            found.changes.append(
+                self._growth.add(path, kind, count, None if typed else objects(column.take(present[:1]))[0])
+            )
         except UnfitError as error:
-            if not typed:
-                self._each_addition(column, path, found)
-                return
-            for i in pc.indices_nonzero(column.is_valid()).to_pylist():
+            for i in present.to_pylist():
                 found.bad.setdefault(i, str(error))
 
     def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
         """Inspect each value of a column whose type does not decide which change it needs, or whether it is bad."""
-        converter = ExactConverter(self._growth, self._lookup)
         for i, value in enumerate(objects(column)):
+            kind = of_array(column.slice(i, 1), typed=False)
             try:
-                if value is not None:
-                    converter.unknown(value, path)
+                if kind is not None:
+                    found.changes.append(self._growth.add(path, kind, 1, value))
             except UnfitError as error:
                 found.bad.setdefault(i, str(error))
-        found.changes += converter.changes
 
     def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
         """Fields that are new inside a column, and types that a schema says are wider."""

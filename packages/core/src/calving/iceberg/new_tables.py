@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,33 +10,80 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table
 
-from calving.casting.growth import distinct
-from calving.errors import ConfigError
+from calving.casting.growth import distinct, paths_of
+from calving.casting.seen import Minority, decide
+from calving.errors import BadRecordError, ConfigError
 from calving.iceberg.partition_terms import parse_term, partition_spec, temporal
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import schema_of, spelt
 from calving.model.tables import SchemaChange
-from calving.records.declared import with_declared
-from calving.records.inferred import InferredType, all_optional, find
+from calving.records.declared import declaration, with_declared
+from calving.records.inferred import InferredType, all_optional, find, merge
+
+log = logging.getLogger(__name__)
 
 _MOMENTS = ("string", "int", "long", "double")
 """Types of schemaless values that may be timestamps: ISO text, or milliseconds."""
 
 
-def new_table(name: str, kind: InferredType, rules: TableRules) -> tuple[Schema, PartitionSpec]:
-    """The schema and the partition spec of a table that is created from records of this inferred type.
+def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schema, PartitionSpec]:
+    """The schema and the partition spec of a table that is created from the records that ask for it.
 
     :raises ConfigError: it cannot be created as the settings say.
+    :raises BadRecordError: a few values would be bad, and nothing is tolerated.
     """
     mine, fold = rules.of(name), rules.case_insensitive
+    kind = _decided(name, change, rules)
     kind = distinct(kind, (), set(), rules.key) or {"struct": {}}
     terms = [parse_term(term, name)[0] for term in mine.partition_by]
     if fold:
         kind = spelt(kind, [*mine.id_columns, *terms, *mine.declared])
     kind = with_declared(kind, _moments(name, kind, rules), fold=fold)
     kind = with_declared(kind, mine.declared, everywhere=mine.columns, fold=fold)
+    count = sum(1 for _ in paths_of(kind))
+    if count > rules.columns:
+        raise ConfigError(
+            f"table {name} would have {count} columns, more than iceberg.limits.columns = {rules.columns}: raise it, or"
+            " declare some of them as one map or text column"
+        )
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
     return schema, partition_spec(mine.partition_by, schema, name)
+
+
+def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:
+    """The kind of what records ask for, before anything that is declared.
+
+    :raises BadRecordError: a few values would be bad, and nothing is tolerated.
+    """
+    if change.seen is None:
+        return change.type
+    found = decide(change.seen, rules.share, change.path)
+    fixed = [*rules.of(name).declared]
+    if change.kind == "create":
+        fixed += [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
+    fixed = [rules.key(column) for column in fixed]
+    for few in found.minorities:
+        column = rules.key(".".join(few.path))
+        if not any(column == each or column.startswith(f"{each}.") for each in fixed):
+            _mind(name, few, rules)
+    return merge(change.type, found.kind)
+
+
+def _mind(name: str, few: Minority, rules: TableRules) -> None:
+    """:raises BadRecordError: nothing is tolerated, so that somebody has to say what the column is to be."""
+    column = ".".join(few.path)
+    text = (
+        f"table {name}, column '{column}': {few.kept} of its first values are {declaration(few.kind)}, and {few.count}"
+        f" would make it {declaration(merge(few.kind, few.needs))}, such as {', '.join(few.examples)}"
+    )
+    if rules.tolerates:
+        log.warning("%s: it becomes %s, and the others are bad unless they fit", text, declaration(few.kind))
+        return
+    raise BadRecordError(
+        f'{text}: declare it, iceberg.table.{name}.columns = "{column} {declaration(few.all)}" takes them all and'
+        f' "{column} {declaration(few.kind)}" refuses the others; or set iceberg.tables.type-share = 0, by which every'
+        " value counts, or errors.tolerance = all, by which the others become dead letters"
+    )
 
 
 def _moments(name: str, kind: InferredType, rules: TableRules) -> dict[str, InferredType]:
@@ -49,6 +97,7 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
     """The changes without those that would give two columns one name; the result does not depend on their order.
 
     :raises ConfigError: too many columns.
+    :raises BadRecordError: a few values would be bad, and nothing is tolerated.
     """
     name = ".".join(table.name())
     declared, fold = rules.of(name).declared, rules.case_insensitive
@@ -58,7 +107,7 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
     for change in sorted(changes, key=lambda n: (n.kind, len(n.path), [*map(rules.key, n.path)])):
         if change.kind == "add":
             there = len(taken)
-            type_ = with_declared(change.type, declared, fold=fold, within=change.path)
+            type_ = with_declared(_decided(name, change, rules), declared, fold=fold, within=change.path)
             new = distinct({"struct": {change.path[-1]: type_}}, change.path[:-1], taken, rules.key)
             if new is None:
                 continue

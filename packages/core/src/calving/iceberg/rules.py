@@ -44,6 +44,10 @@ class TableRules:
     case_insensitive: bool = False
     new_columns: int = Limits().new_columns
     columns: int = Limits().columns
+    share: float = 0.01
+    """A kind that at most this share of a new column's values needs does not decide its type."""
+    tolerates: bool = False
+    """Whether bad records become dead letters."""
 
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)

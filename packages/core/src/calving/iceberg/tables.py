@@ -31,7 +31,6 @@ from calving.model.events import TableReference
 from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
 from calving.model.tables import Distribution, SchemaChange, TableSpec
-from calving.records.inferred import InferredType
 from calving.writing.identity import identity
 from calving.writing.properties import WriteProperties
 
@@ -124,6 +123,7 @@ class Tables:
         """Load the missing tables that records ask for, and make the schema changes that they need.
 
         :raises ConfigError: the change is not possible. :raises Unavailable: others kept changing the table; try again.
+        :raises BadRecordError: a few values would be bad in a new column, and nothing is tolerated.
         """
         changes = list(changes)
         self.refresh({change.table for change in changes if change.kind == "load"})
@@ -132,10 +132,10 @@ class Tables:
             mine = SchemaChanges(group, fold=self._rules.case_insensitive).list()
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
-                if create.type is None:
+                if create.type is None and create.seen is None:
                     self._barren.add(name)
                 else:
-                    self._create(name, create.type)
+                    self._create(name, create)
             changes = [change for change in mine if change.kind in ("add", "widen", "optional")]
             if changes:
                 self._evolve(name, changes)
@@ -207,8 +207,8 @@ class Tables:
                 except Exception as error:  # an orphan file does no harm
                     log.info("table %s: file %s was not deleted: %s", name, file.file_path, error)
 
-    def _create(self, name: str, kind: InferredType) -> None:
-        schema, spec = new_table(name, kind, self._rules)
+    def _create(self, name: str, change: SchemaChange) -> None:
+        schema, spec = new_table(name, change, self._rules)
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
         properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}

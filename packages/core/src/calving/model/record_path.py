@@ -99,7 +99,6 @@ class Limits:
     block_bytes: int = 8 * 1024 * 1024
     buffered_bytes: int = 96 * 1024 * 1024
     open_files: int = 64
-    inferred_records: int = 10_000
     stalled_seconds: float = 60.0
     record_bytes: int = 16 * 1024 * 1024
     """The largest value; a larger one is a bad record."""

@@ -39,9 +39,12 @@ class SchemaChange:
 
     ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing.
     ``widen``: ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
+
+    ``seen`` counts what values without a schema need (``casting.seen``); what a schema says is the ``type``.
     """
 
     table: str
     kind: Literal["create", "add", "widen", "optional", "load"]
     path: tuple[str, ...] = ()
     type: Any = None
+    seen: Any = None

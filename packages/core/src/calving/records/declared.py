@@ -46,6 +46,18 @@ def read_columns(text: str) -> dict[str, InferredType]:
     return found
 
 
+def declaration(kind: InferredType) -> str:
+    """A kind as ``read_columns`` reads it."""
+    match kind:
+        case {"struct": fields}:
+            return f"struct<{', '.join(f'{name}: {declaration(inner)}' for name, inner in fields.items())}>"
+        case {"list": element}:
+            return f"list<{declaration(element)}>"
+        case {"map": [key, value]}:
+            return f"map<{declaration(key)}, {declaration(value)}>"
+    return str(kind)
+
+
 class _Reader:
     def __init__(self, text: str) -> None:
         self._rest = text.strip()

@@ -106,4 +106,6 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
         keys.case_insensitive,
         keys.new_columns,
         keys.columns,
+        keys.type_share,
+        keys.errors_tolerance == "all",
     )

@@ -134,6 +134,15 @@ class SinkKeys(BaseModel):
         description="Types of columns by name, such as `ts timestamptz, amount decimal(12, 2)`: where such a column is"
         " created or added, it has this type, whatever the records hold. Types in the table's own key take precedence.",
     )
+    type_share: float = Field(
+        0.01,
+        ge=0,
+        lt=0.5,
+        alias="iceberg.tables.type-share",
+        description="A type that at most this share of a new column's values needs does not decide the column's type;"
+        " records with such values are bad, unless they fit. 0: every value counts, and numbers with a text among them"
+        " are text.",
+    )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="Create tables that are missing."
     )

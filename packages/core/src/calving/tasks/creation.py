@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from calving.casting.growth import check_new
-from calving.casting.schema_changes import SchemaChanges
+from calving.casting.seen import seen_of
 from calving.model.dead_letters import Stage
 from calving.model.tables import SchemaChange
-from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
+from calving.records.inferred import InferredType, find, folded
 from calving.records.values import RecordError, Values
+from calving.tasks.kinds import Kind, kinds_of
 from calving.tasks.spec import TaskSpec
 
 
 class Creation:
-    """The missing tables of one task. A table is created from up to ``inferred_records`` (a limit) records."""
+    """The missing tables of one task: every record counts for their schemas, in whichever task it is read."""
 
-    def __init__(self, spec: TaskSpec, changes: SchemaChanges) -> None:
-        self._spec, self._changes = spec, changes
-        self._inferred: Counter[str] = Counter()
+    def __init__(self, spec: TaskSpec, ask: Callable[[SchemaChange], None]) -> None:
+        self._spec, self._ask = spec, ask
 
     def ask_for(self, tables: Sequence[str], values: Values, bad: list[RecordError]) -> int:
         """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
-        unknown = [table for table in tables if table not in self._spec.missing]
-        for table in unknown:
-            self._changes.add(SchemaChange(table, "load"))
+        for table in tables:
+            if table not in self._spec.missing:
+                self._ask(SchemaChange(table, "load"))
         missing = [table for table in tables if table in self._spec.missing]
-        most = self._spec.path.limits.inferred_records
-        if all(self._inferred[table] >= most for table in missing):
+        if not missing:
             return len(values)
         good = 0
-        for place, kind in zip(values.index, _types(values), strict=True):
-            reasons = {table: why for table in missing if (why := self._uncreatable(table, kind)) is not None}
+        for kind in kinds_of(values):
+            reasons = {table: why for table in missing if (why := self._uncreatable(table, kind.type)) is not None}
             barren = next((table for table in reasons if table in self._spec.barren), None)
             if barren is not None:
-                bad.append(RecordError(place, Stage.CONVERSION, "UnfitError", f"table {barren}: {reasons[barren]}"))
+                reason = f"table {barren}: {reasons[barren]}"
+                bad += [RecordError(values.index[row], Stage.CONVERSION, "UnfitError", reason) for row in kind.rows]
                 continue
-            good += 1
+            good += len(kind.rows)
             if reasons:
                 self._doubt(reasons)
             else:
-                self._infer(missing, kind)
+                self._infer(missing, kind, typed=values.typed)
         return good
 
     def look_for(self, tables: Iterable[str]) -> None:
@@ -52,21 +51,24 @@ class Creation:
             if table in self._spec.tables or table in self._spec.barren:
                 continue
             if table not in self._spec.missing:
-                self._changes.add(SchemaChange(table, "load"))
+                self._ask(SchemaChange(table, "load"))
             elif self._spec.path.evolution.create and self._spec.id_columns.get(table):
                 self._doubt([table])
 
     def _doubt(self, tables: Iterable[str]) -> None:
         """The record may yet fit the tables that others create."""
         for table in tables:
-            self._changes.add(SchemaChange(table, "create"))
+            self._ask(SchemaChange(table, "create"))
 
-    def _infer(self, tables: Iterable[str], kind: InferredType | None) -> None:
-        """The tables are to be such that they take this record as well."""
+    def _infer(self, tables: Iterable[str], kind: Kind, *, typed: bool) -> None:
+        """The tables are to be such that they take these records as well."""
+        fold = self._spec.path.evolution.case_insensitive
         for table in tables:
-            if self._inferred[table] < self._spec.path.limits.inferred_records:
-                self._inferred[table] += 1
-                self._changes.add(SchemaChange(table, "create", type=kind))
+            if typed:
+                self._ask(SchemaChange(table, "create", type=kind.type))
+            else:
+                seen = seen_of(folded(kind.type) if fold else kind.type, len(kind.rows), kind.value)
+                self._ask(SchemaChange(table, "create", seen=seen))
 
     def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
         """Why the table cannot be created from a record of this type; None: it can."""
@@ -87,15 +89,3 @@ class Creation:
         except ValueError as error:
             return str(error)
         return None
-
-
-def _types(values: Values) -> Iterator[InferredType | None]:
-    """The inferred type of each value."""
-    if isinstance(values.data, list):
-        yield from map(of_value, values.data)
-        return
-    if values.typed:
-        yield from [of_type(values.data.type)] * len(values)
-        return
-    for i in range(len(values)):
-        yield of_array(values.data.slice(i, 1), typed=False)

@@ -54,7 +54,7 @@ class Delivery:
         """Of mutation tables."""
         self.writers = Writers(spec)
         self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
-        self.creation = Creation(spec, self._changes)
+        self.creation = Creation(spec, self._ask)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
         self._held: dict[str, set[int]] = {}
@@ -63,6 +63,10 @@ class Delivery:
         self._block: Block | None = None
         self._asked: tuple[Values, RowMutations, pa.Array] | None = None
         """The last values, and their operations."""
+
+    def _ask(self, change: SchemaChange) -> None:
+        if not self._rehearsing:  # records that are tried ask once more when they are delivered, and are counted then
+            self._changes.add(change)
 
     @property
     def changes(self) -> list[SchemaChange]:
@@ -204,7 +208,7 @@ class Delivery:
             converted = self._convert_some(tables, values, without(len(values), bad))
             changes = [change for _, found in converted for change in found.changes]
         for change in changes:
-            self._changes.add(change)
+            self._ask(change)
         return bad, converted
 
     def _tried(

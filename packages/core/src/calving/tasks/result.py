@@ -93,7 +93,7 @@ class TaskResult:
             raw["number"],
             {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
             [RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
-            [SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"]) for n in raw["changes"]],
+            [SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"], n["seen"]) for n in raw["changes"]],
             [_letter_in(r) for r in raw["rejected"]],
             raw["first_rejected"],
             raw["refused"],

@@ -1,0 +1,174 @@
+"""What schemaless values need a new column to be: how many of them need what, so that a few do not decide for all.
+
+A plain value, which travels as JSON: ``kinds`` counts values by what each of them needs, ``examples`` has some of them,
+``fields`` says the same of the fields of objects, ``inside`` of the elements of arrays, or of keys and values of maps.
+Counts of several tasks are added up, so it does not matter which task has read a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from calving.casting.numbers import short
+from calving.records.inferred import InferredType, merge
+
+Seen = dict[str, Any]
+
+_EXAMPLES = 3
+_NUMBERS = ("int", "long", "float", "double")
+
+
+def seen_of(kind: InferredType, times: int = 1, value: object = None) -> Seen:
+    """So many values that need this kind; ``value`` is one of them."""
+    name = kind if isinstance(kind, str) else next(iter(kind))
+    seen: Seen = {"kinds": {name: times}}
+    if value is not None:
+        seen["examples"] = {name: [short(value)]}
+    if name == "struct":
+        given = value if isinstance(value, Mapping) else {}
+        seen["fields"] = {field: seen_of(inner, times, given.get(field)) for field, inner in kind["struct"].items()}
+    elif name in ("list", "map"):
+        parts = kind["map"] if name == "map" else [kind["list"]]
+        seen["inside"] = {name: [None if part is None else seen_of(part, times, value) for part in parts]}
+    return seen
+
+
+def join(seen: Seen, other: Seen, *, fold: bool = False) -> None:
+    """Add what another part of the values needs. ``fold``: names of fields that differ by case only are one."""
+    for name, count in other["kinds"].items():
+        seen["kinds"][name] = seen["kinds"].get(name, 0) + count
+    for name, texts in other.get("examples", {}).items():
+        known = seen.setdefault("examples", {}).get(name, [])
+        if len(known) < _EXAMPLES or texts[0] < known[-1]:
+            seen["examples"][name] = sorted({*known, *texts})[:_EXAMPLES]
+    _join_fields(seen, other.get("fields", {}), fold=fold)
+    for name, parts in other.get("inside", {}).items():
+        mine = seen.setdefault("inside", {}).setdefault(name, [None] * len(parts))
+        for place, part in enumerate(parts):
+            if part is not None:
+                mine[place] = _joined(mine[place], part, fold=fold)
+
+
+def _join_fields(seen: Seen, others: Mapping[str, Seen], *, fold: bool) -> None:
+    if not others:
+        return
+    mine = seen.setdefault("fields", {})
+    spelt = {name.lower(): name for name in mine} if fold else {}
+    for name, part in others.items():
+        known = spelt.get(name.lower(), name) if fold else name
+        there = mine.pop(known, None) if name < known else mine.get(known)
+        mine[min(name, known)] = _joined(there, part, fold=fold)
+
+
+def _joined(seen: Seen | None, other: Seen, *, fold: bool) -> Seen:
+    if seen is None:
+        seen = {"kinds": {}}
+    join(seen, other, fold=fold)
+    return seen
+
+
+@dataclass(frozen=True, slots=True)
+class Minority:
+    """Values that a column does not become wide enough for."""
+
+    path: tuple[str, ...]
+    """Through structs to the column; what is inside of its elements counts as its own."""
+    kind: InferredType
+    """What the others need."""
+    kept: int
+    needs: str
+    count: int
+    examples: tuple[str, ...]
+    all: InferredType
+    """What would take them, too."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """What a column becomes, what it would become for all its values, and the values that do not decide."""
+
+    kind: InferredType | None
+    all: InferredType | None
+    minorities: list[Minority] = field(default_factory=list)
+
+
+def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
+    """The narrowest kind of a column for all its values but for those of kinds that at most ``share`` of them need."""
+    families = [_family(seen, names, share, path) for names in _families(seen["kinds"])]
+    kept, dropped = _parted(families, share)
+    kind, whole = _merged(found.kind for _, found in kept), _merged(found.all for _, found in families)
+    dropped = [(count, found) for count, found in dropped if merge(kind, found.kind) != kind]
+    others = sum(seen["kinds"].values()) - sum(count for count, _ in dropped)
+    inner = _all_minorities(found for _, found in kept)
+    for count, found in dropped:
+        needs = _name(found.kind)
+        inner.append(Minority(path, kind, others, needs, count, _examples(seen, needs), whole))
+    return Decision(kind, whole, inner)
+
+
+Family = tuple[int, Decision]
+"""Values of kinds that widen into each other: how many, and what they need."""
+
+
+def _parted(families: Sequence[Family], share: float) -> tuple[list[Family], list[Family]]:
+    """Those that decide, and the smallest ones, which together have no more than this share of the values."""
+    ranked = sorted(families, key=lambda family: (family[0], str(family[1].kind)))
+    most = share * sum(count for count, _ in ranked)
+    sums = [sum(count for count, _ in ranked[: n + 1]) for n in range(len(ranked) - 1)]
+    few = sum(1 for total in sums if total <= most)
+    return [family for family in families if family not in ranked[:few]], ranked[:few]
+
+
+def _families(kinds: Mapping[str, int]) -> list[list[str]]:
+    """Kinds by what widens into each other without loss: all numbers are one."""
+    numbers = [name for name in _NUMBERS if name in kinds]
+    return ([numbers] if numbers else []) + [[name] for name in sorted(kinds) if name not in _NUMBERS]
+
+
+def _family(seen: Seen, names: list[str], share: float, path: tuple[str, ...]) -> Family:
+    count, name = sum(seen["kinds"][name] for name in names), names[0]
+    if name == "struct":
+        return count, _struct(seen["fields"], share, path)
+    if name in ("list", "map"):
+        return count, _inside(name, seen["inside"][name], share, path)
+    kind = _merged(names)
+    return count, Decision(kind, kind)
+
+
+def _struct(fields: Mapping[str, Seen], share: float, path: tuple[str, ...]) -> Decision:
+    found = {name: decide(inner, share, (*path, name)) for name, inner in fields.items()}
+    kinds = {name: decision.kind for name, decision in found.items()}
+    whole = {name: decision.all for name, decision in found.items()}
+    return Decision({"struct": kinds}, {"struct": whole}, _all_minorities(found.values()))
+
+
+def _inside(name: str, seen: Sequence[Seen | None], share: float, path: tuple[str, ...]) -> Decision:
+    parts = [Decision(None, None) if part is None else decide(part, share, path) for part in seen]
+    inner = _all_minorities(parts)
+    if name == "map":
+        return Decision({"map": [part.kind for part in parts]}, {"map": [part.all for part in parts]}, inner)
+    return Decision({"list": parts[0].kind}, {"list": parts[0].all}, inner)
+
+
+def _all_minorities(decisions: Iterable[Decision]) -> list[Minority]:
+    return [one for decision in decisions for one in decision.minorities]
+
+
+def _merged(kinds: Iterable[InferredType | None]) -> InferredType | None:
+    found: InferredType | None = None
+    for kind in kinds:
+        found = merge(found, kind)
+    return found
+
+
+def _name(kind: InferredType) -> str:
+    return kind if isinstance(kind, str) else str(next(iter(kind)))
+
+
+def _examples(seen: Seen, name: str) -> tuple[str, ...]:
+    """Of numbers some of any kind."""
+    names = _NUMBERS if name in _NUMBERS else (name,)
+    given = seen.get("examples", {})
+    return tuple(sorted(text for each in names for text in given.get(each, ()))[:_EXAMPLES])
