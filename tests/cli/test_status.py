@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +77,7 @@ def test_a_sink_that_is_well_has_committed_all_that_it_published(cli: Cli) -> No
     text = cli.run("status", "--json")
     told = json.loads(next(line for line in text.splitlines() if line.startswith("{")))
     assert (told["health"], told["reasons"], told["workers"]) == ("OK", [], 0)
+    assert told["leader"] is None
     (partition,), (table,) = told["partitions"], told["tables"]
     assert (partition["stored"], partition["source_lag"], partition["commit_lag"]) == (100, 0, 0)
     assert (table["records"], table["buffered_files"]) == (100, 0)
@@ -103,6 +105,18 @@ def test_a_table_that_takes_nothing_is_degraded_and_its_running_sink_is_left_alo
         assert found.cycles >= 3 and found.files == 1 and found.committed_at is None
         assert "DEGRADED: table db.t: 1 file for " in cli.run("status", code=3)
         assert "steps down" not in worker.log.read_text()
+
+
+def test_the_leader_of_a_sink_that_runs_is_named_with_its_address(cli: Cli) -> None:
+    cli.keys["iceberg.http.port"] = 0
+    with running(cli) as worker:
+        wait_for(lambda: "commit" in worker.log.read_text())
+        told = json.loads(next(line for line in cli.run("status", "--json").splitlines() if line.startswith("{")))
+        text = cli.run("status")
+    leader = told["leader"]
+    assert told["workers"] == 1 and leader["host"] == socket.gethostname()
+    assert f"1 worker runs; {leader['member']} on {leader['host']} ({leader['url']}) leads" in text
+    assert leader["url"].startswith("http://127.0.0.1:")
 
 
 def test_what_is_parked_is_told(cli: Cli) -> None:

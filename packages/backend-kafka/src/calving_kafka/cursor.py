@@ -49,6 +49,7 @@ class KafkaCursor(Cursor):
                 enable_auto_commit=False,
                 isolation_level="read_committed",
                 auto_offset_reset="error",
+                enable_partition_eof=watch,
             )
         )
         # The one transactional id of the sink's coordinators: opening it fences the predecessor's producer.
@@ -64,6 +65,7 @@ class KafkaCursor(Cursor):
         )
         self._trimming = Trimming(sink, options.audit_entries)
         self._assigned: dict[int, int] = {}
+        self._ended: set[int] | None = set() if watch else None
         self._looked = time.monotonic()
         partitions = self._partitions()
         bounds = self._bounds(partitions)
@@ -78,6 +80,10 @@ class KafkaCursor(Cursor):
     @property
     def undecodable(self) -> int:
         return self.entries.undecodable.total()
+
+    @property
+    def has_ended(self) -> bool | None:
+        return None if self._ended is None else self._ended >= self._assigned.keys()
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         self._mind_new_partitions()
@@ -198,6 +204,9 @@ class KafkaCursor(Cursor):
     def _envelope(self, message: KafkaMessage) -> Envelope | None:
         error = message.error()
         if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF and self._ended is not None:
+                self._ended.add(cast("int", message.partition()))
+                return None
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise DataLossError(
                     f"control topic '{self._sink.control_topic}', partition {message.partition()}: {error.str()}"

@@ -62,6 +62,11 @@ class Cursor(ABC):
         """Number of entries that were skipped because they cannot be decoded."""
         return 0
 
+    @property
+    def has_ended(self) -> bool | None:
+        """Whether ``read`` has returned every entry that the log held when the cursor was opened; None if unknown."""
+        return None
+
     @abstractmethod
     def read(self, timeout: float) -> Sequence[Envelope]:
         """Read the next entries; wait up to ``timeout`` seconds for the first. Empty if there are none.

@@ -14,6 +14,7 @@ from calving.cli.health import TableHealth, health, is_well
 from calving.cli.inspect import Position, positions_of, positions_table
 from calving.iceberg.catalog import open_catalog
 from calving.model.coverage import text_of
+from calving.model.events import Leader
 from calving.model.text import counted, listed
 from calving.runtime.heard import hear
 from calving.settings.load import Sink
@@ -31,6 +32,8 @@ class Status:
     positions: tuple[Position, ...]
     tables: tuple[TableHealth, ...]
     workers: int
+    leader: Leader | None
+    """As the control log names it; None if no worker runs."""
 
     @property
     def well(self) -> bool:
@@ -58,7 +61,8 @@ def status(sink: Sink) -> Status:
         replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
     ]
     source = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
-    return Status(sink, tuple(positions), tuple(tables), len(source.members(sink.group)))
+    workers = len(source.members(sink.group))
+    return Status(sink, tuple(positions), tuple(tables), workers, heard.leader if workers else None)
 
 
 def as_text(status: Status, now: float) -> Iterator[RichTable | str]:
@@ -68,7 +72,7 @@ def as_text(status: Status, now: float) -> Iterator[RichTable | str]:
     if any(t.mutations for t in status.tables):
         yield _mutations(status.tables)
     yield from (f"DEGRADED: {reason}" for reason in status.reasons)
-    yield f"{status.workers} workers run"
+    yield _workers(status)
 
 
 def as_json(status: Status, now: float) -> dict[str, Any]:
@@ -79,6 +83,7 @@ def as_json(status: Status, now: float) -> dict[str, Any]:
         "health": "OK" if status.well else "DEGRADED",
         "reasons": status.reasons,
         "workers": status.workers,
+        "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
         "partitions": [_position_json(p) for p in status.positions],
         "tables": [_table_json(t, now) for t in status.tables],
     }
@@ -112,6 +117,16 @@ def _table_json(t: TableHealth, now: float) -> dict[str, Any]:
         "missing": text_of(t.missing) if t.missing else None,
         "mutations": dict(t.mutations) or None,
     }
+
+
+def _workers(status: Status) -> str:
+    if not status.workers:
+        return "no worker runs"
+    run = f"{counted(status.workers, 'worker')} {'runs' if status.workers == 1 else 'run'}"
+    if status.leader is None:
+        return f"{run}; the control log does not name the leader"
+    where = f"{status.leader.host} ({status.leader.url})" if status.leader.url else status.leader.host
+    return f"{run}; {status.leader.member} on {where} leads"
 
 
 def _tables(tables: Iterable[TableHealth], now: float) -> RichTable:

@@ -11,10 +11,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import Cursor, Session
+from calving.errors import Unavailable
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, common
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, StartCommit, TableId
+from calving.model.events import CommitComplete, DataComplete, DataWritten, Envelope, Leader, StartCommit, TableId
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol.admission import passed_over
 from calving.protocol.buffer import Buffer
@@ -25,23 +26,30 @@ from calving.status.listening import Listening
 from calving.status.partitions import committed_up_to
 
 _FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
+_END_SECONDS = 60.0
 
 
 def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
     """The entries of the control log from the cursor's start to the end that the log had when it was opened, maybe
     more.
 
-    If the last offsets hold no entries (transaction markers), reading ends when no more entries come.
+    If the last offsets hold no entries (transaction markers), the cursor says when it has reached the end. If it
+    cannot, reading ends when no more entries come.
+
+    :raises Unavailable: the end was not reached within 60 s.
     """
     ends = {p: end for p, end in cursor.log.end.items() if cursor.log.start.get(p, 0) < end}
-    until = clock() + _FIRST_SECONDS
-    while ends and clock() < until:
+    is_told = cursor.has_ended is not None
+    until = clock() + (_END_SECONDS if is_told else _FIRST_SECONDS)
+    while ends and not cursor.has_ended and clock() < until:
         for entry in cursor.read(0.2):
             yield entry
-            if entry.offset < ends.get(entry.partition, 0):
+            if not is_told and entry.offset < ends.get(entry.partition, 0):
                 until = clock() + _QUIET_SECONDS
             if entry.offset + 1 >= ends.get(entry.partition, entry.offset + 2):
                 del ends[entry.partition]
+    if is_told and ends and not cursor.has_ended:
+        raise Unavailable(f"the control log was not read to its end within {_END_SECONDS:.0f} s: try again")
 
 
 class Heard:
@@ -81,6 +89,11 @@ class Heard:
     def tables(self) -> list[str]:
         """Tables with entries in the log."""
         return [".".join(table) for table in self._buffer.tables()]
+
+    @property
+    def leader(self) -> Leader | None:
+        """The coordinator of the last cycle; None if the log does not name it."""
+        return self._listening.leader
 
     def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
         """The entries that a table lacks which holds all entries below ``control``."""
