@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from rich.console import Console
 from rich.table import Table
 
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.coverage import decode_coverage
 from calving.protocol.ledger import MISSING_OFFSETS, SOURCE_OFFSETS
 from calving.protocol.offsets_text import decode_source
@@ -298,7 +298,7 @@ def _until_well(f: Field, producing: Producing, ledger: Ledger) -> None:
                 f.behind = f.run.start(faults, aside=True)
             else:
                 f.run.start(faults, aside=False)
-        with contextlib.suppress(Unavailable):  # the first member makes the broker set up what it needs
+        with contextlib.suppress(UnavailableError):  # the first member makes the broker set up what it needs
             if len(members({"bootstrap.servers": f.run.servers}, f"connect-{f.run.name}")) == WORKERS:
                 break
         time.sleep(0.5)

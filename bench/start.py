@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.latency import session_cpu, settings
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
@@ -73,7 +73,7 @@ def _start(servers: str, config: Path, calving: Path, log: Path) -> dict[str, fl
 
 
 def _joined(servers: str) -> bool:
-    with contextlib.suppress(Unavailable):
+    with contextlib.suppress(UnavailableError):
         return bool(members({"bootstrap.servers": servers}, "connect-start"))
     return False
 

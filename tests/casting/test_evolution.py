@@ -256,7 +256,7 @@ def test_two_workers_that_evolve_a_table_at_the_same_time_both_get_what_they_nee
 
 
 def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calving.errors import Unavailable
+    from calving.errors import UnavailableError
 
     rounds = iter(range(100))
 
@@ -267,7 +267,7 @@ def test_a_table_that_keeps_changing_is_tried_again_later(grown: Grown, monkeypa
 
     monkeypatch.setattr(tables, "change_schema", raced)
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    with pytest.raises(Unavailable, match=r"db\.t: its schema could not be changed"):
+    with pytest.raises(UnavailableError, match=r"db\.t: its schema could not be changed"):
         grown.take(schemaless({"a": 1}))
 
 

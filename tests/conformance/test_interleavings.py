@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calving.backend.interface import Backend, Cursor, Session, SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryStore
-from calving.errors import Fenced
+from calving.errors import FencedError
 from calving.model.events import CommitComplete, DataComplete, Event, PartitionProgress, Publication, StartCommit
 from calving.model.offsets import Advance, Span, TopicPartition
 from calving.services.redis import RedisServer
@@ -68,7 +68,7 @@ class Side:
                 event: Event = CommitComplete(next(ids)) if saves else StartCommit(next(ids))
                 try:
                     self._cursors[which].acknowledge(self._seen[which] if saves else {}, [event])
-                except Fenced:
+                except FencedError:
                     return "fenced"
             case ("reopen", which):
                 self._sessions[which].close()
@@ -82,7 +82,7 @@ class Side:
             self._sessions[session].publish(
                 Publication((event,), advances, {tp: (Span(start, start + length),)}), CLAIM
             )
-        except Fenced:
+        except FencedError:
             return "fenced"
         return "written"
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from calving.converters.avro import AvroConverter
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from tests.converters.decoding import decode
 from tests.registry import SchemaRegistry, avro, framed
 
@@ -162,7 +162,7 @@ def test_a_schema_that_contains_itself_is_bad(registry: SchemaRegistry) -> None:
 def test_a_registry_that_does_not_answer_is_no_fault_of_the_records(registry: SchemaRegistry) -> None:
     registry.broken = True
     converter = AvroConverter({"schema.registry.url": registry.url, "schema.registry.max.retries": "0"}, is_key=False)
-    with pytest.raises(Unavailable, match="schema registry"):
+    with pytest.raises(UnavailableError, match="schema registry"):
         converter.decode([framed(1, b"\x02")], None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calving.converters.registry import CONVERTERS, converter
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import parse
 from tests.converters.decoding import decode
@@ -112,7 +112,7 @@ def test_a_dead_letter_does_not_tell_the_registry_s_password(registry: SchemaReg
 
 def test_an_error_does_not_tell_the_registry_s_password(registry: SchemaRegistry) -> None:
     registry.broken = True
-    with pytest.raises(Unavailable) as failed:
+    with pytest.raises(UnavailableError) as failed:
         converter("avro", options(registry), is_key=False).decode([b"\x00\x00\x00\x00\x01\x02"], None)
     assert SECRET not in str(failed.value)
 
@@ -121,7 +121,7 @@ def test_an_error_of_the_connection_does_not_tell_the_registry_s_password() -> N
     made = converter(
         "avro", {"schema.registry.url": f"http://u:{SECRET}@localhost:1", "max.retries": "0"}, is_key=False
     )
-    with pytest.raises(Unavailable) as failed:
+    with pytest.raises(UnavailableError) as failed:
         made.decode([b"\x00\x00\x00\x00\x01\x02"], None)
     assert SECRET not in f"{failed.value} {failed.value.__cause__}"
 
@@ -146,7 +146,7 @@ def test_a_registry_that_refuses_the_login_stops_the_sink(registry: SchemaRegist
 
 def test_a_404_that_does_not_name_the_schema_makes_no_bad_records(registry: SchemaRegistry) -> None:
     registry.refused = 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
-    with pytest.raises(Unavailable, match="is the URL right"):
+    with pytest.raises(UnavailableError, match="is the URL right"):
         converter("avro", options(registry), is_key=False).decode([b"\x00\x00\x00\x00\x01\x00"], None)
 
 

@@ -159,7 +159,9 @@ def test_a_job_that_never_ends_is_cancelled_and_the_next_one_runs(topic: Callabl
     env = {"FLAKY_MARKER": str(tmp_path / "hung-once"), "FLAKY_HANGS": "1"}
     made = filled(topic)
     with contextlib.closing(Spark(tmp_path, properties, (120, 15), **env)) as spark:
-        assert spark.run(made, tmp_path / "a")["error"].startswith("Unavailable: the Spark job took longer than 15 s")
+        assert spark.run(made, tmp_path / "a")["error"].startswith(
+            "UnavailableError: the Spark job took longer than 15 s"
+        )
         assert spark.run(made, tmp_path / "b") == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
 

@@ -9,7 +9,7 @@ import pytest
 from calving.engine.failures import verdict
 from calving.engine.interface import Patience
 from calving.engine.watch import Watch
-from calving.errors import CalvingError, ConfigError, JobFailedError, Unavailable
+from calving.errors import CalvingError, ConfigError, JobFailedError, UnavailableError
 
 _ABORTED = "An error occurred while calling o47.collect.\n: org.apache.spark.SparkException: Job aborted: {}"
 
@@ -54,8 +54,8 @@ def test_what_no_attempt_can_change_is_said_in_one_sentence(said: str, told: str
     [
         ("ExecutorLostFailure (executor 0 exited caused by one of the tasks) Reason: worker lost", JobFailedError),
         (
-            "Traceback (most recent call last):\n  File x\ncalving.errors.Unavailable: topic 't', partition 1: no leader",
-            Unavailable,
+            "Traceback (most recent call last):\n  File x\ncalving.errors.UnavailableError: topic 't', partition 1: no leader",
+            UnavailableError,
         ),
         ("", JobFailedError),
     ],

@@ -19,7 +19,7 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from calving.casting.table import TableConverter
-from calving.errors import CommitRefused
+from calving.errors import CommitRefusedError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.resolution import Resolver
@@ -149,7 +149,7 @@ class MutationTable:
                 target.attempt(state, admitted)
                 check(self.table, self.equality)
                 return target
-            except CommitRefused:
+            except CommitRefusedError:
                 target.discard()
         raise AssertionError("every attempt was refused")
 

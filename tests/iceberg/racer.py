@@ -12,7 +12,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
-from calving.errors import CommitRefused, CommitUncertain, TableTroubleError
+from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.target import IcebergTarget
 from calving.model.events import DataWritten, Envelope, TableReference
@@ -60,7 +60,7 @@ def main() -> None:
         target = IcebergTarget(catalog, TABLE.identifier, "main", KEY, {"racer": str(seed)})
         try:
             CommitLoop(target, KEY, 50).settle([entry(o) for o in range(read)], {0: read})
-        except (CommitRefused, CommitUncertain, TableTroubleError):
+        except (CommitRefusedError, CommitUncertainError, TableTroubleError):
             read = 0  # what a coordinator does: the next one replays
 
 

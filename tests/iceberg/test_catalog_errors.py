@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
@@ -50,5 +50,5 @@ def test_what_a_catalog_raises_that_is_away_is_tried_again(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     raising(catalog, monkeypatch, what, OperationalError("insert", {}, Exception("locked")), first=True)
-    with pytest.raises(Unavailable, match=r"db.* was not created: OperationalError"):
+    with pytest.raises(UnavailableError, match=r"db.* was not created: OperationalError"):
         Tables(catalog, "iceberg", TableRules()).apply([CREATE])

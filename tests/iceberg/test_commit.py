@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calving.errors import CommitRefused, ConfigError, SupersededError, TableTroubleError
+from calving.errors import CommitRefusedError, ConfigError, SupersededError, TableTroubleError
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, translate
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
@@ -118,7 +118,7 @@ def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(cata
     on_its_way, files = target.load(), admit([entry(1, file("b"))], {0: 2}, NOWHERE, NO_LEDGER)
     other = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, sleep=lambda _: None)
     other.supersede(KEY.recovered_at(KEY.log_id, {0: 2}))
-    with pytest.raises(CommitRefused):
+    with pytest.raises(CommitRefusedError):
         target.attempt(on_its_way, files)
     with pytest.raises(SupersededError, match="recovered"):
         settle(catalog, entry(1, file("b")))

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.iceberg.catalog import find_table, open_catalog
 
 
@@ -37,7 +37,7 @@ def lost_uri() -> Iterator[str]:
 
 def test_a_404_that_does_not_name_the_table_says_nothing_of_it(lost_uri: str) -> None:
     catalog = open_catalog("c", {"type": "rest", "uri": lost_uri})
-    with pytest.raises(Unavailable, match="answers 404 without saying"):
+    with pytest.raises(UnavailableError, match="answers 404 without saying"):
         find_table(catalog, ("db", "t"))
 
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 
 from calving.backend.hooks import find
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import CalvingError, ConfigError, DataLossError, Fenced
+from calving.errors import CalvingError, ConfigError, DataLossError, FencedError
 from calving.model.events import CommitComplete, DataComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.membership import Claim
@@ -179,11 +179,11 @@ def test_a_claim_without_a_member_is_refused_and_nothing_is_written(sink: Callab
     try:
         claim = outsider.claim()  # has not joined: generation -1, no member
         assert claim.member_id == ""
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             session.publish(publication(s.tp, None, 10, "f"), claim)
     finally:
         outsider.close()
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         session.publish(publication(s.tp, None, 10, "f"), Claim("someone", None))
     assert session.committed([s.tp]) == {}
     assert silent(cursor)
@@ -198,7 +198,7 @@ def test_a_publication_that_does_not_start_at_the_stored_position_is_refused(
     group, _ = s.join()
     session.publish(publication(s.tp, None, 10, "f"), group.claim())
     heard(cursor, 2)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         session.publish(publication(s.tp, start, 20, "g"), group.claim())
     assert session.committed([s.tp]) == {s.tp: 10}
     assert silent(cursor)
@@ -211,7 +211,7 @@ def test_a_member_that_was_silent_past_the_poll_interval_is_refused(sink: Callab
     group, _ = s.join()
     claim = group.claim()
     time.sleep(6 if protocol == "classic" else 14)  # past max.poll.interval.ms librdkafka leaves, the latter later
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         session.publish(publication(s.tp, None, 10, "zombie"), claim)
     assert session.committed([s.tp]) == {}
 
@@ -229,7 +229,7 @@ def test_a_partition_that_was_lost_and_came_back_is_not_published_twice(
     second.close()
     wait(lambda: s.tp in listener.lost_ever | listener.revoked_ever, lambda: first.poll(0.1, listener))
     wait(lambda: s.tp in listener.held, lambda: first.poll(0.1, listener))
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         s.session().publish(publication(s.tp, None, 10, "first"), first.claim())
     assert [e.event.data_files[0].file_path for e in heard(cursor, 2) if isinstance(e.event, DataWritten)] == ["second"]
     assert silent(cursor)
@@ -286,7 +286,7 @@ def test_a_process_that_was_stopped_past_its_session_is_refused(
         os.kill(zombie.pid, signal.SIGCONT)
         zombie.stdin.write("\n")
         zombie.stdin.flush()
-        assert zombie.stdout.readline() == "Fenced\n"
+        assert zombie.stdout.readline() == "FencedError\n"
     finally:
         zombie.kill()
         zombie.wait()
@@ -373,7 +373,7 @@ def test_a_rebalance_makes_an_old_claim_worthless_for_what_moved(sink: Callable[
             second.poll(0.05, other)
 
         wait(lambda: bool(other.held), both)
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             s.session().publish(publication(next(iter(other.held)), None, 10, "old"), claim)
     finally:
         second.close()
@@ -430,7 +430,7 @@ def test_a_new_coordinator_fences_the_old_one(sink: Callable[..., Sink]) -> None
     old = s.cursor(replay=True)
     old.acknowledge({}, [StartCommit(COMMIT)])
     new = s.cursor(replay=True)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         old.acknowledge({0: 1}, [CommitComplete(COMMIT)])
     new.acknowledge({}, [StartCommit(COMMIT)])
 

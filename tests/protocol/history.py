@@ -21,7 +21,7 @@ from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
-from calving.errors import CalvingError, CommitRefused, CommitUncertain
+from calving.errors import CalvingError, CommitRefusedError, CommitUncertainError
 from calving.model.coverage import encode_coverage
 from calving.model.events import DataWritten, TableFiles, TableId, TableReference
 from calving.model.files import DataFile
@@ -62,7 +62,7 @@ class MemoryTable:
 
     def load(self) -> MemoryTable:
         if self.down:
-            raise CommitUncertain("the catalog does not answer")
+            raise CommitUncertainError("the catalog does not answer")
         return self
 
     def attempt(self, state: MemoryTable, admitted: Admitted) -> int:
@@ -282,7 +282,7 @@ class History:
         try:
             loop = CommitLoop[MemoryTable](self._table, lead.key, 1)
             done = loop.settle(entries, request.read, request.reach)
-        except (CommitRefused, CommitUncertain) as error:
+        except (CommitRefusedError, CommitUncertainError) as error:
             return Failed(str(error))
         return Committed(TABLE, done.snapshot_id)
 

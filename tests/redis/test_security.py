@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calving.backend.interface import SinkIdentity
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from calving.services.process import LOOPBACK, free_port
 from calving.services.redis import RedisServer, launch_redis
 from calving_redis.backend import RedisBackend
@@ -58,12 +58,12 @@ def test_tls_with_certificates_on_both_sides(guarded: Guarded) -> None:
 
 def test_a_server_that_nobody_vouches_for_is_not_talked_to(guarded: Guarded, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other")
-    with pytest.raises(Unavailable, match="certificate verify failed"):
+    with pytest.raises(UnavailableError, match="certificate verify failed"):
         works(url=guarded.url(other.certificate))
 
 
 def test_a_client_without_a_certificate_is_refused(guarded: Guarded) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         works(url=f"rediss://{LOOPBACK}:{guarded.port}/0?ssl_ca_certs={guarded.authority.certificate}")
 
 
@@ -78,7 +78,7 @@ def test_a_sentinel_may_have_a_password_of_its_own(server: RedisServer, tmp_path
         sentinel.wait_for_port(port, 20)
         where = {"sentinels": f"{LOOPBACK}:{port}", "sentinel_service": "shop", "replicas": 0}
         assert works(**where, sentinel_password="guard")
-        with pytest.raises((ConfigError, Unavailable)) as error:
+        with pytest.raises((ConfigError, UnavailableError)) as error:
             works(**where, sentinel_password="wr0ng")
         assert "wr0ng" not in str(error.value)
     finally:

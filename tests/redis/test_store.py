@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import ConfigError, Fenced, OutcomeUnknown, Silent, Unavailable
+from calving.errors import ConfigError, FencedError, OutcomeUnknownError, SilentError, UnavailableError
 from calving.model.events import CommitComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition
 from calving.services.process import free_port
@@ -106,7 +106,7 @@ def test_a_store_out_of_memory_writes_nothing(start: Start) -> None:
     server = start()
     session = backend(server).open("m")
     redis.Redis(port=server.port).config_set("maxmemory", "100kb")  # less than any server has from its start
-    with pytest.raises(Unavailable, match=r"OOM|OutOfMemory"):
+    with pytest.raises(UnavailableError, match=r"OOM|OutOfMemory"):
         session.publish(move(None, 5), member_claim("group"))
     assert session.committed([TP]) == {}
     session.close()
@@ -118,11 +118,11 @@ def test_a_store_that_was_emptied_refuses_whoever_was_connected_before(start: St
     with redis.Redis(port=server.port) as client:
         client.flushall()
     backend(server).open("another").close()
-    with pytest.raises(Fenced, match="emptied"):
+    with pytest.raises(FencedError, match="emptied"):
         session.publish(move(None, 5), member_claim("group"))
-    with pytest.raises(Fenced, match="emptied"):
+    with pytest.raises(FencedError, match="emptied"):
         cursor.acknowledge({}, [StartCommit(uuid4())])
-    with pytest.raises(Fenced, match="emptied"):
+    with pytest.raises(FencedError, match="emptied"):
         cursor.rewind({TP: 3})
     assert session.committed([TP]) == {}
     cursor.close()
@@ -131,7 +131,7 @@ def test_a_store_that_was_emptied_refuses_whoever_was_connected_before(start: St
 
 def test_a_missing_replica_leaves_the_outcome_open(start: Start) -> None:
     session = backend(start(), replicas=1).open("m")
-    with pytest.raises(OutcomeUnknown, match="0 of 1 replicas"):
+    with pytest.raises(OutcomeUnknownError, match="0 of 1 replicas"):
         session.publish(move(None, 5), member_claim("group"))
     session.close()
 
@@ -216,13 +216,13 @@ def test_a_leader_that_dies_without_a_word_is_replaced_after_its_lease(start: St
 def test_a_store_that_does_not_answer_is_told_from_one_that_refuses(proxy: Proxy) -> None:
     session = behind(proxy, timeout_ms=500).open("m")
     proxy.hush()
-    with pytest.raises(Silent):
+    with pytest.raises(SilentError):
         session.lead([TP], [TP])
     proxy.mend()
     proxy.cut()
-    with pytest.raises(Unavailable) as refused:
+    with pytest.raises(UnavailableError) as refused:
         session.lead([TP], [TP])
-    assert not isinstance(refused.value, Silent)
+    assert not isinstance(refused.value, SilentError)
 
 
 def test_closing_does_not_wait_for_a_store_that_does_not_answer(proxy: Proxy) -> None:

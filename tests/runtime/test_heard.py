@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from calving.backend.interface import ControlLog, Cursor
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.events import CommitComplete, Envelope
 from calving.runtime.heard import read_to_end
 
@@ -50,5 +50,5 @@ def test_a_log_that_comes_slowly_is_read_to_its_end() -> None:
 
 def test_a_log_whose_end_does_not_come_is_an_error() -> None:
     now = seconds()
-    with pytest.raises(Unavailable, match="not read to its end within 60 s"):
+    with pytest.raises(UnavailableError, match="not read to its end within 60 s"):
         list(read_to_end(SlowCursor(ends=False), lambda: next(now)))

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from calving.deadline import LateError, within
-from calving.errors import CalvingError, JobFailedError, Resigned, Unavailable
+from calving.errors import CalvingError, JobFailedError, ResignedError, UnavailableError
 from calving.iceberg.attempts import Attempts, Late
 from calving.model.events import Attachment, CommitComplete, CommitToTable, DataWritten, Envelope, TableReference
 from calving.model.offsets import Span, TopicPartition
@@ -87,7 +87,7 @@ def test_the_same_failure_again_and_again_stops_the_sink_with_its_reason() -> No
 
 def test_what_passes_by_itself_is_tried_for_ever() -> None:
     failures = Failures()
-    assert [failures.add(Unavailable("away"), 0) for _ in range(100)][-1] == 2.0
+    assert [failures.add(UnavailableError("away"), 0) for _ in range(100)][-1] == 2.0
 
 
 def test_a_failure_that_a_batch_came_through_after_counts_anew() -> None:
@@ -102,7 +102,7 @@ def test_a_failure_that_a_batch_came_through_after_counts_anew() -> None:
 def test_a_worker_that_does_not_hear_what_it_published_is_deaf() -> None:
     ear = Ear(float("inf"), 0.0)
     ear.spoke(0.0)
-    with pytest.raises(Unavailable, match="has not heard its own publication"):
+    with pytest.raises(UnavailableError, match="has not heard its own publication"):
         for second in range(60):
             ear.listened(float(second), heard=False)
 
@@ -111,7 +111,7 @@ def test_a_worker_that_hears_nothing_for_longer_than_a_cycle_takes_is_deaf() -> 
     ear = Ear(60.0, 0.0)
     for second in range(90):
         ear.listened(float(second), heard=False)
-    with pytest.raises(Unavailable, match="has heard nothing"):
+    with pytest.raises(UnavailableError, match="has heard nothing"):
         ear.listened(91.0, heard=False)
 
 
@@ -247,7 +247,7 @@ def test_a_coordinator_that_hangs_is_replaced_and_nobody_waits_for_it() -> None:
 def test_a_process_whose_coordinators_get_nothing_done_lets_another_one_lead() -> None:
     clock = [0.0]
     leads, made = leadership(lambda: clock[0])
-    with pytest.raises(Resigned, match="coordinators of this process in a row made no progress"):
+    with pytest.raises(ResignedError, match="coordinators of this process in a row made no progress"):
         while clock[0] < 300:
             leads.mind(True)
             clock[0] += 1
@@ -259,7 +259,7 @@ def test_a_process_whose_coordinators_end_at_once_for_a_moment_goes_on_leading()
     leads, made = leadership(lambda: clock[0])
     while clock[0] < 10:
         leads.mind(True)
-        made[-1].ended, made[-1].error = True, Unavailable("the store is away")
+        made[-1].ended, made[-1].error = True, UnavailableError("the store is away")
         clock[0] += 0.5
     leads.mind(True)
     made[-1].complete_cycles = 1

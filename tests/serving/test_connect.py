@@ -20,7 +20,9 @@ GOLDEN = Path(__file__).parents[1] / "goldens" / "connect.json"
 def answers() -> dict[str, Any]:
     """Of a sink that is well, of one that is not, and of a configuration with an error."""
     starting = Status(status().sink)
-    starting = replace(starting, worker=replace(starting.worker, error="Unavailable: no broker answers", restarts=1))
+    starting = replace(
+        starting, worker=replace(starting.worker, error="UnavailableError: no broker answers", restarts=1)
+    )
     return {
         "info": connect.info(sink()),
         "status": connect.state(status(partitions=1), {}, "127.0.0.1:8083", NOW),

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source.interface import NOTHING, Bounds, Group, Listener
@@ -137,7 +137,7 @@ class SimGroup(Group):
     def poll(self, timeout: float, listener: Listener) -> None:
         self._call("poll")
         if self._closed:
-            raise Unavailable("its process has ended")
+            raise UnavailableError("its process has ended")
         broker = self._broker
         if self.member_id not in broker.members:
             if broker.rng.random() < broker.late_notice:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
-from calving.errors import CalvingError, DataLossError, Fenced, OutcomeUnknown, ProtocolError, Unavailable
+from calving.errors import (
+    CalvingError,
+    DataLossError,
+    FencedError,
+    OutcomeUnknownError,
+    ProtocolError,
+    UnavailableError,
+)
 from calving.model.events import (
     NOTHING_ATTACHED,
     Attachment,
@@ -82,7 +89,7 @@ class SimSession(MemorySession):
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         world = self._world
-        world.fail("publish", Unavailable("before the publication"))
+        world.fail("publish", UnavailableError("before the publication"))
         if world.fences_by_claim:
             self.compare(publication)
         if world.chance(world.odds.contention):
@@ -90,19 +97,19 @@ class SimSession(MemorySession):
         if not world.fences_by_claim:
             self.compare(publication)
         self.write(publication, claim)
-        world.fail("published", OutcomeUnknown("after the publication"))
+        world.fail("published", OutcomeUnknownError("after the publication"))
 
     def compare(self, publication: Publication) -> None:
         positions = self._store.positions
         for tp, advance in publication.advances.items():
             if positions.get(tp) != advance.start:
-                raise Fenced(f"{tp} is stored at {positions.get(tp)}, not at {advance.start}")
+                raise FencedError(f"{tp} is stored at {positions.get(tp)}, not at {advance.start}")
 
     def write(self, publication: Publication, claim: Claim) -> None:
         if not self._world.fences_by_claim:
             self.check()
         if self._world.fences_by_claim and not self._store.is_current(claim):
-            raise Fenced(claim.member_id)
+            raise FencedError(claim.member_id)
         self._store.publish(publication, self._store.shard(self._member))
         self._store.topic_ids.update(publication.identities)
         self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
@@ -154,7 +161,7 @@ class SimCursor(Cursor):
         departed: Collection[Topic] = (),
     ) -> None:
         assert self.judge is not None
-        self._world.fail("acknowledge", Unavailable("before the acknowledgement"))
+        self._world.fail("acknowledge", UnavailableError("before the acknowledgement"))
         self._inner.acknowledge(position, events, attached, departed)
         for event in events:
             if isinstance(event, CommitComplete):
@@ -164,7 +171,7 @@ class SimCursor(Cursor):
                 self.judge.committed(event)
             elif isinstance(event, StartCommit):
                 self.judge.announced(event)
-        self._world.fail("acknowledged", OutcomeUnknown("after the acknowledgement"))
+        self._world.fail("acknowledged", OutcomeUnknownError("after the acknowledgement"))
 
     def rewind(self, positions: SourceOffsets) -> None:
         self._inner.rewind(positions)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from calving.errors import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
+from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertainError, SupersededError
 from calving.iceberg.parking import ParkedCommit
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.protocol.admission import Admitted
@@ -121,9 +121,9 @@ class SimTarget:
         world, table = self.world, self.table
         world.call("load")
         if table.broken:
-            raise CommitUncertain("the table cannot be loaded")
+            raise CommitUncertainError("the table cannot be loaded")
         if self._uuids - {table.uuid}:
-            raise CommitUncertain("the table was dropped and recreated")
+            raise CommitUncertainError("the table was dropped and recreated")
         found = table.state()
         if table.before and world.chance(world.odds.staleness):
             world.stats["stale loads"] += 1
@@ -154,17 +154,17 @@ class SimTarget:
             else None
         )
         if fault == "lost request":
-            raise CommitUncertain(fault)
+            raise CommitUncertainError(fault)
         now = self.table.state()
         if (now.head, now.uuid) != (state.head, state.uuid):
-            raise CommitRefused("the head has moved")
+            raise CommitRefusedError("the head has moved")
         world.checks.table_commit(self.name, self.key, self._attempt, admitted, state.properties, live)
         self.mark = self.table.state().mark
         world.hazard()
         if fault == "lost answer":
-            raise CommitUncertain(fault)
+            raise CommitUncertainError(fault)
         if fault == "false conflict":
-            raise CommitRefused(fault)
+            raise CommitRefusedError(fault)
         return self._attempt
 
     def _someone_writes(self) -> None:
@@ -197,18 +197,18 @@ class SimStorage:
         self._world = world
 
     def write(self, table: TableId, location: str, data: bytes) -> None:
-        self._world.fail("storage", CommitUncertain("not written"))
+        self._world.fail("storage", CommitUncertainError("not written"))
         self._world.stored[location] = data
-        self._world.fail("storage", CommitUncertain("written, or not"))
+        self._world.fail("storage", CommitUncertainError("written, or not"))
 
     def read(self, table: TableId, location: str) -> bytes:
-        self._world.fail("storage", CommitUncertain("not read"))
+        self._world.fail("storage", CommitUncertainError("not read"))
         if location not in self._world.stored:
-            raise CommitUncertain(f"there is no {location}")
+            raise CommitUncertainError(f"there is no {location}")
         return self._world.stored[location]
 
     def delete(self, table: TableId, location: str) -> None:
-        self._world.fail("storage", CommitUncertain("not deleted"))
+        self._world.fail("storage", CommitUncertainError("not deleted"))
         self._world.stored.pop(location, None)
 
 
@@ -270,7 +270,7 @@ class SimCommitter:
         except AlreadyHeldError as error:
             world.stats["held already"] += 1
             return Failed(str(error))
-        except (CommitRefused, CommitUncertain) as error:
+        except (CommitRefusedError, CommitUncertainError) as error:
             return self._park(table, last, request, str(error))
         if parked is not None:
             self._parking.served(table, parked)
@@ -289,7 +289,7 @@ class SimCommitter:
             return Failed(reason)
         try:
             last = self._parking.park(table, commit, request.parked.get(table))
-        except CommitUncertain:
+        except CommitUncertainError:
             return Failed(reason)
         self._world.stats["parked"] += 1
         self._world.stats["parked, in order"] += table in self._world.mutation_tables

@@ -48,7 +48,15 @@ def test_a_seed_gives_the_same_run_twice() -> None:
 def test_what_may_happen_does_happen() -> None:
     total = sum((simulate(seed) for seed in range(2 * len(THEMES))), start=Counter[str]())
     total += sum((simulate(seed, in_theme("hangs")) for seed in range(12)), start=Counter[str]())
-    kinds = ["Crash", "Fenced", "OutcomeUnknown", "Unavailable", "expelled", "partitions added", "expired"]
+    kinds = [
+        "Crash",
+        "FencedError",
+        "OutcomeUnknownError",
+        "UnavailableError",
+        "expelled",
+        "partitions added",
+        "expired",
+    ]
     kinds += ["store lost", "zombies", "stale loads", "snapshots expired", "topics recreated", "truncated"]
     kinds += ["renamed", "tables recreated", "released", "rolled back", "tables that hung"]
     kinds += ["open transactions", "entries passed over", "catalogs restored", *(f"hung: {call}" for call in CALLS)]

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from calving.backend.memory import MemoryStore
 from calving.cli.release import discard
-from calving.errors import CalvingError, Unavailable
+from calving.errors import CalvingError, UnavailableError
 from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.coverage import Coverage, decode_coverage
 from calving.model.events import Envelope, TableFiles, TableId, TableReference
@@ -220,7 +220,7 @@ class World:
         """What the broker says that it does not have. One that has just started may not know of anything."""
         self.call("topics")
         if self.chance(self.odds.faults):
-            raise Unavailable("no answer")
+            raise UnavailableError("no answer")
         self._ignorant = self._ignorant + 1 if self._ignorant < 2 and self.chance(0.3) else 0
         there = {self.known_as(tp).whole for tp in self.broker.content} | {tp.whole for tp in self.broker.content}
         return topics if self._ignorant else [topic for topic in topics if topic not in there]
@@ -234,7 +234,7 @@ class World:
         for tp, span in spans.items():
             found = self.broker.content[tp][slice(*span)]
             if len(found) < span.end - span.start:
-                raise Unavailable(f"{tp} ends before {span.end}")
+                raise UnavailableError(f"{tp} ends before {span.end}")
             for record in found:
                 records += 1
                 latest[tp] = max(latest.get(tp, 0), record.timestamp)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.errors import DataLossError, Unavailable
+from calving.errors import DataLossError, UnavailableError
 from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
@@ -172,7 +172,7 @@ def test_a_range_that_cannot_be_reached_gives_up_without_spinning(topic: Callabl
     t.send(b"a")
     read(t, 0, 1)
     started = time.process_time()
-    with pytest.raises(Unavailable, match="no progress at offset 1"):
+    with pytest.raises(UnavailableError, match="no progress at offset 1"):
         read(t, 0, 5, limits=Limits(stalled_seconds=1.5))
     assert time.process_time() - started < 0.5
 
@@ -181,14 +181,14 @@ def test_the_one_range_that_cannot_be_reached_is_named(topic: Callable[..., Topi
     t = topic(partitions=3)
     for p in range(3):
         t.send(b"a", partition=p)
-    with pytest.raises(Unavailable, match=f"topic '{t.name}', partition 1: no progress at offset 1 of 2"):
+    with pytest.raises(UnavailableError, match=f"topic '{t.name}', partition 1: no progress at offset 1 of 2"):
         read_all(t, (0, 0, 1), (1, 0, 2), (2, 0, 1), limits=Limits(stalled_seconds=0.5))
 
 
 def test_after_an_error_reading_starts_afresh(topic: Callable[..., Topic]) -> None:
     t = topic()
     t.send(b"a")
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         read(t, 0, 2, limits=Limits(stalled_seconds=0.2))
     assert values(read(t, 0, 1)) == [b"a"]
 

@@ -42,9 +42,9 @@ def test_a_run_that_ends_has_an_estimate() -> None:
 
 
 def test_a_worker_that_starts_over_says_why() -> None:
-    worker = WorkerStatus(restarts=1, error="Unavailable: the broker is away")
+    worker = WorkerStatus(restarts=1, error="UnavailableError: the broker is away")
     text = shown(Status(status().sink, worker, LogStatus(), CoordinatorStatus()))
-    assert "starting" in text and "starts over: Unavailable: the broker is away" in text
+    assert "starting" in text and "starts over: UnavailableError: the broker is away" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

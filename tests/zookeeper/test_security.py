@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calving.backend.interface import SinkIdentity
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from calving.services.process import LOOPBACK, free_port
 from calving.services.zookeeper import ZooKeeperServer
 from calving_zookeeper.backend import ZooKeeperBackend
@@ -68,12 +68,12 @@ def test_tls_with_certificates_on_both_sides(guarded: Guarded, unique: str) -> N
 
 
 def test_a_server_that_nobody_vouches_for_is_not_talked_to(guarded: Guarded, unique: str, tmp_path: Path) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         works(guarded, unique, tls_ca=str(Authority(tmp_path).certificate))
 
 
 def test_a_client_without_a_certificate_is_refused(guarded: Guarded, unique: str) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         works(guarded, unique, tls_certificate=None, tls_key=None)
 
 

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import ConfigError, OutcomeUnknown, Silent, Unavailable
+from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError
 from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile
 from calving.model.offsets import Advance, TopicPartition
@@ -143,7 +143,7 @@ def test_a_write_whose_answer_was_lost_is_found_out_by_reading_back(
         session.publish(move(None, 5, files=1), member_claim("group"))
         assert session.committed([TP]) == {TP: 5}
     else:
-        with pytest.raises(Unavailable, match="nothing was written"):
+        with pytest.raises(UnavailableError, match="nothing was written"):
             session.publish(move(None, 5, files=1), member_claim("group"))
         assert session.committed([TP]) == {}
     session.close()
@@ -164,7 +164,7 @@ def test_a_write_that_nobody_can_read_back_is_of_unknown_outcome(
             raise ConnectionLoss
 
         monkeypatch.setattr(connection.Nodes, "replace_and_create", cut)
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknownError):
             session.publish(move(None, 5, files=1), member_claim("group"))
         session.close()
     finally:
@@ -185,7 +185,7 @@ def test_an_expired_session_is_not_taken_for_a_lost_connection(backend: Made, cl
     thief.stop()
     thief.close()
     deadline = time.monotonic() + 15
-    with pytest.raises(Unavailable, match="expired"):
+    with pytest.raises(UnavailableError, match="expired"):
         while True:
             session.lead([TP], [TP])
             assert time.monotonic() < deadline
@@ -198,7 +198,7 @@ def test_a_worker_without_a_connection_says_so_before_its_session_expires(proxy:
     assert session.lead([TP], [TP])
     proxy.hush()
     deadline = time.monotonic() + 30
-    with pytest.raises(Silent, match="no connection for"):
+    with pytest.raises(SilentError, match="no connection for"):
         while time.monotonic() < deadline:
             session.lead([TP], [TP])
             time.sleep(0.05)
@@ -217,7 +217,7 @@ def test_closing_does_not_wait_for_an_ensemble_that_does_not_answer(proxy: Proxy
 def test_an_ensemble_that_does_not_answer_is_not_waited_for_longer_than_a_third_of_a_session(proxy: Proxy) -> None:
     proxy.hush()
     began = time.monotonic()
-    with pytest.raises(Silent, match="no connection within 2 s"):
+    with pytest.raises(SilentError, match="no connection within 2 s"):
         behind(proxy, session_ms=6_000, timeout_ms=60_000).open("m")
     assert time.monotonic() - began < 5
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calving.errors import Fenced, Unavailable
+from calving.errors import FencedError, UnavailableError
 from calving.model.events import DataWritten, Publication
 from calving.model.membership import Claim
 from tests.simulation.members import SimSession
@@ -19,9 +19,9 @@ class InTwoSteps(World):
             for event in publication.events:
                 if isinstance(event, DataWritten):
                     self._world.checks.files_of.update((f.file_path, event.table.identifier) for f in event.data_files)
-            self._world.fail("between", Unavailable("between the two"))
+            self._world.fail("between", UnavailableError("between the two"))
             if not self._store.is_current(claim):
-                raise Fenced(claim.member_id)
+                raise FencedError(claim.member_id)
             self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
 
 
@@ -31,7 +31,7 @@ class Torn(World):
         def write(self, publication: Publication, claim: Claim) -> None:
             if self._world.chance(0.05):
                 self._store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
-                raise Unavailable("torn")
+                raise UnavailableError("torn")
             super().write(publication, claim)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from unittest import mock
 
-from calving.errors import CommitRefused, CommitUncertain
+from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.model.coverage import Coverage
 from calving.model.events import Envelope, TableId
 from calving.model.offsets import ControlOffsets
@@ -106,7 +106,7 @@ class DeletesUnseen(World):
         def attempt(self, state: Loaded, admitted: Admitted) -> int:
             try:
                 return super().attempt(state, admitted)
-            except CommitRefused:
+            except CommitRefusedError:
                 self.discard()
                 raise
 
@@ -117,7 +117,7 @@ class DeletesUncertain(World):
         def attempt(self, state: Loaded, admitted: Admitted) -> int:
             try:
                 return super().attempt(state, admitted)
-            except CommitUncertain:
+            except CommitUncertainError:
                 self.discard()
                 raise
 

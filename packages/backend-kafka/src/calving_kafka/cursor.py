@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.backend.entries import BEFORE, Entries, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
-from calving.errors import DataLossError, ProtocolError, Unavailable
+from calving.errors import DataLossError, ProtocolError, UnavailableError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
@@ -135,7 +135,7 @@ class KafkaCursor(Cursor):
         if not self._transactions.look():
             # The producer is not recreated here: that would fence a newer coordinator. The elected one opens the log
             # again.
-            raise Unavailable(f"control topic '{self._sink.control_topic}': the connection broke")
+            raise UnavailableError(f"control topic '{self._sink.control_topic}': the connection broke")
         return self._transactions
 
     def _offsets(self, position: ControlOffsets) -> dict[TopicPartition, int]:
@@ -183,7 +183,7 @@ class KafkaCursor(Cursor):
         with reaching(f"control topic '{topic}'"):
             meta = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
         if meta.error is not None:
-            raise Unavailable(f"control topic '{topic}': {meta.error.str()}")
+            raise UnavailableError(f"control topic '{topic}': {meta.error.str()}")
         return sorted(meta.partitions)
 
     def _mind_new_partitions(self) -> None:
@@ -212,7 +212,7 @@ class KafkaCursor(Cursor):
                     f"control topic '{self._sink.control_topic}', partition {message.partition()}: {error.str()}"
                 )
             if error.fatal():
-                raise Unavailable(f"control topic '{self._sink.control_topic}': {error.str()}")
+                raise UnavailableError(f"control topic '{self._sink.control_topic}': {error.str()}")
             log.warning("control topic '%s': %s", self._sink.control_topic, error.str())
             return None
         headers = cast("dict[str, bytes | None]", dict(message.headers() or ()))

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from calving.backend.entries import covered_text
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, Stale, Unavailable
+from calving.errors import FencedError, StaleError, UnavailableError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -23,7 +23,7 @@ from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
 from calving_kafka.records import partition_of, records_of
-from calving_kafka.transactions import GroupOffsets, ProducerFenced, Transactions
+from calving_kafka.transactions import GroupOffsets, ProducerFencedError, Transactions
 
 
 class KafkaSession(Session):
@@ -106,15 +106,15 @@ class KafkaSession(Session):
             found = self._positions.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], TIMEOUT)
             for p in found:
                 if p.error is not None:
-                    raise Unavailable(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
+                    raise UnavailableError(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
         return [p for p in found if p.offset >= 0]
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
-            raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+            raise FencedError(f"the consumer of group '{self._sink.group}' is not a member")
         try:
             self._publish(publication, claim)
-        except ProducerFenced:
+        except ProducerFencedError:
             if self._published_as == claim.member_id:
                 raise
             # The process has another name in the group than before: a successor may have taken it for dead, and ended
@@ -130,7 +130,7 @@ class KafkaSession(Session):
         stored = self.committed(publication.advances)
         for tp, advance in publication.advances.items():
             if stored.get(tp) != advance.start:
-                raise Stale(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
+                raise StaleError(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
         records = records_of(
             self._sink, self._options, publication.events, covered_text(publication), self._member_id, self._partition
         )

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.deadline import LateError, within
-from calving.errors import CalvingError, Fenced, OutcomeUnknown, Unavailable
+from calving.errors import CalvingError, FencedError, OutcomeUnknownError, UnavailableError
 from calving.model.offsets import TopicPartition
 from calving.source.client import TIMEOUT, client_config
 from calving.source.dead_letters import MAX_MESSAGE_BYTES, OutRecord
@@ -32,7 +32,7 @@ _GRACE = 0.5
 _ABORT_SECONDS = 2.0
 
 
-class ProducerFenced(Fenced):
+class ProducerFencedError(FencedError):
     """Another producer has the transactional id now. Nothing was written."""
 
 
@@ -79,7 +79,7 @@ class Transactions:
     def write(self, records: Sequence[OutRecord], *groups: GroupOffsets) -> None:
         """Append ``records`` to their topics and store the offsets of ``groups``: all, or nothing.
 
-        :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been.
+        :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
         producer = self._producer
         try:
@@ -114,7 +114,7 @@ class Transactions:
                 self._abort()
                 raise _verdict(cause, f"control topic '{self._topic}'") from error
             # Even a fatal error may come after the broker has committed: only the stored positions show it.
-            raise OutcomeUnknown(f"control topic '{self._topic}': {cause.str()}") from error
+            raise OutcomeUnknownError(f"control topic '{self._topic}': {cause.str()}") from error
 
     def close(self) -> None:
         # An open transaction hides everything behind it from read_committed readers until it times out.
@@ -138,20 +138,20 @@ class Transactions:
             within(seconds + _GRACE, "calving-transaction", call)
         except LateError as error:
             self._stuck = True
-            raise OutcomeUnknown(f"control topic '{self._topic}': the client does not come back") from error
+            raise OutcomeUnknownError(f"control topic '{self._topic}': the client does not come back") from error
 
     def _abort(self) -> None:
         if self._stuck:
             return  # the client is beyond reach; whoever next takes its transactional id ends its transaction
-        with contextlib.suppress(KafkaException, OutcomeUnknown):
+        with contextlib.suppress(KafkaException, OutcomeUnknownError):
             self._call(lambda: self._producer.abort_transaction(_ABORT_SECONDS), _ABORT_SECONDS)
 
 
 def _verdict(cause: KafkaError | str, where: str) -> CalvingError:
     if isinstance(cause, KafkaError):
         if cause.code() in _REPLACED:
-            return ProducerFenced(f"{where}: {cause.str()}")
+            return ProducerFencedError(f"{where}: {cause.str()}")
         if cause.code() in _FENCED:
-            return Fenced(f"{where}: {cause.str()}")
-        return Unavailable(f"{where}: {cause.str()}")
-    return Unavailable(f"{where}: {cause}")
+            return FencedError(f"{where}: {cause.str()}")
+        return UnavailableError(f"{where}: {cause.str()}")
+    return UnavailableError(f"{where}: {cause}")

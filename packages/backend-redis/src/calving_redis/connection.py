@@ -13,7 +13,7 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from calving.errors import ConfigError, OutcomeUnknown, Silent, Unavailable
+from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError
 from calving_redis.options import RedisOptions
 
 Client = Any
@@ -26,7 +26,7 @@ _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis
 def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
     """A client that never sends a command twice. Nothing is contacted yet, except by a cluster's.
 
-    :raises ConfigError: the settings are wrong. :raises Unavailable: a cluster does not answer.
+    :raises ConfigError: the settings are wrong. :raises UnavailableError: a cluster does not answer.
     """
     timeout = options.timeout_ms / 1000
     settings: dict[str, Any] = {
@@ -79,8 +79,8 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
 def reaching(options: RedisOptions) -> Iterator[None]:
     """Translate what a request can raise that writes nothing.
 
-    :raises ConfigError: user, password or rights are wrong. :raises Silent: no answer in time.
-    :raises Unavailable: try again.
+    :raises ConfigError: user, password or rights are wrong. :raises SilentError: no answer in time.
+    :raises UnavailableError: try again.
     """
     try:
         yield
@@ -92,14 +92,14 @@ def reaching(options: RedisOptions) -> Iterator[None]:
 def writing(options: RedisOptions) -> Iterator[None]:
     """Translate what a script can raise.
 
-    :raises ConfigError, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been.
+    :raises ConfigError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
     """
     try:
         yield
     except (redis.ResponseError, redis.exceptions.BusyLoadingError, *_REFUSED) as error:
         raise refused(options, error) from error
     except ERRORS as error:
-        raise OutcomeUnknown(f"{where(options)}: {type(error).__name__}: {error}") from error
+        raise OutcomeUnknownError(f"{where(options)}: {type(error).__name__}: {error}") from error
 
 
 def where(options: RedisOptions) -> str:
@@ -110,9 +110,9 @@ def where(options: RedisOptions) -> str:
     return f"Redis at {parts.hostname or parts.path}:{parts.port or 6379}"
 
 
-def refused(options: RedisOptions, error: Exception) -> ConfigError | Unavailable:
+def refused(options: RedisOptions, error: Exception) -> ConfigError | UnavailableError:
     """The error to raise for a failed request that wrote nothing."""
     if isinstance(error, _REFUSED):
         return ConfigError(f"{where(options)}: {error}; check iceberg.control.redis.username and .password")
-    kind = Silent if isinstance(error, redis.TimeoutError) else Unavailable
+    kind = SilentError if isinstance(error, redis.TimeoutError) else UnavailableError
     return kind(f"{where(options)}: {type(error).__name__}: {error}")

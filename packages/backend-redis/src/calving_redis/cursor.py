@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
-from calving.errors import CalvingError, Fenced, ProtocolError
+from calving.errors import CalvingError, FencedError, ProtocolError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_redis import scripts
@@ -110,9 +110,9 @@ class RedisCursor(Cursor):
         with writing(self._options):
             verdict, *why = self._writer.register_script(script)(keys, arguments)
         if verdict == b"recreated":
-            raise Fenced(f"{where(self._options)}: the store was emptied")
+            raise FencedError(f"{where(self._options)}: the store was emptied")
         if verdict == b"fenced":
-            raise Fenced(f"coordinator {why[0].decode()} has followed coordinator {self._epoch}")
+            raise FencedError(f"coordinator {why[0].decode()} has followed coordinator {self._epoch}")
         if verdict != b"done":
             raise ProtocolError(f"the store's script answers {verdict!r}")
         self._durability.wait(self._writer, self._options)

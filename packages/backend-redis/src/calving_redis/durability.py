@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import redis
 
-from calving.errors import ConfigError, OutcomeUnknown
+from calving.errors import ConfigError, OutcomeUnknownError
 from calving_redis.connection import Client, reaching, where, writing
 from calving_redis.options import RedisOptions
 
@@ -26,7 +26,7 @@ class Durability:
     replicas: int
 
     def wait(self, client: Client, options: RedisOptions) -> None:
-        """Until this connection's writes are safe. :raises OutcomeUnknown: they are not in time."""
+        """Until this connection's writes are safe. :raises OutcomeUnknownError: they are not in time."""
         if not self.fsync and not self.replicas:
             return
         with writing(options):
@@ -34,7 +34,7 @@ class Durability:
             wait_ms = options.timeout_ms * 3 // 4  # less than the client waits for an answer
             local, others = client.execute_command("WAITAOF", int(self.fsync), self.replicas, wait_ms)
         if local < self.fsync or others < self.replicas:
-            raise OutcomeUnknown(
+            raise OutcomeUnknownError(
                 f"{where(options)}: after {wait_ms} ms a write was on the disk of {others} of {self.replicas} replicas"
             )
 

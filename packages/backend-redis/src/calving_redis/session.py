@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from calving.backend.entries import beside_text, covered_text, partition_key, payloads
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, ProtocolError, Stale
+from calving.errors import FencedError, ProtocolError, StaleError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -59,7 +59,7 @@ class RedisSession(Session):
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
-            raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+            raise FencedError(f"the consumer of group '{self._sink.group}' is not a member")
         self._dead_letters.write(publication.dead_letters)
         positions: list[object] = []
         known = publication.identities
@@ -77,10 +77,10 @@ class RedisSession(Session):
         with writing(self._options):
             verdict, *why = self._publish([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
         if verdict == b"recreated":
-            raise Fenced(f"{where(self._options)}: the store was emptied")
+            raise FencedError(f"{where(self._options)}: the store was emptied")
         if verdict == b"moved":
             tp, stored, start = (text.decode() for text in why)
-            raise Stale(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
+            raise StaleError(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
         if verdict != b"done":
             raise ProtocolError(f"the store's script answers {verdict!r}")
         self._durability.wait(self._client, self._options)

@@ -14,7 +14,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
-from calving.errors import ConfigError, Silent, Unavailable
+from calving.errors import ConfigError, SilentError, UnavailableError
 from calving_zookeeper.options import ZooKeeperOptions
 
 _STOP_SECONDS = 2.0
@@ -25,8 +25,8 @@ logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 def connect(options: ZooKeeperOptions) -> KazooClient:
     """A client that is connected, and never sends a write twice.
 
-    :raises ConfigError: the settings are wrong, or the user is refused. :raises Silent: no answer in time.
-    :raises Unavailable: another failure.
+    :raises ConfigError: the settings are wrong, or the user is refused. :raises SilentError: no answer in time.
+    :raises UnavailableError: another failure.
     """
     settings: dict[str, Any] = {
         "hosts": options.hosts,
@@ -135,7 +135,8 @@ def disconnect(client: KazooClient) -> None:
 def reaching() -> Iterator[None]:
     """Translate what a request can raise that writes nothing, or may be repeated.
 
-    :raises ConfigError: the user is refused. :raises Silent: no answer in time. :raises Unavailable: try again.
+    :raises ConfigError: the user is refused. :raises SilentError: no answer in time.
+    :raises UnavailableError: try again.
     """
     try:
         yield
@@ -145,6 +146,6 @@ def reaching() -> Iterator[None]:
             " .authentication, and whose the nodes are"
         ) from error
     except KazooTimeoutError as error:
-        raise Silent(f"ZooKeeper: {error}") from error
+        raise SilentError(f"ZooKeeper: {error}") from error
     except (KazooException, OSError) as error:
-        raise Unavailable(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error
+        raise UnavailableError(f"ZooKeeper: {type(error).__name__} {error}".rstrip()) from error

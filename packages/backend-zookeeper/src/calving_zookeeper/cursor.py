@@ -16,7 +16,7 @@ from kazoo.protocol.states import KazooState
 
 from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, settled_text
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
-from calving.errors import Fenced, ProtocolError, Unavailable
+from calving.errors import FencedError, ProtocolError, UnavailableError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_zookeeper.connection import Nodes, disconnect, reaching
@@ -112,9 +112,9 @@ class ZooKeeperCursor(Cursor):
         if self._epoch is None:
             raise ProtocolError("only a cursor that replays can write")
         if state.id != self._identity:
-            raise Fenced(f"ZooKeeper: {self._root} was recreated")
+            raise FencedError(f"ZooKeeper: {self._root} was recreated")
         if state.epoch != self._epoch:
-            raise Fenced(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
+            raise FencedError(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
 
     def close(self) -> None:
         if not self._closed:
@@ -123,7 +123,7 @@ class ZooKeeperCursor(Cursor):
 
     def _take(self) -> list[Envelope]:
         if self._expired.is_set():
-            raise Unavailable("ZooKeeper: the session has expired")
+            raise UnavailableError("ZooKeeper: the session has expired")
         if self._client.state != KazooState.CONNECTED:
             self._changed.clear()
             return []
@@ -153,7 +153,7 @@ class ZooKeeperCursor(Cursor):
             try:
                 names = self._store.nodes.children(self._store.log_path, self._on_change)
             except NoNodeError as error:
-                raise Unavailable(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
+                raise UnavailableError(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
         self._names.extend(name for name in names if int(name) >= self._next or self._first)
         self._first = False
 
@@ -165,7 +165,7 @@ class ZooKeeperCursor(Cursor):
                 # The last that begins below the saved position may reach beyond it.
                 below = [name for name in names if int(name) < saved][:-1]
                 self._store.trim(below[: max(0, len(below) - self._options.audit_entries)])
-        except Unavailable as error:
+        except UnavailableError as error:
             log.info("the log was not trimmed: %s", error)
 
     def _on_change(self, event: object) -> None:

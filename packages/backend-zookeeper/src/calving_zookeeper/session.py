@@ -12,7 +12,7 @@ from kazoo.protocol.states import KazooState
 
 from calving.backend.entries import beside_text, covered_text, partition_key, payloads
 from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import Fenced, Silent, Stale, Unavailable
+from calving.errors import FencedError, SilentError, StaleError, UnavailableError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
@@ -52,13 +52,13 @@ class ZooKeeperSession(Session):
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
         if self._expired.is_set():
-            raise Unavailable("ZooKeeper: the session has expired")
+            raise UnavailableError("ZooKeeper: the session has expired")
         if self._client.state != KazooState.CONNECTED:
             # The session may still live; whoever leads meanwhile is told by its expiry. But who cannot be told of
             # anything for long is of no use as a worker either, and the client would wait for ever.
             # The client has waited for an answer before, for up to two thirds of the session's time.
             if time.monotonic() - self._connected > self._options.session_ms / 4000:
-                raise Silent(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
+                raise SilentError(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
             return False
         self._connected = time.monotonic()
         if self._stale.is_set():
@@ -81,7 +81,7 @@ class ZooKeeperSession(Session):
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not has_member(claim):
-            raise Fenced(f"the consumer of group '{self._sink.group}' is not a member")
+            raise FencedError(f"the consumer of group '{self._sink.group}' is not a member")
         self._dead_letters.write(publication.dead_letters)
         events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
 
@@ -90,7 +90,7 @@ class ZooKeeperSession(Session):
             for tp, move in publication.advances.items():
                 stored = state.positions.get(partition_key(tp))
                 if stored != move.start:
-                    raise Stale(f"{tp} is stored at {stored}, this publication starts at {move.start}")
+                    raise StaleError(f"{tp} is stored at {stored}, this publication starts at {move.start}")
             moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
             within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
             return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})
@@ -124,7 +124,7 @@ class ZooKeeperSession(Session):
 
     def _check(self, state: State) -> None:
         if state.id != self._identity:
-            raise Fenced(f"ZooKeeper: {self._root} was recreated")
+            raise FencedError(f"ZooKeeper: {self._root} was recreated")
 
     def _look(self) -> bool:
         """Whether this member is the first candidate; if not, watch the one before it, so that no polling is needed."""
@@ -139,7 +139,7 @@ class ZooKeeperSession(Session):
         candidates = sorted(nodes.children(election), key=_turn)
         place = candidates.index(self._candidate) if self._candidate in candidates else None
         if place is None:
-            raise Unavailable("ZooKeeper: the candidate's node is gone")
+            raise UnavailableError("ZooKeeper: the candidate's node is gone")
         if place == 0:
             return True
         if nodes.stat(f"{election}/{candidates[place - 1]}", self._look_again) is None:

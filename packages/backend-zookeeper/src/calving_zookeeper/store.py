@@ -32,7 +32,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from calving.errors import Fenced, OutcomeUnknown, Unavailable
+from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
 from calving.model.offsets import Topic, stored_in
 from calving_zookeeper.connection import Nodes, reaching
 
@@ -107,13 +107,13 @@ class Store:
     def state(self) -> tuple[State, int]:
         """The state and its version, not older than any earlier answer to any client.
 
-        :raises Unavailable: no answer. :raises Fenced: the store was emptied.
+        :raises UnavailableError: no answer. :raises FencedError: the store was emptied.
         """
         with reaching():
             try:
                 raw, stat = self.nodes.latest(self.state_path)
             except NoNodeError as error:
-                raise Fenced(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
+                raise FencedError(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
         return State.of(raw), stat.version
 
     def write(
@@ -128,7 +128,7 @@ class Store:
 
         ``change`` raises where the state does not allow it; it is asked again when others were faster.
 
-        :raises Fenced, Unavailable: nothing was written. :raises OutcomeUnknown: it may have been written.
+        :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
         marker = uuid.uuid4().hex
         blobs: list[str] = []
@@ -146,15 +146,15 @@ class Store:
             except _LOST as error:
                 if self._landed(version, offset if events else None, marker, error):
                     return after
-                raise Unavailable(f"ZooKeeper: {type(error).__name__}: nothing was written") from error
+                raise UnavailableError(f"ZooKeeper: {type(error).__name__}: nothing was written") from error
             failed = [r for r in results if isinstance(r, Exception)]
             if not failed:
                 return after
             if any(isinstance(r, BadVersionError | NodeExistsError) for r in failed):
                 continue
             worst = next((r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)), failed[0])
-            raise Unavailable(f"ZooKeeper: {type(worst).__name__} {worst}: nothing was written")
-        raise Unavailable(f"ZooKeeper: others were faster {_TRIES} times: nothing was written")
+            raise UnavailableError(f"ZooKeeper: {type(worst).__name__} {worst}: nothing was written")
+        raise UnavailableError(f"ZooKeeper: others were faster {_TRIES} times: nothing was written")
 
     def publication(self, name: str) -> Publication | None:
         """A node of the log; None if it was trimmed meanwhile."""
@@ -243,4 +243,6 @@ class Store:
                 time.sleep(0.2)
             except NoNodeError:
                 break
-        raise OutcomeUnknown(f"ZooKeeper: {type(cause).__name__}: whether it was written cannot be told") from cause
+        raise OutcomeUnknownError(
+            f"ZooKeeper: {type(cause).__name__}: whether it was written cannot be told"
+        ) from cause

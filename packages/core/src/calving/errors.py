@@ -2,24 +2,26 @@
 
 
 class CalvingError(Exception):
-    """Base of all of them. The text is one sentence for the user: what is wrong, where, and what to do."""
+    """Base of all of them, and never raised itself. The text is one sentence for the user: what is wrong, where, and
+    what to do.
+    """
 
 
-class Fenced(CalvingError):
+class FencedError(CalvingError):
     """Nothing was written: a newer claim exists. Drop local state and join again."""
 
 
-class Stale(Fenced):
+class StaleError(FencedError):
     """Nothing was written: a stored position is not where the publication starts. Start over from the stored
     position.
     """
 
 
-class Unavailable(CalvingError):
+class UnavailableError(CalvingError):
     """Nothing was written. The same call may be tried again."""
 
 
-class OutcomeUnknown(CalvingError):
+class OutcomeUnknownError(CalvingError):
     """The write may or may not have happened. Drop local state and start over from the stored positions."""
 
 
@@ -36,7 +38,9 @@ class DataLossError(CalvingError):
 
 
 class BadRecordError(CalvingError):
-    """A record cannot be decoded, routed or converted, and the settings do not tolerate it."""
+    """A record cannot be decoded, routed or converted, and the settings do not tolerate it. An operator has to change
+    the settings; a retry fails at the same record.
+    """
 
 
 class AccountingError(CalvingError):
@@ -53,11 +57,19 @@ class JobFailedError(CalvingError):
     """The tasks of a batch failed. Try again; a failure that returns every time needs an operator."""
 
 
-class CommitRefused(CalvingError):
+class GaveUpError(CalvingError):
+    """The same failure came too often in a row. The sink stops: an operator has to act."""
+
+
+class CommandFailedError(CalvingError):
+    """A command did not do what was asked for. Run it again once the operator has done what the text says."""
+
+
+class CommitRefusedError(CalvingError):
     """The table has moved on since it was loaded, and nothing was committed. Load it again."""
 
 
-class CommitUncertain(CalvingError):
+class CommitUncertainError(CalvingError):
     """The catalog did not say whether the commit landed. Load the table again, and delete nothing."""
 
 
@@ -81,16 +93,16 @@ class TableTroubleError(CalvingError):
     """
 
 
-class Apart(Unavailable):
+class UnreachableError(UnavailableError):
     """This process cannot reach the store now. Leave the group if this lasts: other workers may reach it."""
 
 
-class Silent(Apart):
+class SilentError(UnreachableError):
     """The store took longer to answer than one request may take, which is more often one process's network than the
     store. Leave the group at once: others may reach it."""
 
 
-class Resigned(Unavailable):
+class ResignedError(UnavailableError):
     """This process cannot lead. Leave the group for a while, so that another worker leads."""
 
 

@@ -1,9 +1,9 @@
 """The interface of coordination backends: a control log, stored source positions, a saved position, and an election.
 
 The rules B1 to B10 (docs/reference/rules.md) are named at the methods that have to keep them. A backend may raise these
-errors and no others; each tells the caller's next move: ``Fenced`` (nothing written: join again), ``Unavailable``
-(nothing written: try again), ``OutcomeUnknown`` (start over from ``committed``), ``ConfigError`` and ``DataLossError``
-(an operator has to act).
+errors and no others; each tells the caller's next move: ``FencedError`` (nothing written: join again),
+``UnavailableError`` (nothing written: try again), ``OutcomeUnknownError`` (start over from ``committed``),
+``ConfigError`` and ``DataLossError`` (an operator has to act).
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ class Cursor(ABC):
         reads an event of its own has read all events of its predecessors. Stored positions in the topics
         ``departed`` (qualified by topic id, see ``within``) are deleted, if the store does not do so itself.
 
-        :raises Fenced: a newer coordinator exists; nothing was written. Step down.
-        :raises Unavailable: nothing was written; try again.
-        :raises OutcomeUnknown: step down; a new cursor replays the log.
+        :raises FencedError: a newer coordinator exists; nothing was written. Step down.
+        :raises UnavailableError: nothing was written; try again.
+        :raises OutcomeUnknownError: step down; a new cursor replays the log.
         """
 
     @abstractmethod
@@ -105,9 +105,9 @@ class Cursor(ABC):
 
         Only for a cursor that replays. The cursor cannot be used afterwards, and the log may get a new identity.
 
-        :raises Fenced: a newer coordinator exists; nothing was written.
-        :raises Unavailable: nothing was written; try again.
-        :raises OutcomeUnknown: repeat it.
+        :raises FencedError: a newer coordinator exists; nothing was written.
+        :raises UnavailableError: nothing was written; try again.
+        :raises OutcomeUnknownError: repeat it.
         """
 
     @abstractmethod
@@ -130,7 +130,7 @@ class Session(ABC):
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
         """The stored source positions. A partition that was never stored is absent.
 
-        :raises Unavailable: try again.
+        :raises UnavailableError: try again.
         """
 
     @abstractmethod
@@ -138,14 +138,14 @@ class Session(ABC):
         """The topic id stored with each position: from its publication, or "" if that named none (B10). A position that
         was stored in another way, by a rewind for example, is absent.
 
-        :raises Unavailable: try again.
+        :raises UnavailableError: try again.
         """
 
     def log_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
         """The identity of the control log that each stored position belongs to, "" if none was stored (B10). Empty for
         a backend that stores positions and log together: there one cannot be lost without the other.
 
-        :raises Unavailable: try again.
+        :raises UnavailableError: try again.
         """
         return {}
 
@@ -153,7 +153,7 @@ class Session(ABC):
         """These partitions are now assigned to this member. If a dead owner may have left an undecided write, the
         backend decides it here, before ``committed`` is called for them.
 
-        :raises Unavailable: try again.
+        :raises UnavailableError: try again.
         """
         return
 
@@ -168,9 +168,9 @@ class Session(ABC):
         B2: refused if ``claim`` is stale or names no member, or if a stored position differs from the advance's
         ``start``.
 
-        :raises Fenced: refused; nothing was written. ``Stale``, a subclass, if a stored position differs.
-        :raises Unavailable: nothing was written; try again.
-        :raises OutcomeUnknown: start over from ``committed``.
+        :raises FencedError: refused; nothing was written. ``StaleError``, a subclass, if a stored position differs.
+        :raises UnavailableError: nothing was written; try again.
+        :raises OutcomeUnknownError: start over from ``committed``.
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from calving.backend.entries import BEFORE
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
-from calving.errors import Fenced, ProtocolError, Stale
+from calving.errors import FencedError, ProtocolError, StaleError
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
@@ -144,7 +144,7 @@ class MemoryCursor(Cursor):
         if self._epoch is None:
             raise ProtocolError("only a cursor that replays can write")
         if self._store.fences_coordinators and self._epoch != self._store.coordinator_epoch:
-            raise Fenced("another coordinator has opened the control log")
+            raise FencedError("another coordinator has opened the control log")
 
     def close(self) -> None:
         pass
@@ -170,19 +170,19 @@ class MemorySession(Session):
         with store.lock:
             self.check()
             if not store.is_current(claim):
-                raise Fenced(f"member '{claim.member_id}' is no longer in the group")
+                raise FencedError(f"member '{claim.member_id}' is no longer in the group")
             for tp, advance in publication.advances.items():
                 if store.positions.get(tp) != advance.start:
-                    raise Stale(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
+                    raise StaleError(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
             store.publish(publication, store.shard(self._member))
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})
             store.topic_ids.update(publication.identities)
 
     def check(self) -> None:
-        """:raises Fenced: the store was rewound or emptied since this session began."""
+        """:raises FencedError: the store was rewound or emptied since this session began."""
         if self._store.identity != self._identity:
-            raise Fenced("the control log was recreated after this session began")
+            raise FencedError("the control log was recreated after this session began")
 
     def follow(self, *, replay: bool) -> Cursor:
         return MemoryCursor(self._store, self._member, replay)

@@ -10,7 +10,7 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import ControlLog, Cursor
-from calving.errors import CalvingError, ConfigError
+from calving.errors import CommandFailedError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import Coverage, encode_coverage
@@ -111,7 +111,7 @@ def _mind_members(source: Source, groups: Iterable[str]) -> None:
     for group in groups:
         while running := len(source.members(group)):
             if time.monotonic() > deadline:
-                raise CalvingError(f"group {group} has {running} members: stop all workers of the sink first")
+                raise CommandFailedError(f"group {group} has {running} members: stop all workers of the sink first")
             time.sleep(0.5)
 
 

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import CalvingError, Fenced, OutcomeUnknown
+from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
@@ -32,8 +32,8 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
     What is buffered for a table as it is now, and for others, stays buffered, and the sink commits it. The sink may
     run: its coordinator steps down, and starts again later. The files themselves stay where they are.
 
-    :raises CalvingError: nothing is buffered that a table cannot take, or the sink's coordinator came in between again
-        and again.
+    :raises CommandFailedError: nothing is buffered that a table cannot take, or the sink's coordinator came in between
+        again and again.
     """
     catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
@@ -63,16 +63,16 @@ def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableI
                 lambda table: _uuid(catalog, table),
                 lambda released: record.write_text(json.dumps(_written_down(released), indent=1)),
             )
-        except Fenced:
+        except FencedError:
             record.unlink(missing_ok=True)
-        except OutcomeUnknown as error:
-            raise CalvingError(
+        except OutcomeUnknownError as error:
+            raise CommandFailedError(
                 f"whether anything was discarded is not known ({error}): run it again with another record; if nothing"
                 f" is buffered then, what {record} lists was discarded"
             ) from error
         finally:
             cursor.close()
-    raise CalvingError(
+    raise CommandFailedError(
         f"nothing was discarded: the sink's coordinator came in between {_TRIES} times; stop all workers, and run it"
         " again"
     )
@@ -91,14 +91,14 @@ def discard(
     That they are released is in the log before any ledger claims what they cover: whoever recovers the sink earlier
     reads their records again.
 
-    :raises Fenced: a coordinator came in between; nothing was discarded.
-    :raises CalvingError: there is nothing to discard.
+    :raises FencedError: a coordinator came in between; nothing was discarded.
+    :raises CommandFailedError: there is nothing to discard.
     """
     buffer, marks = _heard(cursor)
     parked, buffered = _found(buffer, parking, {table: uuid_of(table) for table in tables})
     released = {table: (*parked[table], *buffered[table]) for table in tables}
     if idle := [".".join(table) for table, entries in released.items() if not entries]:
-        raise CalvingError(f"nothing is buffered that table {', '.join(idle)} cannot take")
+        raise CommandFailedError(f"nothing is buffered that table {', '.join(idle)} cannot take")
     former = {table: buffer.parked[table] for table, entries in parked.items() if entries}
     for table, before in former.items():
         buffer.unpark(table, parking.without(table, before, _places(parked[table])))

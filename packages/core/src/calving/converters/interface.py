@@ -45,7 +45,8 @@ class Converter(ABC):
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         """Decode all values. A value that decodes to null is null in its column.
 
-        :raises Unavailable: a service of the format (a schema registry) does not answer; the values are not at fault.
+        :raises UnavailableError: a service of the format (a schema registry) does not answer; the values are not
+            at fault.
         :raises ConfigError: the service refuses the request.
         """
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from calving.converters.building import bad, collect
 from calving.converters.interface import Decoded
 from calving.converters.options import CLIENT, REGISTRY
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from calving.model.dead_letters import Stage
 from calving.secrets import masked, without_logins
 
@@ -80,7 +80,7 @@ def by_schema(
     ``head``: what names a value's schema, and where its body starts; a ValueError makes the value bad. ``reader``: how
     bodies of a schema are read; where there is no way, all its values are bad. ``name``: the schema, for reasons.
 
-    :raises Unavailable, ConfigError: by ``reader``, if nothing is wrong with the values.
+    :raises UnavailableError, ConfigError: by ``reader``, if nothing is wrong with the values.
     """
     decoded = Decoded()
     groups: dict[K, tuple[list[int], list[bytes]]] = {}
@@ -96,7 +96,7 @@ def by_schema(
     for key, (places, bodies) in groups.items():
         try:
             found = reader(key)
-        except (Unavailable, ConfigError):
+        except (UnavailableError, ConfigError):
             raise
         except Exception as error:  # whatever is wrong with a schema, its values cannot be read
             decoded.bad += [bad(i, stage, error, f"{name(key)}: ") for i in places]
@@ -134,12 +134,16 @@ class Registry:
     def schema(self, number: int, form: str | None = None) -> Any:
         """A schema by its id.
 
-        :raises UnknownSchemaError: there is none. :raises Unavailable: no answer. :raises ConfigError: it is refused.
+        :raises UnknownSchemaError: there is none. :raises UnavailableError: no answer.
+        :raises ConfigError: it is refused.
         """
         return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
 
     def referenced(self, subject: str, version: int, form: str | None = None) -> Any:
-        """A schema that another one refers to. :raises UnknownSchemaError, Unavailable, ConfigError: as ``schema``."""
+        """A schema that another one refers to.
+
+        :raises UnknownSchemaError, UnavailableError, ConfigError: as ``schema``.
+        """
         return self._ask(
             f"subject '{subject}', version {version}",
             lambda: self._client.get_version(subject, version, fmt=form).schema,
@@ -158,10 +162,10 @@ class Registry:
                 raise ConfigError(f"{reason}; set a login that may read it") from error
             if error.http_status_code == _NO_SUCH_PATH:
                 reason += "; it does not say that the schema is missing: is the URL right?"
-            raise Unavailable(reason) from error
+            raise UnavailableError(reason) from error
         except Exception as error:  # the client lets errors of its HTTP library through
             reason = f"{type(error).__name__}: {masked(str(error))}"
-            raise Unavailable(f"schema registry {self.url}: {what}: {reason}") from error
+            raise UnavailableError(f"schema registry {self.url}: {what}: {reason}") from error
 
 
 def _take_login(conf: dict[str, str], prefix: str) -> str:

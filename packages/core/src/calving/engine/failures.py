@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from calving.errors import CalvingError, ConfigError, JobFailedError, Unavailable
+from calving.errors import CalvingError, ConfigError, JobFailedError, UnavailableError
 
 _INTERPRETER = "the setting spark.pyspark.python, or PYSPARK_PYTHON, names the interpreter"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
@@ -22,8 +22,8 @@ def verdict(text: str) -> CalvingError:
     if lasting is not None:
         return ConfigError(lasting)
     reason = said(text)
-    passes = reason.partition(":")[0].endswith(Unavailable.__name__)
-    return (Unavailable if passes else JobFailedError)(f"the Spark job failed: {reason}")
+    passes = reason.partition(":")[0].endswith(UnavailableError.__name__)
+    return (UnavailableError if passes else JobFailedError)(f"the Spark job failed: {reason}")
 
 
 def said(text: str) -> str:

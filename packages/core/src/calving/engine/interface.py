@@ -35,7 +35,7 @@ class Engine(ABC):
     def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
         """The function's result for each payload, in order.
 
-        :raises Unavailable: the function raised it for some payload; try again.
+        :raises UnavailableError: the function raised it for some payload; try again.
         :raises JobFailedError: the function failed for some payload in every attempt.
         """
 
@@ -44,7 +44,7 @@ class Engine(ABC):
 
         By default tasks are mapped: each one writes the rows that it has read, without a shuffle.
 
-        :raises Unavailable: a task could not reach its source; try again.
+        :raises UnavailableError: a task could not reach its source; try again.
         :raises JobFailedError: a task failed in every attempt.
         """
         # Imported here: it imports everything that tasks need, and the driver may never run one.

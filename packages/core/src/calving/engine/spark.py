@@ -9,7 +9,7 @@ from dataclasses import replace
 from calving.engine.failures import verdict
 from calving.engine.interface import Engine, Function, Patience
 from calving.engine.watch import Watch
-from calving.errors import CalvingError, ConfigError, Unavailable
+from calving.errors import CalvingError, ConfigError, UnavailableError
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
@@ -65,9 +65,9 @@ class SparkEngine(Engine):
                 " (iceberg.engine.resources-timeout-ms), and it was cancelled: are there executors, and are they large"
                 " enough for what spark.executor.* asks for?"
             )
-            return Unavailable(text) if self._has_worked else ConfigError(text)
+            return UnavailableError(text) if self._has_worked else ConfigError(text)
         if watch.too_long:
-            return Unavailable(
+            return UnavailableError(
                 f"the Spark job took longer than {self._patience.job:.0f} s (iceberg.engine.job-timeout-ms), and was"
                 " cancelled"
             )

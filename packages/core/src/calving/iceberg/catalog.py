@@ -14,7 +14,7 @@ from requests import HTTPError, PreparedRequest, Response
 from requests.adapters import HTTPAdapter
 
 from calving.deadline import LateError, within
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.jdbc import sql_properties
 from calving.model.events import TableId
 from calving.optional import reason
@@ -103,21 +103,21 @@ def table_id(name: str) -> TableId:
 def find_table(catalog: Catalog, table: TableId) -> Table | None:
     """The table, or None if it does not exist.
 
-    :raises Unavailable: the catalog gives no clear answer, or none in time.
+    :raises UnavailableError: the catalog gives no clear answer, or none in time.
     """
     try:
         return within(LOOK_SECONDS, "calving-look", lambda: catalog.load_table(table))
     except NoSuchTableError as error:
         if _is_missing(catalog, table, error):
             return None
-        raise Unavailable(
+        raise UnavailableError(
             f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy in"
             f" between, or iceberg.catalog.uri or .prefix, may be wrong: {masked(str(error))}"
         ) from error
     except LateError as error:
-        raise Unavailable(f"table {'.'.join(table)} cannot be loaded: {error}") from error
+        raise UnavailableError(f"table {'.'.join(table)} cannot be loaded: {error}") from error
     except Exception as error:  # catalogs raise exceptions of their own
-        raise Unavailable(
+        raise UnavailableError(
             f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {masked(str(error))}"
         ) from error
 
@@ -142,14 +142,14 @@ def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bo
 def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
     """The names of all tables in a namespace and below; of the whole catalog where none is given.
 
-    :raises Unavailable: the catalog gives no clear answer.
+    :raises UnavailableError: the catalog gives no clear answer.
     """
     try:
         return within(LISTING_SECONDS, "calving-look", lambda: _listed(catalog, namespace))
     except LateError as error:
-        raise Unavailable(f"the catalog's tables cannot be listed: {error}") from error
+        raise UnavailableError(f"the catalog's tables cannot be listed: {error}") from error
     except Exception as error:  # catalogs raise exceptions of their own
-        raise Unavailable(f"the catalog's tables cannot be listed: {type(error).__name__}: {error}") from error
+        raise UnavailableError(f"the catalog's tables cannot be listed: {type(error).__name__}: {error}") from error
 
 
 def _listed(catalog: Catalog, namespace: TableId) -> list[str]:

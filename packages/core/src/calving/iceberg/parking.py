@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
-from calving.errors import CalvingError
+from calving.errors import ProtocolError
 from calving.model.coverage import Coverage, decode_coverage, decode_covered, encode_coverage, encode_covered, merged
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Span, furthest
@@ -206,7 +206,7 @@ def _first_file(entries: Sequence[Envelope]) -> str:
         if isinstance(entry.event, DataWritten):
             for file in (*entry.event.data_files, *entry.event.delete_files):
                 return file.file_path
-    raise CalvingError("there are no files")
+    raise ProtocolError("a commit without files is never parked")
 
 
 def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:

@@ -19,7 +19,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from calving.casting.schema_changes import SchemaChanges
-from calving.errors import CalvingError, ConfigError, Unavailable
+from calving.errors import CalvingError, ConfigError, UnavailableError
 from calving.iceberg.catalog import find_table, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
@@ -122,7 +122,8 @@ class Tables:
     def apply(self, changes: Iterable[SchemaChange]) -> None:
         """Load the missing tables that records ask for, and make the schema changes that they need.
 
-        :raises ConfigError: the change is not possible. :raises Unavailable: others kept changing the table; try again.
+        :raises ConfigError: the change is not possible.
+        :raises UnavailableError: others kept changing the table; try again.
         :raises BadRecordError: a few values would be bad in a new column, and nothing is tolerated.
         """
         changes = list(changes)
@@ -251,7 +252,7 @@ class Tables:
         for tries in range(1, _TRIES + 1):
             table = find_table(self._catalog, table_id(name))
             if table is None:
-                raise Unavailable(f"table {name} was dropped while its schema was to be changed")
+                raise UnavailableError(f"table {name} was dropped while its schema was to be changed")
             pending = [change for change in changes if is_open(change, table.schema())]
             if not pending:
                 return
@@ -268,7 +269,7 @@ class Tables:
                 Exception
             ) as error:  # catalogs raise their own errors; the next load shows whether the schema was changed
                 raise _in_vain(f"table {name}: its schema was not changed", error) from error
-        raise Unavailable(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
+        raise UnavailableError(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
 
 
 def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutations: RowMutations) -> None:
@@ -282,4 +283,4 @@ def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutation
 
 
 def _in_vain(what: str, error: Exception) -> CalvingError:
-    return error if isinstance(error, CalvingError) else Unavailable(f"{what}: {type(error).__name__}: {error}")
+    return error if isinstance(error, CalvingError) else UnavailableError(f"{what}: {type(error).__name__}: {error}")

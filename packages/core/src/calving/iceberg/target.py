@@ -17,7 +17,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
 
-from calving.errors import CommitRefused, CommitUncertain, TableTroubleError, WentBackError
+from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
 from calving.iceberg.key_files import unpartitioned
@@ -153,9 +153,9 @@ class IcebergTarget:
             with self._watch.step("commit"):
                 table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
         except CommitFailedException as error:
-            raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
+            raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
-            raise CommitUncertain(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
+            raise CommitUncertainError(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
         self._see(table)
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
         remove_files(table.io, gone)
@@ -201,7 +201,7 @@ class IcebergTarget:
                 return
             except CommitFailedException as error:
                 if tries == MAX_TRIES:
-                    raise CommitRefused(f"table {'.'.join(self._table)}: {error}") from error
+                    raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
                 self.pause(tries)
 
     def landed(self, state: LoadedTable) -> int | None:

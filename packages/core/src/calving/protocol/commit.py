@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from calving.errors import AlreadyHeldError, CommitRefused, CommitUncertain, SupersededError
+from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertainError, SupersededError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, named
 from calving.protocol.admission import Admitted, admit, twice
@@ -44,7 +44,7 @@ class Target(Protocol[S]):
     def attempt(self, state: S, admitted: Admitted) -> int:
         """Commit once, on exactly ``state``. Returns the snapshot id.
 
-        :raises CommitRefused, CommitUncertain: ``landed`` finds its snapshot, if there is one.
+        :raises CommitRefusedError, CommitUncertainError: ``landed`` finds its snapshot, if there is one.
         """
 
     def landed(self, state: S) -> int | None:
@@ -84,7 +84,8 @@ class CommitLoop(Generic[S]):
         """Commit the files of all ``heard`` entries, exactly once, and advance the ledger at least to ``read`` and
         ``reach``.
 
-        :raises CommitRefused, CommitUncertain: not settled within ``max_tries``; nothing is lost, try again next cycle.
+        :raises CommitRefusedError, CommitUncertainError: not settled within ``max_tries``; nothing is lost, try again
+            next cycle.
         :raises AlreadyHeldError, SupersededError: an operator has to recover the sink; do not commit these files.
         """
         target = self._target
@@ -109,14 +110,14 @@ class CommitLoop(Generic[S]):
                 )
             try:
                 return Settled(target.attempt(state, admitted), admitted, tries)
-            except (CommitRefused, CommitUncertain) as error:
+            except (CommitRefusedError, CommitUncertainError) as error:
                 state = target.load()
                 snapshot_id = target.landed(state)
                 if snapshot_id is not None:
                     return Settled(snapshot_id, admitted, tries)
                 # A refusal may be wrong, and a stale replica may seem to confirm it by showing the state before the
                 # attempt. A table that has really moved on shows the snapshot right after that state.
-                if isinstance(error, CommitRefused) and target.moved(state):
+                if isinstance(error, CommitRefusedError) and target.moved(state):
                     target.discard()
                 if tries == self._max_tries:
                     raise

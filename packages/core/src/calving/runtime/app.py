@@ -16,7 +16,7 @@ from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine, Patience
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
-from calving.errors import FATAL, Apart, CalvingError, Resigned, Silent, Unavailable
+from calving.errors import FATAL, CalvingError, ResignedError, SilentError, UnavailableError, UnreachableError
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
@@ -194,10 +194,10 @@ class App:
                     self._parts.runner.drop()
                     done = self._parts.runner.totals
                 self._reporter.failed(error, done)
-                if isinstance(error, Resigned) or self._is_apart(error):
+                if isinstance(error, ResignedError) or self._is_apart(error):
                     self._membership.leave()
                 pause = failures.add(error, done.count)
-                self._stop.wait(_RESIGNED_SECONDS if isinstance(error, Resigned) else pause)
+                self._stop.wait(_RESIGNED_SECONDS if isinstance(error, ResignedError) else pause)
                 self._round = time.monotonic()
                 steps.done()
 
@@ -207,7 +207,9 @@ class App:
         itself decides.
         """
         lasts = time.monotonic() - self._well > _APART_SECONDS
-        return self._backend.mirrors and (isinstance(error, Silent) or (isinstance(error, Apart) and lasts))
+        return self._backend.mirrors and (
+            isinstance(error, SilentError) or (isinstance(error, UnreachableError) and lasts)
+        )
 
     def _provision(self) -> None:
         self._backend.provision()
@@ -236,7 +238,7 @@ class App:
             loop.paused = self._paused
             if self._restart:
                 self._restart = False
-                raise Unavailable("a restart was requested")
+                raise UnavailableError("a restart was requested")
             loop.step(STEP_SECONDS)
             meanwhile(group)
             held = loop.machine.held

@@ -10,7 +10,7 @@ from functools import partial
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
-from calving.errors import Apart, CalvingError, Unavailable
+from calving.errors import CalvingError, UnavailableError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.protocol.worker import BatchLimits
 from calving.runtime.batch import BatchRunner
@@ -102,10 +102,10 @@ class Attempt:
                 # The cursor first: it must be open when the coordinator sends StartCommit because this member has
                 # joined.
                 cursor = session.follow(replay=False)
-            except Apart:
+            except UnreachableError:
                 raise
-            except Unavailable as error:
-                raise Apart(str(error)) from error
+            except UnavailableError as error:
+                raise UnreachableError(str(error)) from error
             group = self._membership.group()
             preparing = beside("calving-preparing", partial(self._prepare, session, cursor.log))
             if not self._is_prepared(preparing, group, wind_down_seconds):

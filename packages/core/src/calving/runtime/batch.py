@@ -112,7 +112,7 @@ class BatchRunner:
     def run(self, spans: Spans) -> BatchOutcome:
         """Run one batch over these spans.
 
-        :raises BadRecordError, DataLossError, ConfigError: an operator has to act. :raises Unavailable: try again.
+        :raises BadRecordError, DataLossError, ConfigError: an operator has to act. :raises UnavailableError: try again.
         """
         started = time.monotonic()
         rules = self._path.routing.rules

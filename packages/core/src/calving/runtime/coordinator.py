@@ -9,7 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from calving.backend.interface import Cursor
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
@@ -68,7 +68,7 @@ class CoordinatorLoop:
     def step(self, timeout: float) -> None:
         """Start or end a cycle if one is due, then read the log for up to ``timeout`` seconds, or until a cycle is due.
 
-        :raises Unavailable: the log delivers no entries, not even this coordinator's own.
+        :raises UnavailableError: the log delivers no entries, not even this coordinator's own.
         """
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
         if self.idle:
@@ -83,14 +83,14 @@ class CoordinatorLoop:
             self._silent_reads += 1
             silent = self._clock() - self._unheard_since
             if silent > _DEAF_SECONDS and self._silent_reads > _DEAF_READS:
-                raise Unavailable(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
+                raise UnavailableError(f"the coordinator has not heard its own StartCommit for {silent:.0f} s")
 
     def _look_for_topics(self) -> None:
         now = self._clock()
         if doubtful := self.machine.doubtful(now):
             try:
                 self.machine.looked(now, doubtful, self._unknown(doubtful))
-            except Unavailable as error:  # without an answer nothing is known
+            except UnavailableError as error:  # without an answer nothing is known
                 log.info("the broker could not be asked for topics that may be gone: %s", error)
 
     @property

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from calving.errors import CalvingError, Fenced, OutcomeUnknown, Unavailable
+from calving.errors import CalvingError, FencedError, GaveUpError, OutcomeUnknownError, UnavailableError
 
-_PASSES = (Unavailable, OutcomeUnknown, Fenced)
+_PASSES = (UnavailableError, OutcomeUnknownError, FencedError)
 _SECONDS, _FAILING_SECONDS = (0.2, 2.0), (0.2, 10.0)
 """The first pause and the longest. Short pauses let the sink continue soon after a short outage."""
 SAME = 8
@@ -27,7 +27,7 @@ class Failures:
     def add(self, error: CalvingError, done: int) -> float:
         """Seconds to wait before the next try. ``done``: batches that have succeeded by now.
 
-        :raises CalvingError: the same failure came too often in a row without a success: a retry does not help.
+        :raises GaveUpError: the same failure came too often in a row without a success: a retry does not help.
         """
         if done != self._done:
             self._done, self._in_a_row, self._same = done, 0, 0
@@ -41,5 +41,5 @@ class Failures:
             self._same = self._same + 1 if text == self._last else 1
             self._last = text
             if self._same >= SAME:
-                raise CalvingError(f"the same failure {SAME} times in a row, retries do not help: {error}") from error
+                raise GaveUpError(f"the same failure {SAME} times in a row, retries do not help: {error}") from error
         return min(longest, first * 2.0 ** min(self._in_a_row, 10))

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage, common
@@ -36,7 +36,7 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
     If the last offsets hold no entries (transaction markers), the cursor says when it has reached the end. If it
     cannot, reading ends when no more entries come.
 
-    :raises Unavailable: the end was not reached within 60 s.
+    :raises UnavailableError: the end was not reached within 60 s.
     """
     ends = {p: end for p, end in cursor.log.end.items() if cursor.log.start.get(p, 0) < end}
     is_told = cursor.has_ended is not None
@@ -49,7 +49,7 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
             if entry.offset + 1 >= ends.get(entry.partition, entry.offset + 2):
                 del ends[entry.partition]
     if is_told and ends and not cursor.has_ended:
-        raise Unavailable(f"the control log was not read to its end within {_END_SECONDS:.0f} s: try again")
+        raise UnavailableError(f"the control log was not read to its end within {_END_SECONDS:.0f} s: try again")
 
 
 class Heard:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from calving.backend.interface import Backend, Cursor
-from calving.errors import FATAL, CalvingError, ConfigError, Fenced, Resigned
+from calving.errors import FATAL, CalvingError, ConfigError, FencedError, ResignedError
 from calving.model.events import Leader
 from calving.protocol.coordinator import Intervals
 from calving.runtime.coordinator import CoordinatorLoop
@@ -199,7 +199,8 @@ class Leadership:
     def mind(self, leads: bool) -> None:
         """Start, watch or stop the coordinator. Call it often; ``leads`` comes from the session.
 
-        :raises Resigned: coordinators of this process make no progress. :raises CalvingError: an operator has to act.
+        :raises ResignedError: coordinators of this process make no progress.
+        :raises CalvingError: an operator has to act.
         """
         running = self.coordinator
         if running is not None:
@@ -231,7 +232,7 @@ class Leadership:
         error = coordinator.error
         if isinstance(error, FATAL):
             raise error
-        if isinstance(error, Fenced):
+        if isinstance(error, FencedError):
             self._give_up(_REELECTION_SECONDS * min(_LONGER, 2.0**self._in_vain) * (1 + self._jitter()))
         else:
             first, longest = _AGAIN_SECONDS
@@ -245,4 +246,4 @@ class Leadership:
         # Not at once: a short outage of the store concerns all processes.
         if self._in_vain >= _RESIGN_AFTER and self._clock() - self._vain_since > _VAIN_SECONDS:
             count, self._in_vain, self._vain_since = self._in_vain, 0, float("inf")
-            raise Resigned(f"{count} coordinators of this process in a row made no progress")
+            raise ResignedError(f"{count} coordinators of this process in a row made no progress")

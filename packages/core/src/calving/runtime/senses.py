@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.offsets import SourceOffsets, TopicPartition
 
 _SECONDS = 30.0
@@ -28,7 +28,7 @@ class Ear:
             self._spoke = now
 
     def listened(self, now: float, heard: bool) -> None:
-        """:raises Unavailable: no entry has come for too long."""
+        """:raises UnavailableError: no entry has come for too long."""
         if heard:
             self._heard, self._spoke, self._reads = now, None, 0
             return
@@ -36,9 +36,9 @@ class Ear:
         if self._reads <= _READS:
             return
         if self._spoke is not None and now - self._spoke > _SECONDS:
-            raise Unavailable(f"the worker has not heard its own publication for {now - self._spoke:.0f} s")
+            raise UnavailableError(f"the worker has not heard its own publication for {now - self._spoke:.0f} s")
         if now - self._heard > self._within + _SECONDS:
-            raise Unavailable(f"the worker has heard nothing of the control log for {now - self._heard:.0f} s")
+            raise UnavailableError(f"the worker has heard nothing of the control log for {now - self._heard:.0f} s")
 
 
 class Hidden:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from calving.backend.interface import Cursor, Session
-from calving.errors import DataLossError, Fenced, OutcomeUnknown, Stale, Unavailable
+from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
 from calving.model.events import Publication
 from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
@@ -26,7 +26,11 @@ log = logging.getLogger(__name__)
 
 
 _SEARCH_SECONDS = 10.0
-_OUTCOMES: dict[type[Exception], str] = {Unavailable: "unavailable", OutcomeUnknown: "unknown", Stale: "stale"}
+_OUTCOMES: dict[type[Exception], str] = {
+    UnavailableError: "unavailable",
+    OutcomeUnknownError: "unknown",
+    StaleError: "stale",
+}
 SKIP = "set iceberg.source.on-data-loss = skip to skip the missing records"
 
 
@@ -238,15 +242,15 @@ class WorkerLoop:
         return [tp for tp, before in stored if before and self._topic_ids.get(tp.topic, before) != before]
 
     def _recognise(self, topics: Collection[str]) -> None:
-        """:raises Unavailable: one of these topics was recreated since it was read."""
+        """:raises UnavailableError: one of these topics was recreated since it was read."""
         for topic, identity in self._group.topic_ids(topics).items() if topics else ():
             if self._topic_ids.setdefault(topic, identity) != identity:
-                raise Unavailable(f"topic '{topic}' was recreated while it was read")
+                raise UnavailableError(f"topic '{topic}' was recreated while it was read")
 
     def _publish(self, publication: Publication) -> None:
         try:
             self._session.publish(publication, self._group.claim())
-        except (Fenced, Unavailable, OutcomeUnknown) as error:
+        except (FencedError, UnavailableError, OutcomeUnknownError) as error:
             self.publications.add(_OUTCOMES.get(type(error), "fenced"))
             raise
         self.publications.add("done")

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 
 log = logging.getLogger("calving.librdkafka")
 
@@ -40,7 +40,7 @@ def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[st
 
 
 patiently = retry(
-    retry=retry_if_exception_type(Unavailable), stop=stop_after_delay(8), wait=wait_fixed(0.2), reraise=True
+    retry=retry_if_exception_type(UnavailableError), stop=stop_after_delay(8), wait=wait_fixed(0.2), reraise=True
 )
 """Retries for 8 seconds: a partition is unknown or without a leader just after its creation or its broker's death."""
 
@@ -75,7 +75,7 @@ def _said_since(start: float) -> KafkaError | None:
 def reaching(what: str) -> Iterator[None]:
     """Translate the errors of a request that writes nothing.
 
-    :raises ConfigError: settings or privileges are wrong. :raises Unavailable: try again.
+    :raises ConfigError: settings or privileges are wrong. :raises UnavailableError: try again.
     """
     start = time.monotonic()
     try:
@@ -88,4 +88,4 @@ def reaching(what: str) -> Iterator[None]:
             code, text = said.code(), said.str()
         if code in _SETTINGS or code in REFUSED:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
-        raise Unavailable(f"{what}: {text}") from error
+        raise UnavailableError(f"{what}: {text}") from error

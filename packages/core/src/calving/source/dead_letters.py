@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
 from calving.backend.interface import DeadLetterTopic, SinkIdentity
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.dead_letters import DeadLetter
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 
@@ -44,7 +44,7 @@ def records(letters: Sequence[DeadLetter], topic: DeadLetterTopic, sink: str) ->
 
 @patiently
 def provision(kafka: Mapping[str, str], topic: DeadLetterTopic) -> None:
-    """Create the topic if it is missing. :raises ConfigError: privileges. :raises Unavailable: try again."""
+    """Create the topic if it is missing. :raises ConfigError: privileges. :raises UnavailableError: try again."""
     with reaching(f"dead-letter topic '{topic.name}'"):
         admin = admin_client(kafka)
         if topic.name in admin.list_topics(timeout=TIMEOUT).topics:
@@ -68,7 +68,7 @@ class DeadLetterWriter:
         self._producer: Producer | None = None
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """:raises Unavailable: some may be in the topic, not all."""
+        """:raises UnavailableError: some may be in the topic, not all."""
         topic = self._sink.dead_letters
         if not letters or topic is None:
             return
@@ -89,4 +89,4 @@ class DeadLetterWriter:
                 on_delivery=lambda error, _: failed.append(error) if error is not None else None,
             )
         if self._producer.flush(TIMEOUT) or failed:
-            raise Unavailable(f"dead-letter topic '{topic.name}': {failed[0].str() if failed else 'no answer'}")
+            raise UnavailableError(f"dead-letter topic '{topic.name}': {failed[0].str() if failed else 'no answer'}")

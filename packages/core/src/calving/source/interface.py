@@ -48,7 +48,7 @@ class Group(ABC):
     def poll(self, timeout: float, listener: Listener) -> None:
         """Keep the membership alive for up to ``timeout`` seconds, and tell ``listener`` all changes.
 
-        :raises Unavailable: the broker cannot be reached.
+        :raises UnavailableError: the broker cannot be reached.
         """
 
     @abstractmethod
@@ -71,7 +71,7 @@ class Group(ABC):
         """The topic ids of these topics now; a recreated topic has a new one. Topics that are gone, or have none
         (brokers before 2.8), are absent.
 
-        :raises Unavailable: the broker cannot be reached.
+        :raises UnavailableError: the broker cannot be reached.
         """
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Group(ABC):
 class Source(ABC):
     """The topics of one sink. May be used by several threads; connects when it is first asked for something.
 
-    Each method raises Unavailable if the source cannot be reached: try again.
+    Each method raises UnavailableError if the source cannot be reached: try again.
     """
 
     @abstractmethod

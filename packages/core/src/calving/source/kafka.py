@@ -20,7 +20,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calving.errors import ConfigError, Unavailable
+from calving.errors import ConfigError, UnavailableError
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
@@ -164,7 +164,7 @@ def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[Ka
 def members(kafka: Mapping[str, str], group: str) -> frozenset[str]:
     """The ids of the present members of a consumer group.
 
-    :raises Unavailable: the broker cannot be reached.
+    :raises UnavailableError: the broker cannot be reached.
     """
     with reaching(f"asking for the members of group '{group}'"):
         admin = admin_client(kafka)  # the client must live until the answer has come
@@ -219,12 +219,12 @@ class KafkaGroup(Group):
             message = self._consumer.poll(timeout)
         except KafkaException as error:
             self.broken = True
-            raise Unavailable(f"the consumer group: {error}") from error
+            raise UnavailableError(f"the consumer group: {error}") from error
         finally:
             self._listener = None
         if message is not None and (fault := message.error()) is not None and fault.fatal():
             self.broken = True
-            raise Unavailable(f"the consumer group: {fault.str()}")
+            raise UnavailableError(f"the consumer group: {fault.str()}")
 
     def claim(self) -> Claim:
         token = bytes(self._consumer.consumer_group_metadata())

@@ -20,7 +20,7 @@ from typing import cast
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from calving.errors import ConfigError, DataLossError, Unavailable
+from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
 from calving.records.payloads import Payloads
@@ -165,7 +165,7 @@ class KafkaReader(Reader):
         try:
             found = self._consumer.consume(min(self._limits.block_records, self._left), _WAIT_SECONDS)
         except KafkaException as error:
-            raise Unavailable(f"reading from Kafka: {error}") from error
+            raise UnavailableError(f"reading from Kafka: {error}") from error
         self._waited += time.monotonic() - started
         if not found:
             self._mind_stalled()
@@ -182,7 +182,7 @@ class KafkaReader(Reader):
         for message in found:
             fault, each = message.error(), self._open.get((message.topic(), message.partition()))
             if fault is not None and fault.fatal():
-                raise Unavailable(f"reading from Kafka: {fault.str()}")
+                raise UnavailableError(f"reading from Kafka: {fault.str()}")
             if each is None:
                 continue  # a broker that went away, of which librdkafka takes care
             if fault is None:
@@ -194,7 +194,7 @@ class KafkaReader(Reader):
             elif fault.code() in REFUSED:
                 raise ConfigError(f"{each}: {fault.str()}; check the kafka.* settings and the privileges")
             elif fault.code() in _GONE:
-                raise Unavailable(f"{each}: {fault.str()}")
+                raise UnavailableError(f"{each}: {fault.str()}")
         for each, its in messages.items():
             yield from self._advance(each, its)
         for each, offset in empty_up_to.items():
@@ -212,7 +212,7 @@ class KafkaReader(Reader):
     def _mind_stalled(self) -> None:
         for each in self._open.values():
             if self._waited - each.moved > self._limits.stalled_seconds:
-                raise Unavailable(
+                raise UnavailableError(
                     f"{each}: no progress at offset {each.position} of {each.source.end} for"
                     f" {self._limits.stalled_seconds:.0f} s"
                 )

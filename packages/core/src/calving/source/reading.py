@@ -72,6 +72,7 @@ class Reader(ABC):
         """Every committed record of ``sources``, which are of different partitions, once. The blocks of one partition
         come in order, those of others between them. What has been read so far is of no use after an error.
 
-        :raises DataLossError: the source does not have what is wanted any more. :raises Unavailable: a range got no
-            further for too long; try again. :raises ConfigError: the source refuses to be read.
+        :raises DataLossError: the source does not have what is wanted any more.
+        :raises UnavailableError: a range got no further for too long; try again.
+        :raises ConfigError: the source refuses to be read.
         """

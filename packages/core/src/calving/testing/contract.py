@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from calving.backend.interface import Backend, Cursor, Session
-from calving.errors import Fenced, OutcomeUnknown, ProtocolError, Stale, Unavailable
+from calving.errors import FencedError, OutcomeUnknownError, ProtocolError, StaleError, UnavailableError
 from calving.model.events import (
     Attachment,
     CommitComplete,
@@ -76,7 +76,7 @@ class BackendContract:
     @rule("B1.2", "A refused publication leaves neither events nor positions.")
     def test_a_refused_publication_leaves_nothing(self, store: Store) -> None:
         store.publish(0, None, 10)
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             store.session().publish(store.publication({0: (5, 20), 1: (None, 7)}), store.harness.claim())
         assert store.harness.positions() == {store.source[0]: 10}
         assert len(store.raw()) == 2
@@ -110,18 +110,18 @@ class BackendContract:
     @pytest.mark.parametrize("start", [0, 9, 11, None])
     def test_a_publication_that_starts_elsewhere_is_refused(self, store: Store, start: int | None) -> None:
         store.publish(0, None, 10)
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             store.session().publish(store.publication({0: (start, 20)}), store.harness.claim())
 
     @rule("B2.2", "A first publication is refused if it says that something was stored.")
     def test_a_first_publication_starts_at_nothing(self, store: Store) -> None:
-        with pytest.raises(Stale):
+        with pytest.raises(StaleError):
             store.session().publish(store.publication({0: (0, 10)}), store.harness.claim())
         assert store.harness.positions() == {}
 
     @rule("B2.3", "A claim without a member is refused.")
     def test_a_claim_without_a_member_is_refused(self, store: Store) -> None:
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             store.session().publish(store.publication({0: (None, 10)}), store.harness.outsider())
         assert store.harness.positions() == {}
 
@@ -134,7 +134,7 @@ class BackendContract:
             try:
                 session.publish(store.publication({0: (None, end)}), claim)
                 outcomes.append("written")
-            except (Fenced, Unavailable, OutcomeUnknown) as error:
+            except (FencedError, UnavailableError, OutcomeUnknownError) as error:
                 outcomes.append(type(error).__name__)
 
         threads = [threading.Thread(target=run, args=(*rival, 10 + i)) for i, rival in enumerate(rivals)]
@@ -220,7 +220,7 @@ class BackendContract:
             pytest.skip("it lives in this process")
         session = store.session()
         store.harness.stop()
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             session.committed(store.source)
         store.close()
         store.harness.start()
@@ -235,7 +235,7 @@ class BackendContract:
         session, claim = store.session(), store.harness.claim()
         session.committed(store.source)
         store.harness.stop()
-        with pytest.raises((Unavailable, OutcomeUnknown)):
+        with pytest.raises((UnavailableError, OutcomeUnknownError)):
             session.publish(store.publication({0: (None, 10)}), claim)
         store.close()
         store.harness.start()
@@ -389,7 +389,7 @@ class BackendContract:
     def test_a_coordinator_with_a_successor_is_refused(self, store: Store) -> None:
         old = store.cursor(replay=True)
         new = store.cursor(replay=True)
-        with pytest.raises((Fenced, OutcomeUnknown)):  # either way it steps down
+        with pytest.raises((FencedError, OutcomeUnknownError)):  # either way it steps down
             old.acknowledge({}, [StartCommit(uuid4())])
         new.acknowledge({}, [StartCommit(uuid4())])
         assert len(store.raw()) == 1
@@ -459,7 +459,7 @@ class BackendContract:
         store.publish(0, None, 10)
         old = store.cursor(replay=True)
         new = store.cursor(replay=True)
-        with pytest.raises((Fenced, OutcomeUnknown)):
+        with pytest.raises((FencedError, OutcomeUnknownError)):
             old.rewind({store.source[0]: 4})
         assert store.harness.positions() == {store.source[0]: 10}
         assert len(store.wait_for(new, DataComplete)) == 2
@@ -479,7 +479,7 @@ class BackendContract:
     @rule("B10.2", "A publication that is refused leaves the identities as they are.")
     def test_a_refused_publication_leaves_the_identities_alone(self, store: Store) -> None:
         store.publish(0, None, 10, topic_id="one")
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             store.publish(0, 5, 20, topic_id="two")
         assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
 

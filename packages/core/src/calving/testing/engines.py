@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from calving.engine.interface import Engine
-from calving.errors import Unavailable
+from calving.errors import UnavailableError
 from calving.model.record_path import RecordPath, Routing
 from calving.tasks.spec import TaskSpec
 
@@ -21,7 +21,7 @@ def fail(payload: str) -> str:
 
 
 def find_nothing(payload: str) -> str:
-    raise Unavailable(f"nobody answers: {payload}")
+    raise UnavailableError(f"nobody answers: {payload}")
 
 
 class EngineContract:
@@ -58,7 +58,7 @@ class EngineContract:
             engine.map(fail, ["payload"])
 
     def test_what_may_pass_is_told_from_what_failed(self, engine: Engine) -> None:
-        with pytest.raises(Unavailable, match="nobody answers: payload"):
+        with pytest.raises(UnavailableError, match="nobody answers: payload"):
             engine.map(find_nothing, ["payload"])
 
     def test_it_goes_on_after_a_failure(self, engine: Engine) -> None:
