@@ -103,7 +103,7 @@ def test_a_commit_is_not_begun_by_a_worker_that_does_not_lead() -> None:
     with serving(Worker(not_leading(status())), sink(**{"iceberg.http.token": TOKEN})) as client:
         answer = client.ask("POST", "/connectors/orders/commit", **BEARER)
         assert (answer.code, answer.json["error_code"]) == (409, 409)
-        assert "none that does has said so" in answer.json["message"]
+        assert "the leader is unknown" in answer.json["message"]
         assert answer.json["leader"] == {"member": None, "host": None, "url": None}
 
 
