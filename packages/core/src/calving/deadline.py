@@ -29,9 +29,9 @@ def beside(name: str, call: Callable[[], T]) -> Future[T]:
 
 
 def within(seconds: float, name: str, call: Callable[[], T]) -> T:
-    """What ``call`` returns or raises, on a thread of its own as ``beside``.
+    """Run ``call`` on a thread of its own, as ``beside`` does; returns its result or raises its error.
 
-    :raises LateError: it has not come back after ``seconds``. It goes on alone, and nobody hears what becomes of it.
+    :raises LateError: it has not ended after ``seconds``. It runs on, and its result is ignored.
     """
     done = beside(name, call)
     if not _ended(done, seconds):

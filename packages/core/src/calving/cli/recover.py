@@ -116,9 +116,9 @@ def _mind_members(source: Source, groups: Iterable[str]) -> None:
 
 
 def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
-    """What was taken away from a mutation table cannot come back below what it got since (I7).
+    """Refuse to bring rows of a rolled back mutation table back below later rows (I7).
 
-    :raises ConfigError: it has got something since.
+    :raises ConfigError: the table has later rows.
     """
     for name in names:
         for tp in ledgers[name].source:
@@ -188,8 +188,8 @@ def _count(coverage: Coverage) -> int:
 
 
 def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog) -> None:
-    """First of all: a coordinator that has been overlooked commits nothing more from here on, or the plan would not
-    know of it. Until the recovery has ended nobody else does, either.
+    """The first step: from here on a coordinator that still runs cannot commit, which the plan could not take into
+    account. No other one can commit until the recovery has ended.
     """
     for name in names:
         key = ledger_key(sink, control.identity, name)

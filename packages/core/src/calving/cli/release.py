@@ -86,10 +86,11 @@ def discard(
     uuid_of: Callable[[TableId], UUID | None],
     write_down: Callable[[Stale], object],
 ) -> Stale:
-    """Release what is buffered or parked for ``tables`` as they were before ``uuid_of``; the entries.
+    """Release the buffered and parked entries for ``tables`` before they had the UUIDs ``uuid_of``; returns the
+    entries.
 
-    That they are released is in the log before any ledger claims what they cover: whoever recovers the sink earlier
-    reads their records again.
+    The release is in the log before any ledger includes their offsets: a recovery before that reads their records
+    again.
 
     :raises FencedError: a coordinator came in between; nothing was discarded.
     :raises CommandFailedError: there is nothing to discard.

@@ -56,7 +56,7 @@ class ClassArchive:
         log.info("leaving Spark's classes to the next start, once: a few seconds")
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
-        jvm.stdin.close()  # it ends when nobody can speak to it any more
+        jvm.stdin.close()  # it ends when its input is closed
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
             if jvm.wait(_WRITING_SECONDS) == 0:
                 self._partial.rename(self._path)
@@ -67,7 +67,7 @@ class ClassArchive:
 
 
 def _tidy(folder: Path) -> None:
-    """What JVMs have left behind that were killed while they wrote."""
+    """Files of JVMs that were killed while they wrote."""
     for left in folder.iterdir():
         with contextlib.suppress(OSError):
             if left.suffix != ".jsa" and time.time() - left.stat().st_mtime > _LEFT_BEHIND_SECONDS:

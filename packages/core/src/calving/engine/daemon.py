@@ -30,6 +30,6 @@ if __name__ == "__main__":
     preload()
     from pyspark.daemon import manager
 
-    # What is here stays: workers share it for as long as nobody writes to it, as a collector does.
+    # Freeze the heap before the fork; a collection would unshare its pages.
     gc.freeze()
     manager()

@@ -1,4 +1,4 @@
-"""What a failed Spark job means: the one reason in pages of stack traces, and whether another attempt could help."""
+"""Finds the reason of a failed Spark job in its stack traces, and whether another attempt could help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def verdict(text: str) -> CalvingError:
 
 
 def said(text: str) -> str:
-    """What a task said, out of a Spark stack trace; else the first line that says anything."""
+    """The task's error in a Spark stack trace; else the first line with text."""
     _, found, after = text.rpartition("Traceback (most recent call last):\n")
     lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
     told = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]

@@ -40,6 +40,6 @@ def _hand_on(source: int) -> None:
         for line in lines:
             if line.rstrip() == _EXPECTED or sys.stderr is None:
                 continue
-            with contextlib.suppress(OSError, ValueError):  # closed; a JVM that nobody hears must not wait for it
+            with contextlib.suppress(OSError, ValueError):  # closed; the JVM must not block on its output
                 sys.stderr.write(line)
                 sys.stderr.flush()

@@ -8,7 +8,7 @@ from calving.engine.interface import Engine, Function, Patience
 
 
 class LocalEngine(Engine):
-    """What a function raises is raised as it is: another attempt in this process would not differ."""
+    """Runs functions in this process. Their errors are raised unchanged: a further attempt would not differ."""
 
     @property
     def slots(self) -> int:

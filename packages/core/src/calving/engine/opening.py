@@ -1,4 +1,4 @@
-"""An engine that is opened beside whoever will want it."""
+"""An engine that starts on another thread, while its users do other work."""
 
 from __future__ import annotations
 

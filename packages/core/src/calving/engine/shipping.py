@@ -1,4 +1,4 @@
-"""What happens inside Spark's workers, however their rows travel: texts in, texts out."""
+"""The functions that run in Spark's workers, for every kind of engine: text in, text out."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def plan(text: str, samples: Iterable[Sent], slots: int) -> RangeBounds:
 
 
 def cut(text: str, how: RangeBounds, found: Iterable[Sent]) -> Iterator[Sent]:
-    """What was sent, without samples, in the places it goes to. ``text``: any task."""
+    """The sent blocks by receiver, without samples. ``text``: any task."""
     cutter = Cutter(TaskSpec.from_json(text), how)
     for table, place, content in found:
         if table == _RESULTS:

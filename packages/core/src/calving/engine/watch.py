@@ -1,4 +1,4 @@
-"""Watches over a Spark job: one that gets no resources, or never ends, is cancelled, and whoever waits is told why."""
+"""Watches a Spark job: a job without resources, or without an end, is cancelled, with an error that says why."""
 
 from __future__ import annotations
 

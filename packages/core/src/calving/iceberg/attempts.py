@@ -22,7 +22,7 @@ class Late:
 
 
 class Attempts:
-    """At most one attempt for each key at a time, and ``together`` that somebody waits for.
+    """At most one attempt for each key at a time, and at most ``together`` attempts in the foreground.
 
     An attempt that outlasts ``seconds`` continues in the background: until it ends, no other attempt is made at its
     key. Its thread does not delay the end of the process.

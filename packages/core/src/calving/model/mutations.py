@@ -32,7 +32,7 @@ class RowMutations:
 
 @dataclass(frozen=True, slots=True)
 class MutationCounts:
-    """What commits of a mutation table have changed; deletes by equality are not counted."""
+    """Counts of row mutations in commits; equality deletes are not counted."""
 
     keys: int = 0
     """Changed keys."""

@@ -79,7 +79,7 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What happens to rejected records: the first one is an error, or all go to a dead-letter topic or to ``table``.
+    """The treatment of rejected records: the first one is an error, or all go to a dead-letter topic or to ``table``.
 
     A task fails after ``at_most`` of them. ``replayed``: the records are dead letters that are replayed as the source
     records that they were.

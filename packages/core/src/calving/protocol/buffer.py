@@ -105,7 +105,7 @@ class Buffer:
         return frozenset(tp.whole for tp in self._covered)
 
     def without_trace(self, topics: Collection[Topic]) -> frozenset[Topic]:
-        """Those of ``topics`` of which nothing is buffered or parked."""
+        """The ``topics`` without buffered or parked entries."""
         if not topics:
             return frozenset()
         there = {tp.whole for tp in self._buffered()}

@@ -22,30 +22,30 @@ from calving.errors import ProtocolError
 
 
 class Batch(enum.Enum):
-    """What the batch does."""
+    """The state of the batch."""
 
     IDLE = enum.auto()
-    """None runs."""
+    """No batch runs."""
     RUNNING = enum.auto()
     VOID = enum.auto()
-    """One runs whose results are dropped: a partition that it reads is no longer ours, or was not for a while."""
+    """A batch runs whose results will be dropped: one of its partitions was revoked, even if it has come back."""
 
 
 class Cycle(enum.Enum):
-    """How far the answer to the coordinator is."""
+    """The state of the answer to the coordinator."""
 
     CLOSED = enum.auto()
-    """Nobody waits for one."""
+    """No answer is owed."""
     OPEN = enum.auto()
-    """What is left is read first, as far as one batch goes."""
+    """The rest of the partitions is to be read first, at most one batch."""
     SWEPT = enum.auto()
-    """That batch runs, or has ended, or nothing was left: the answer comes as soon as none runs."""
+    """That batch runs or has ended, or there was no rest: the answer follows as soon as no batch runs."""
     STOPPED = enum.auto()
-    """Nothing more is read or answered."""
+    """No batch starts and no answer follows any more."""
 
 
 class Turn(enum.Enum):
-    """What moves them."""
+    """The inputs of both machines."""
 
     BATCH_STARTS = "a batch starts"
     BATCH_LOST = "what it reads is lost"

@@ -68,7 +68,7 @@ class Payloads(Sequence[Any]):
     __hash__ = None  # type: ignore[assignment]
 
     def take(self, chosen: Indices) -> Payloads:
-        """Those at these ascending indices."""
+        """The payloads at these ascending indices."""
         if len(chosen) == len(self):
             return self
         if isinstance(self._given, pa.Array):

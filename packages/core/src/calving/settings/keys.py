@@ -13,7 +13,7 @@ from calving.model.record_path import Policy as RecordPolicy
 from calving.records.declared import read_columns
 
 _ROUTING, _LIMITS, _TOLERANCE = Routing(), Limits(), Tolerance()
-"""What tasks are told has its defaults there."""
+"""The defaults of task settings stand there."""
 _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 

@@ -102,21 +102,21 @@ class Source(ABC):
 
     @abstractmethod
     def bounds(self, partitions: Collection[TopicPartition], read_up_to: SourceOffsets = NOTHING) -> Bounds:
-        """What can be read of ``partitions`` now. Begins are left out where the end is what was ``read_up_to``."""
+        """The offsets of ``partitions`` that can be read now. Begins are absent where the end equals ``read_up_to``."""
 
     @abstractmethod
     def highs(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
-        """Where the topics end, with what stands behind open transactions."""
+        """The high watermarks: the ends of the partitions, including records of open transactions."""
 
     @abstractmethod
     def identities(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The identities of these topics now: a recreated topic has another one. Topics that are gone, or have none,
-        are left out.
+        """The topic ids of these topics now; a recreated topic has a new one. Topics that are gone, or have none, are
+        absent.
         """
 
     @abstractmethod
     def unknown(self, topics: Collection[Topic]) -> frozenset[Topic]:
-        """Those of ``topics``, named ``within`` their identities, that the source says it does not have now."""
+        """The ``topics`` (qualified by topic id, see ``within``) that the source does not have now."""
 
     @abstractmethod
     def join(self, group: str) -> Group:

@@ -160,7 +160,7 @@ class KafkaReader(Reader):
         return sum(each.left for each in self._open.values())
 
     def _take(self) -> Iterator[Block]:
-        """What is there now: at most one block of each range."""
+        """The fetched records: at most one block of each range."""
         started = time.monotonic()
         try:
             found = self._consumer.consume(min(self._limits.block_records, self._left), _WAIT_SECONDS)

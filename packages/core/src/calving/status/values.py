@@ -64,7 +64,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RecordCounts:
-    """What became of the records of finished batches (I1):
+    """The outcomes of the records of finished batches (I1):
     ``read + copied = written + superseded + deleted + dead letters + filtered``.
     """
 

@@ -44,9 +44,7 @@ class Creation:
         return good
 
     def look_for(self, tables: Iterable[str]) -> None:
-        """What becomes of rows that these tables have is only known once they were looked for, and those that other
-        records create are there.
-        """
+        """Ask for these tables. Rows for them are converted once they are loaded, or created by other records."""
         for table in tables:
             if table in self._spec.tables or table in self._spec.barren:
                 continue

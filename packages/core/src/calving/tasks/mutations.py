@@ -152,8 +152,8 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
 
 
 def operations(values: Values, mutations: RowMutations) -> pa.Array:
-    """What each value does (M1): by the first letter of its cdc-field, or by the whole of it where that says whether
-    the row is deleted.
+    """The operation of each value (M1): by the first letter of its cdc-field; or, if that is true or false, whether the
+    row is deleted.
     """
     if mutations.cdc_field is None:
         return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values))

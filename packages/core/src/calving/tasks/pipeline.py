@@ -241,7 +241,9 @@ class Pipeline:
 
     @cached_property
     def _together(self) -> Projection | None:
-        """What all tables that a route field chooses from take, and the field; None: that is not one way of reading."""
+        """A common projection for all tables that the route field chooses from, and that field; None if there
+        is none.
+        """
         routing = self._spec.path.routing
         if routing.dynamic or len(routing.rules) > _TOGETHER:
             return None

@@ -37,12 +37,11 @@ def run(spec: TaskSpec) -> TaskResult:
 
 
 def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
-    """Rows that other tasks write, as soon as there are enough of them, and at the end the result: files and one result
-    per range; or only changes, if some record does not fit its table as it is. Then what was sent is void.
+    """Yields blocks of rows for other tasks, and at the end the result: files and one result per range; or only schema
+    changes, if some record does not fit its table. Then the blocks are void.
 
-    Raises what may pass by another attempt; a record that can never be taken, or a table that cannot be written as its
-    properties want, is an ``error`` of the result, so that nobody tries again. A result that is ``unclear`` wants all
-    tasks to run once more, ``careful``.
+    Raises errors that another attempt may mend. A bad record, or a table that cannot be written with its properties, is
+    an ``error`` of the result, which is not retried. After an ``unclear`` result all tasks run once more, ``careful``.
     """
     task = _Task(spec)
     collecting = gc.isenabled()

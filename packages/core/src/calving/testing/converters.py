@@ -20,8 +20,7 @@ _MANY = 300
 
 
 class ConverterContract:
-    """What becomes of a value is a function of that value and the options: not of the values beside it, of their order,
-    or of those before.
+    """The result for a value is a function of that value and the options: not of other values, nor of their order.
 
     ``spec`` is the converter as settings name it, ``values`` are bytes of its format, as different as can be, and
     ``nulls`` those that decode to null.

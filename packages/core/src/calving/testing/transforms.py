@@ -51,7 +51,7 @@ class _OverRecords:
 
 
 class TransformContract(_OverRecords):
-    """A transform is elementwise: what becomes of a record is a function of that record, its type and the options.
+    """A transform is elementwise: the result for a record is a function of that record, its type and the options.
 
     ``spec`` is the transform as settings name it. ``records`` are blocks of what it is made for: ``blocks`` makes them
     of JSON values, ``block`` of a column.

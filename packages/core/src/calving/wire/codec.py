@@ -248,7 +248,7 @@ def _complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
 
 @lru_cache(maxsize=16)
 def _assignments(data: bytes, text: str) -> tuple[PartitionProgress, ...]:
-    """What ends a DataComplete of this schema. A worker that has nothing to do says the same every time."""
+    """The assignments, which end a DataComplete of this schema; cached, because an idle worker repeats them."""
     resolved = resolve(text)
     found: Any = fastavro.schemaless_reader(io.BytesIO(data), resolved.assignments, None)
     return _progress_in(found, resolved)
@@ -283,7 +283,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any], Resolved], Event]] = {
 
 @lru_cache(maxsize=4)
 def _assignments_out(assignments: tuple[PartitionProgress, ...], text: str) -> bytes:
-    """What ends a DataComplete, which this schema has as its last field."""
+    """The assignments, which are the last field of a DataComplete."""
     found = [
         {"f10700": a.source.topic, "f10701": a.source.partition, "f10702": a.offset, "f10703": a.timestamp_us}
         for a in assignments
