@@ -36,8 +36,9 @@ from typing import Any, cast
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from campaign import records
+from campaign import changes, records
 from campaign.audit import Audit, Claim
+from campaign.changes import Workload
 from campaign.files import avro, locations, path_of, rows
 from tests.e2e.harness import Run
 
@@ -53,7 +54,7 @@ _ADDED, _DELETED = 1, 2
 class Checker:
     """Beside a run, from its beginning on."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, workload: Workload = "append") -> None:
         settings = {
             "servers": run.servers,
             "topic": run.topic,
@@ -63,6 +64,7 @@ class Checker:
             "database": str(Path(run.catalog_keys["warehouse"]) / "catalog.db"),
             "tables": list(run.tables),
             "letters": LETTERS.format(name=run.name),
+            "workload": workload,
         }
         self._log = (run.folder / "checker.log").open("w")
         self._child = subprocess.Popen(
@@ -248,6 +250,9 @@ class Tables:
     def complete(self, sent: int) -> bool:
         return self._audit.is_complete(records.with_rows(sent))
 
+    def end(self, sent: int, cycles: int | None) -> None:
+        self._audit.end(sent, cycles)
+
     def dropped(self, name: str, location: str) -> None:
         """The table with its metadata at ``location`` is gone, and all records in it."""
         for numbers in self._seen.pop(name, _NEVER).files.values():
@@ -377,10 +382,10 @@ def bury(servers: str, topic: str, source: str, audit: Audit) -> None:
 
 def main(settings: dict[str, Any]) -> None:
     names = settings["tables"]
-    audit = Audit(names, settings["partitions"], partial(records.place, tables=names), records.BAD)
+    audit = _audit(settings["workload"], names, settings["partitions"])
     source = Source(settings["servers"], settings["topic"], settings["partitions"], settings["group"], audit)
     ledger = f"kafka.connect.offsets.{settings['control']}.{settings['group']}"
-    tables = Tables(names, settings["topic"], ledger, audit)
+    tables = _tables(names, settings["topic"], ledger, audit)
     database = Path(settings["database"])
     looked, releasing = 0.0, False
     while True:
@@ -399,8 +404,25 @@ def main(settings: dict[str, Any]) -> None:
     sent, seconds = rest
     cycles = _cycles(source, tables, audit, database, sent, seconds)
     bury(settings["servers"], settings["letters"], settings["topic"], audit)
-    audit.end(sent, cycles)
+    tables.end(sent, cycles)
     print(json.dumps({"report": audit.report() | {"troubles": source.troubles}, "commits": tables.commits}))
+
+
+def _audit(workload: Workload, names: list[str], partitions: int) -> Audit:
+    from campaign.rows import RowAudit  # which is made of parts of this module
+
+    if workload == "append":
+        return Audit(names, partitions, partial(records.place, tables=names), records.BAD)
+    place = partial(changes.place, tables=names, workload=workload)
+    change = partial(changes.change, tables=names, workload=workload)
+    return RowAudit(names, partitions, place, records.BAD, change=change)
+
+
+def _tables(names: list[str], topic: str, ledger: str, audit: Audit) -> Tables:
+    from campaign.rows import ChangedTables, RowAudit
+
+    kind = partial(ChangedTables, audit=audit) if isinstance(audit, RowAudit) else partial(Tables, audit=audit)
+    return kind(names, topic, ledger)
 
 
 def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: Audit, database: Path) -> str:

@@ -35,6 +35,12 @@ def avro(location: str) -> list[Any]:
         return list(fastavro.reader(file))
 
 
+def positions(location: str) -> list[tuple[str, int]]:
+    """The data files and the places in them that a file of position deletes names."""
+    columns = pq.read_table(path_of(location), columns=["file_path", "pos"]).to_pydict()
+    return list(zip(columns["file_path"], columns["pos"], strict=True))
+
+
 def rows(location: str) -> list[Row]:
     """The rows of a data file, whichever format its name says."""
     if location.endswith(".avro"):

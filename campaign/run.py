@@ -32,9 +32,10 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port, interruptible
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
-from campaign import records
+from campaign import changes
 from campaign.audit import INVARIANTS
 from campaign.books import books
+from campaign.changes import Workload
 from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, Field, faults_of
 from campaign.latency import recovered, summary
@@ -47,15 +48,17 @@ _QUIET_RECORDS = 1000
 _START_SECONDS = 300
 _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
-_VERDICT = ("lost", "doubled", "wrong", "invariants", "stuck", "unbalanced")
+_VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced")
 _FORMATS = ("parquet", "orc", "avro")
 
 
 class Sink(Run):
     """With records among the others that no table takes."""
 
+    workload: Workload = "append"
+
     def payload(self, number: int) -> bytes | None:
-        return records.payload(number, self.tables)
+        return changes.payload(number, self.tables, self.workload)
 
     def mix_formats(self) -> None:
         """Every table that there is gets its own from now on."""
@@ -99,6 +102,7 @@ class Producing(threading.Thread):
 class Plan:
     """What one campaign is.
 
+    ``workload``: whether records are appended, replace each other by key, or are change events with deletes.
     ``kinds``: of faults; if None, all that harm this backend, and those that workers carry. ``sabotage``: see
     ``campaign/worker.py``. ``settle_seconds``: how long those that are there at the end may take until everything is
     committed.
@@ -106,6 +110,7 @@ class Plan:
 
     backend: str
     tables: int = 20
+    workload: Workload = "append"
     seconds: float = 600
     seed: int = 1
     protocol: str = "classic"
@@ -125,9 +130,10 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
         proxy.target = store.port
     names = [f"db.t{i}" for i in range(plan.tables)]
     run = Sink(folder, broker.bootstrap_servers, "campaign", settings=_settings(store, plan), tables=names)
+    run.workload = plan.workload
     run.module = "campaign.worker"
     run.put_aside(through(store, proxy.port))
-    checker = Checker(run)
+    checker = Checker(run, plan.workload)
     producing = Producing(run)
     rng = random.Random(plan.seed)
     field = Field(run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, plan.sabotage)
@@ -161,7 +167,7 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
 def _harm(field: Field, plan: Plan) -> list[tuple[str, float]]:
     """Which faults there were, and when they were over, seconds since the epoch."""
     happened: list[tuple[str, float]] = []
-    kinds = faults_of(field.store) if plan.kinds is None else list(plan.kinds)
+    kinds = faults_of(field.store, plan.workload) if plan.kinds is None else list(plan.kinds)
     weights = [FAULTS[kind][1] for kind in kinds]
     end = time.monotonic() + plan.seconds
     while time.monotonic() < end:
@@ -196,6 +202,7 @@ def _result(
         "settle_seconds": None if settled is None else round(settled, 1),
         "lost": sum(report["GAP"]),
         "doubled": sum(report["DUPLICATE"]) + (report["dead letters more than once"] if _is_exact(plan, field) else 0),
+        "resurrected": report.get("resurrected", 0),
         "wrong": sum(report["MISMATCH"]) + report["unknown"],
         "invariants": sum(report[name] for name in INVARIANTS),
         "stuck": int(settled is None),
@@ -222,6 +229,7 @@ def _settings(store: Store, plan: Plan) -> dict[str, str | None]:
         "errors.deadletterqueue.topic.name": LETTERS.format(name="campaign"),
         "errors.deadletterqueue.context.headers.enable": "true",
         **settings_of(store),
+        **changes.settings(plan.workload),
     }
     if isinstance(store, KafkaServer):
         found["iceberg.control.topic.partitions"] = "2"
@@ -259,13 +267,13 @@ def through(store: Store, port: int) -> dict[str, str]:
 
 def _shown(results: Iterable[Mapping[str, Any]]) -> Iterator[Table]:
     shown = Table(title="Fault campaign")
-    for column in ("backend", "protocol", "tables", "faults", "rows", *_VERDICT):
+    for column in ("backend", "protocol", "workload", "tables", "faults", "rows", *_VERDICT):
         shown.add_column(column)
     slow = Table(title="Seconds from a fault to the next full commit of every partition: p50, p99, maximum")
     slow.add_column("fault")
     kinds: dict[str, list[str]] = {}
     for i, result in enumerate(results):
-        keys = ("backend", "protocol", "tables", "faults_total", "rows", *_VERDICT)
+        keys = ("backend", "protocol", "workload", "tables", "faults_total", "rows", *_VERDICT)
         shown.add_row(*(str(result[key]) for key in keys))
         slow.add_column(f"{result['backend']}, {result['tables']}")
         for kind, found in result["seconds_to_full_commit"].items():
@@ -281,6 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--tables", type=int, action="append")
+    parser.add_argument("--workload", choices=("append", "upsert", "cdc"), default="append")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the consumer group")
@@ -294,10 +303,10 @@ def main() -> None:
     with interruptible():
         for backend in args.backend or BACKENDS:
             for tables in args.tables or (1, 20):
-                plan = Plan(backend, tables, args.seconds, args.seed, args.protocol, args.only)
+                plan = Plan(backend, tables, args.workload, args.seconds, args.seed, args.protocol, args.only)
                 with tempfile.TemporaryDirectory(prefix="calving-campaign-", ignore_cleanup_errors=True) as name:
                     results.append(campaign(Path(name), plan))
-                path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-{backend}-{tables}.json"
+                path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-{backend}-{tables}-{args.workload}.json"
                 path.write_text(json.dumps(results[-1], indent=1))
                 console.print_json(json.dumps(results[-1]))
     for shown in _shown(results):

@@ -15,14 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
+from pyroaring import BitMap64
 
+from calving.iceberg import resolution
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
 from calving.protocol.admission import Admitted
 from calving.protocol.worker import Worker
 from calving.runtime.worker import WorkerLoop
+from calving.writing.changes import Last
 
 _AFTER = 5
 """So many times a part works as it should."""
@@ -48,7 +52,9 @@ def _dropped_file() -> None:
 
     def dropping(self: IcebergTarget, state: Any, admitted: Admitted) -> int:
         if next(times) >= _AFTER:
-            admitted = replace(admitted, data_files=admitted.data_files[1:])
+            first, *others = admitted.steps or (None,)
+            steps = () if first is None else (replace(first, data_files=first.data_files[1:]), *others)
+            admitted = replace(admitted, data_files=admitted.data_files[1:], steps=steps)
         return attempt(self, state, admitted)
 
     IcebergTarget.attempt = dropping  # type: ignore[method-assign]
@@ -65,6 +71,34 @@ def _doubled_file() -> None:
         return attempt(self, state, admitted)
 
     IcebergTarget.attempt = doubling  # type: ignore[method-assign]
+
+
+def _dropped_keys() -> None:
+    """What rows replace stays, and deletes do nothing."""
+    attempt, times = IcebergTarget.attempt, iter(range(1 << 30))
+
+    def keeping(self: IcebergTarget, state: Any, admitted: Admitted) -> int:
+        if next(times) >= _AFTER:
+            admitted = replace(admitted, steps=tuple(replace(step, delete_files=()) for step in admitted.steps))
+        return attempt(self, state, admitted)
+
+    IcebergTarget.attempt = keeping  # type: ignore[method-assign]
+
+
+def _first_changes() -> None:
+    """Of the changes of a key in a batch the first counts, not the last."""
+    in_order = Last._in_order
+
+    def turned(self: Last, changes: pa.RecordBatch) -> pa.RecordBatch:
+        found = in_order(self, changes)
+        return found.take(pa.array(range(found.num_rows)[::-1], pa.int64()))
+
+    Last._in_order = turned  # type: ignore[method-assign]
+
+
+def _forgotten_deletes() -> None:
+    """New deletes of a data file replace the earlier ones."""
+    resolution._Resolution._read_dead = lambda self, path: BitMap64()  # type: ignore[method-assign]
 
 
 def _deaf_cursor() -> None:
@@ -97,6 +131,9 @@ def _wrong_time() -> None:
 SABOTAGE: dict[str, Callable[[], None]] = {
     "dropped file": _dropped_file,
     "doubled file": _doubled_file,
+    "dropped keys": _dropped_keys,
+    "first changes": _first_changes,
+    "forgotten deletes": _forgotten_deletes,
     "deaf cursor": _deaf_cursor,
     "stuck worker": _stuck_worker,
     "wrong time": _wrong_time,

@@ -25,3 +25,18 @@ def test_a_sabotaged_sink_makes_the_verdict_red(tmp_path: Path, sabotage: str) -
     found = campaign(tmp_path, plan)
     for verdict in FOUND[sabotage]:
         assert found[verdict], found
+
+
+FOUND_IN_ROWS = {
+    "dropped keys": {"doubled"},
+    "dropped file": {"lost"},
+    "first changes": {"wrong"},
+    "forgotten deletes": {"resurrected", "doubled"},
+}
+
+
+@pytest.mark.parametrize("sabotage", FOUND_IN_ROWS)
+def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(tmp_path: Path, sabotage: str) -> None:
+    plan = Plan("kafka", tables=1, workload="cdc", seconds=15, kinds=(), sabotage=sabotage, settle_seconds=20)
+    found = campaign(tmp_path, plan)
+    assert any(found[verdict] for verdict in FOUND_IN_ROWS[sabotage]), found

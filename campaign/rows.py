@@ -1,0 +1,177 @@
+"""The checker's view of tables whose rows records change: at every moment a table is what a replay of the topic, in the
+order of its offsets, up to the table's ledger comes to.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from campaign.audit import Audit, Claim, Row
+from campaign.changes import Change
+from campaign.checker import Seen, Tables
+from campaign.files import avro, path_of, positions, rows
+
+_DELETED = 2
+_POSITIONS = 1
+
+
+@dataclass
+class RowAudit(Audit):
+    """``change``: what a record does; None: it belongs in no table. The order of effects (I7) shows in the values."""
+
+    change: Callable[[int], Change | None] = lambda number: None
+    found: Counter[str] = field(default_factory=Counter)
+    """How many keys were wrong, and how, each once: lost, doubled, resurrected, wrong."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._changes: dict[tuple[str, int], list[tuple[int, Change]]] = defaultdict(list)
+        self._numbers: dict[tuple[str, int], list[int]] = defaultdict(list)
+        self._replayed: dict[tuple[str, int], tuple[int, dict[int, str]]] = {}
+        self._told: set[tuple[str, int, str]] = set()
+
+    def produced(self, partition: int, offset: int, number: int, timestamp_ms: int = 0) -> None:
+        super().produced(partition, offset, number, timestamp_ms)
+        made = self.change(number)
+        if made is not None:
+            self._changes[made.table, partition].append((offset, made))
+            self._numbers[made.table, partition].append(number)
+
+    def expects(self, table: str, source: Mapping[int, int]) -> dict[int, str]:
+        """The proof of each key's row, once so much of each partition has been read."""
+        rows: dict[int, str] = {}
+        for partition in range(self.partitions):
+            rows |= self._replay(table, partition, source.get(partition, 0))
+        return rows
+
+    def _replay(self, table: str, partition: int, end: int) -> dict[int, str]:
+        at, known = self._replayed.get((table, partition), (0, {}))
+        changes = self._changes[table, partition]
+        stop = bisect_left(changes, end, key=lambda each: each[0])
+        if stop < at:  # the catalog has gone back
+            at, known = 0, {}
+        for _, made in changes[at:stop]:
+            known.pop(made.key, None)
+            if made.proof is not None:
+                known[made.key] = made.proof
+        self._replayed[table, partition] = stop, known
+        return known
+
+    def compare(self, table: str, claim: Claim, live: Iterable[Row]) -> None:
+        """The table as it was at one moment, and what it said of itself then."""
+        self.looks += 1
+        if any(claim.missing.values()):
+            self._break("I7", f"{table} lacks offsets {claim.missing} of what it has read")
+        self._match(table, self.expects(table, claim.source), live)
+
+    def _match(self, table: str, expected: Mapping[int, str], live: Iterable[Row]) -> None:
+        proofs: dict[int, list[str]] = defaultdict(list)
+        for row in live:
+            proofs[row.number].append(row.proof if row.route == table else f"of {row.route}")
+        for key in expected.keys() - proofs.keys():
+            self._wrong(table, key, "lost", f"has no row, and should have {expected[key]}")
+        for key, there in proofs.items():
+            if len(there) > 1:
+                self._wrong(table, key, "doubled", f"has rows {there}")
+            if key not in expected:
+                self._wrong(table, key, "resurrected", f"has rows {there}, and was deleted")
+            elif expected[key] not in there:
+                self._wrong(table, key, "wrong", f"has rows {there}, and should have {expected[key]}")
+
+    def _wrong(self, table: str, key: int, kind: str, what: str) -> None:
+        if (table, key, kind) not in self._told:
+            self._told.add((table, key, kind))
+            self.found[kind] += 1
+            self._break("I7" if kind == "wrong" else "I1", f"key {key} of {table} {what}")
+
+    def holds(self, table: str, source: Mapping[int, int], sent: int) -> bool:
+        """Whether a table that has read so far has all of the first ``sent`` records."""
+        for partition in range(self.partitions):
+            count = bisect_left(self._numbers[table, partition], sent)
+            if count and self._changes[table, partition][count - 1][0] >= source.get(partition, 0):
+                return False
+        return True
+
+    def finish(self, sent: int, cycles: int | None, live: Mapping[str, Iterable[Row]]) -> None:
+        """Everything is in the tables that ever will be."""
+        if len(self._where) != sent:
+            self._break("MISMATCH", f"the topic holds {len(self._where)} records, {sent} were sent")
+        ends = {partition: self.reaches(partition) for partition in range(self.partitions)}
+        for table in self.tables:
+            self._match(table, self.expects(table, ends), live.get(table, ()))
+        self.end_of_letters()
+        if cycles is None or cycles > 2:
+            self._break("I6", f"what had been read was committed after {cycles} cycles")
+
+    def report(self) -> dict[str, Any]:
+        counts = {name: [self.found[kind]] for name, kind in _REPORTED.items()}
+        counts["GAP"].append(len(self.gaps))  # dead letters
+        return super().report() | counts | {"resurrected": self.found["resurrected"]}
+
+
+_REPORTED = {"GAP": "lost", "DUPLICATE": "doubled", "MISMATCH": "wrong"}
+
+
+class ChangedTables(Tables):
+    """Tables with position deletes, each looked at as a whole."""
+
+    def __init__(self, names: list[str], topic: str, ledger: str, audit: RowAudit) -> None:
+        super().__init__(names, topic, ledger, audit)
+        self._rows: dict[str, list[Row]] = {}
+        self._read_before: dict[str, list[Row]] = {}
+        self._audited = audit
+
+    def seen(self, name: str) -> Seen:
+        """A table as it was looked at last."""
+        return self._seen.get(name, Seen("", None, {}, Claim("", {}, {}, {}, {})))
+
+    def look(self, where: Mapping[str, str]) -> None:
+        changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
+        metadata = {name: json.loads(path_of(at).read_bytes()) for name, at in changed.items()}
+        live = {name: self._live_rows(found) for name, found in metadata.items()}
+        news = {
+            name: [(each, self._additions(each)) for each in self._since(found, self.seen(name).snapshot)]
+            for name, found in metadata.items()
+        }
+        # Everything is read: from here on nothing fails.
+        for name, found in metadata.items():
+            for snapshot, additions in news[name]:
+                self._hear(name, snapshot, additions)
+            claim = self._claim(found)
+            self._seen[name] = Seen(changed[name], found.get("current-snapshot-id"), {}, claim)
+            self._rows[name] = live[name]
+            self._audited.compare(name, claim, live[name])
+
+    def complete(self, sent: int) -> bool:
+        """Whether the tables have read so far; what they hold then is compared at every look."""
+        known = sum(self._audited.reaches(p) for p in range(self._audited.partitions))
+        return known >= sent and all(self._audited.holds(n, self.seen(n).claim.source, sent) for n in self._names)
+
+    def end(self, sent: int, cycles: int | None) -> None:
+        self._audited.finish(sent, cycles, self._rows)
+
+    def _live_rows(self, metadata: Mapping[str, Any]) -> list[Row]:
+        head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
+        data: list[str] = []
+        dead: dict[str, set[int]] = defaultdict(set)
+        for manifest in avro(head["manifest-list"]) if head else ():
+            for entry in avro(manifest["manifest_path"]):
+                file = entry["data_file"]
+                if entry["status"] == _DELETED:
+                    continue
+                if file["content"] == _POSITIONS:
+                    for path, place in positions(file["file_path"]):
+                        dead[path].add(place)
+                else:
+                    data.append(file["file_path"])
+        return [row for path in data for at, row in enumerate(self._rows_of(path)) if at not in dead[path]]
+
+    def _rows_of(self, path: str) -> list[Row]:
+        if path not in self._read_before:
+            self._read_before[path] = rows(path)
+        return self._read_before[path]
