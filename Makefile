@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate fuzz docs pictures site matrix lock release-check clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate histories fuzz docs pictures site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -15,6 +15,7 @@ help:
 	@echo "make campaign  faults on every backend, with figures (SECONDS=600 each);"
 	@echo "               campaign-short takes ten minutes"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
+	@echo "make histories seeded histories of tables whose rows records change (ARGS='--seeds 200')"
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
 	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make docs      write the generated pages again"
@@ -93,6 +94,9 @@ campaign-short: $(BIN)/calving
 SEEDS ?= 5000
 simulate: $(BIN)/calving
 	@$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(ARGS)
+
+histories: $(BIN)/calving
+	@nice $(BIN)/python -m tests.iceberg.acceptance $(ARGS)
 
 fuzz: SECONDS = 3600
 fuzz: $(BIN)/calving

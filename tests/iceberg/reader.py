@@ -12,7 +12,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.table import Table
 
 from calving.iceberg.delete_files import read_positions
-from calving.iceberg.entries import read_entries, read_manifest_list
+from calving.iceberg.entries import read_entries, read_manifest_list, referenced
 
 Row = dict[str, Any]
 
@@ -41,7 +41,7 @@ def _live(
     for delete in deletes:
         file, own = delete.data_file, delete.sequence_number or 0
         if not _is_equality(delete):
-            if own >= sequence:
+            if own >= sequence and referenced(file) in (None, path):
                 dead.update(read_positions(table.io, file, path))
         elif own > sequence and _applies(table, file, entry.data_file):
             gone.append((_names(table, file), keys[file.file_path]))

@@ -1,0 +1,172 @@
+"""Whole histories of mutation tables: seeded changes, published to the control log by workers that take partitions over
+from each other, heard in any order, committed by coordinators that are replaced; then the exact rows.
+
+``python -m tests.iceberg.acceptance --seeds 200`` runs every combination: how rows are deleted (positions in version 2,
+vectors in version 3, equality deletes), how the table is partitioned, and 1 or 4 partitions of the control log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+
+from calving.iceberg.attempts import Attempts
+from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
+from calving.model.mutations import RowMutations
+from calving.model.offsets import Span, TopicPartition
+from calving.protocol.buffer import Buffer
+from calving.protocol.coordinator import Committed
+from calving.protocol.effects import CommitTables
+from calving.services.rest_catalog import RestCatalog
+from tests.iceberg.histories import LAYOUTS, MutationTable, Row, create
+from tests.iceberg.reader import rows_of
+
+MODES = ("version 2", "version 3", "equality")
+CONTROL_PARTITIONS = (1, 4)
+COMBINATIONS = list(itertools.product(MODES, LAYOUTS, CONTROL_PARTITIONS))
+_SOURCES, _KEYS, _CYCLES = 3, 24, 8
+_COMMIT = UUID(int=1)
+
+
+@dataclass
+class History:
+    """Of one table. ``play`` it, then compare ``table.rows()`` with what is there."""
+
+    table: MutationTable
+    layout: str
+    control: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._log: list[list[Envelope]] = [[] for _ in range(self.control)]
+        self._ends = dict.fromkeys(range(_SOURCES), 0)
+        self._serial = 0
+        self.counts: Counter[str] = Counter()
+
+    def play(self) -> None:
+        """All that was published is committed in the end."""
+        self._lead()
+        for cycle in range(_CYCLES):
+            if self.layout == "evolved" and cycle == _CYCLES // 2:
+                _evolve(self.table)
+            for _ in range(self._chance.randrange(1, 5)):
+                self._publish(self._chance.randrange(_SOURCES))
+            if self._chance.random() < 0.2:
+                self._lead()  # somebody else, who hears everything again
+            self._hear(lambda ready: self._chance.randrange(ready + 1))
+            self._commit()
+        self._hear(lambda ready: ready)
+        self._commit()
+        assert not self._commit(), "something still waits"
+
+    def _lead(self) -> None:
+        mutations = RowMutations(upsert=True, row_deletes="equality" if self.table.equality else "positions")
+        style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: mutations)
+        self._committer = IcebergCommitter(self.table.catalog, "iceberg", style, Attempts(1, 60))
+        self._buffer, self._heard = Buffer(), [0] * self.control
+        self.counts["leaders"] += 1
+
+    def _publish(self, source: int) -> None:
+        """One batch of a partition, by whoever reads it now: of each key the last change counts."""
+        changes: dict[int, Row | None] = {}
+        count = self._chance.randrange(1, 14)
+        for _ in range(count):
+            self._serial += 1
+            key = self._chance.randrange(_KEYS // _SOURCES) * _SOURCES + source
+            row = {"id": key, "name": f"v{self._serial}", "g": self._chance.randrange(3)}
+            changes[key] = None if self._chance.random() < 0.25 else row
+        rows = [row for row in changes.values() if row is not None]
+        step = self.table.step(rows, [{"id": key} for key, row in changes.items() if row is None])
+        start, self._ends[source] = self._ends[source], self._ends[source] + count
+        spans = {TopicPartition("s", source): (Span(start, self._ends[source]),)}
+        log = self._log[(partition := self._chance.randrange(self.control))]
+        namespace, name = self.table.name.split(".")
+        table = TableReference("iceberg", (namespace,), name)
+        log.append(
+            Envelope(partition, len(log), DataWritten(_COMMIT, table, step.data_files, step.delete_files), spans)
+        )
+        log.append(Envelope(partition, len(log), DataComplete(_COMMIT), spans, 1))
+        self.counts["publications"] += 1
+
+    def _hear(self, much: Callable[[int], int]) -> None:
+        for partition, log in enumerate(self._log):
+            end = self._heard[partition] + much(len(log) - self._heard[partition])
+            for envelope in log[self._heard[partition] : end]:
+                self._buffer.hear(envelope)
+            self._heard[partition] = end
+
+    def _commit(self) -> int:
+        """How many entries still wait."""
+        tables, read = self._buffer.tables(), self._buffer.whole()
+        request = CommitTables(UUID(int=self._chance.getrandbits(100)), tables, read, self._buffer.reach(), None)
+        for table, outcome in self._committer.commit(request):
+            assert isinstance(outcome, Committed), outcome
+            self._buffer.settle(table, read, outcome.held_back)
+            self.counts["held back"] += bool(outcome.held_back)
+            self.counts["commits"] += outcome.snapshot_id is not None
+        return len(self._buffer.tables().get(table_id(self.table.name), ()))
+
+
+def _evolve(table: MutationTable) -> None:
+    with table.table.update_spec() as spec:
+        spec.add_field("id", BucketTransform(3), "id_bucket").add_field("g", IdentityTransform(), "g_same")
+
+
+def played(catalog: Catalog, mode: str, layout: str, control: int, seed: int) -> History:
+    """A history of this combination, to its end.
+
+    :raises AssertionError: the table does not have exactly the rows that a replay in the order of offsets leaves.
+    """
+    table = create(catalog, layout, 3 if mode == "version 3" else 2)
+    table.equality = mode == "equality"
+    history = History(table, layout, control, seed)
+    history.play()
+    found, expected = rows_of(table.table), table.rows()
+    assert found == expected, f"{mode}, {layout}, {control} control partitions, seed {seed}: {found} is not {expected}"
+    return history
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument(
+        "--minutes", type=float, default=1e9, help="stop after so many, when all have had the same seeds"
+    )
+    args = parser.parse_args()
+    end = time.monotonic() + 60 * args.minutes
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        server = RestCatalog(Path(folder) / "rest")
+        stack.callback(server.stop)
+        rest = open_catalog("iceberg", {"type": "rest", "uri": server.uri})
+        for seed in range(args.first, args.first + args.seeds):
+            for mode, layout, control in COMBINATIONS:
+                own = {"type": "embedded", "warehouse": f"{folder}/{seed}-{mode}-{layout}-{control}"}
+                catalog = rest if mode == "version 3" else open_catalog("iceberg", own)
+                counts += played(catalog, mode, layout, control, seed).counts
+                counts["histories"] += 1
+            print(f"seed {seed}: {dict(counts)}", flush=True)
+            if time.monotonic() > end:
+                break
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

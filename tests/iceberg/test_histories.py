@@ -1,0 +1,21 @@
+"""One seed of every combination of ``acceptance.py``, which has many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from calving.iceberg.catalog import open_catalog
+from tests.iceberg.acceptance import COMBINATIONS, played
+
+
+@pytest.mark.parametrize(("mode", "layout", "control"), COMBINATIONS)
+def test_a_history_leaves_what_a_replay_in_the_order_of_offsets_leaves(
+    tmp_path: Path, request: pytest.FixtureRequest, mode: str, layout: str, control: int
+) -> None:
+    keys = {"type": "embedded", "warehouse": str(tmp_path)}
+    if mode == "version 3":
+        keys = {"type": "rest", "uri": request.getfixturevalue("rest_uri")}
+    history = played(open_catalog("iceberg", keys), mode, layout, control, 1000)
+    assert history.counts["commits"] > 1
