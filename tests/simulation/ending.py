@@ -99,8 +99,8 @@ class Ending:
             world.rounds(120)
             self._more_records()
             self._two_cycles()
-        there = {world.known_as(tp).topic for tp in world.broker.content}
+        there = {world.known_as(tp).whole for tp in world.broker.content}
         for name, table in world.tables.items():
             ledger = world.key(world.store.identity).read(table.state().ancestry, table.properties)
-            if left := {tp.topic for tp in ledger.source if tp not in ledger.missing} - there:
-                raise Violation(f"C8: the ledger of {name} still speaks of {sorted(left)}")
+            if left := {tp.whole for tp in ledger.source if tp not in ledger.missing} - there:
+                raise Violation(f"C8: the ledger of {name} still speaks of {sorted(map(str, left))}")
