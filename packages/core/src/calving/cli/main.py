@@ -40,6 +40,35 @@ _NOT_WELL = 3
 
 
 @app.command()
+def init(
+    file: Annotated[Path, typer.Argument(help="The file to write; it must not exist.")] = Path("sink.toml"),
+    topic: Annotated[str, typer.Option(prompt="Topic", help="The topic to read.")] = "",
+    bootstrap_servers: Annotated[
+        str, typer.Option(prompt="Brokers, as host:port", help="Kafka's brokers.")
+    ] = "localhost:9092",
+    catalog: Annotated[
+        str, typer.Option(prompt="Catalog (embedded, rest, sql, glue, hive)", help="The kind of catalog.")
+    ] = "embedded",
+    store: Annotated[
+        str, typer.Option(prompt="Store (local, s3, gcs, azure)", help="Where data files are kept.")
+    ] = "local",
+    table: Annotated[str | None, typer.Option(help="The table; by default db.<topic>.")] = None,
+    uri: Annotated[str | None, typer.Option(help="The catalog's address.")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="Where the catalog puts tables.")] = None,
+) -> None:
+    """Write a first configuration, with comments, from a few answers."""
+    from calving.cli.init import answers, text_of
+
+    text = text_of(answers(topic, table, bootstrap_servers, catalog, store, uri, warehouse))
+    try:
+        with file.open("x") as made:
+            made.write(text)
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror or error}") from error
+    out.print(f"{file} is written; next: calving preview {file}", markup=False, highlight=False)
+
+
+@app.command()
 def run(
     file: File,
     worker: Worker = None,
@@ -91,6 +120,21 @@ def validate(file: File, worker: Worker = None) -> None:
 
     for line in check(load(file, worker)):
         out.print(f"[green]ok[/green] {line}")
+
+
+@app.command()
+def preview(
+    file: File,
+    worker: Worker = None,
+    records: Annotated[int, typer.Option(min=1, help="How many of the newest records are read.")] = 1_000,
+) -> None:
+    """Read some records, and show the tables, partitions and bad records that they would make. Writes nothing."""
+    from calving.cli.preview import as_text
+    from calving.cli.preview import preview as look
+
+    sink = load(file, worker)
+    found = look(sink, records)
+    out.print(*as_text(found, tolerates=sink.keys.errors_tolerance == "all"), sep="\n", markup=False, highlight=False)
 
 
 @app.command()

@@ -1,0 +1,64 @@
+"""A preview shows what would become of records, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from calving.iceberg.catalog import open_catalog
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.tasks.conftest import encode
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = topic(partitions=2)
+    made.send(*encode(*({"id": i, "ts": 1_714_996_800_000 + i * 86_400_000} for i in range(300))))
+    made.send(*encode({"id": "x", "ts": "2024-05-06"}, {"id": 7, "ts": "soon"}), partition=1)
+    found = Cli(tmp_path, made, unique)
+    found.keys["iceberg.tables.default-partition-by"] = "day(ts)"
+    return found
+
+
+def test_a_table_that_would_be_created_is_shown_with_partitions_and_bad_records(cli: Cli) -> None:
+    text = cli.run("preview", "--records", "202")
+    assert "read 202 records, the newest ones; nothing was written" in text
+    assert "table db.t: would be created, rows: 200\n  + id long\n  + ts timestamptz\n  partitions: 200\n" in text
+    assert "    ts_day=2024-08-14, rows: 1\n" in text and "    and 190 more\n" in text
+    assert "bad records: 2 (errors.tolerance = none: the first of them stops the sink)" in text
+    assert f"{cli.topic.name}[1] offset 0: table db.t: field 'id': 'x' is not a long" in text
+    assert "field 'ts': 'soon' is not a timestamptz" in text
+
+
+def test_nothing_is_written(cli: Cli) -> None:
+    cli.run("preview")
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    assert catalog.list_namespaces() == []
+    topics = AdminClient({"bootstrap.servers": cli.topic.servers}).list_topics(timeout=10).topics
+    assert cli.keys["iceberg.control.topic"] not in topics
+    assert [*cli.folder.rglob("*.parquet")] == []
+
+
+def test_a_table_that_exists_is_shown_with_what_would_change(cli: Cli) -> None:
+    cli.topic.send(*encode(*({"id": i, "ts": 1_714_996_800_000} for i in range(5))), partition=1)
+    cli.keys |= {"iceberg.tables.evolve-schema-enabled": True, "iceberg.tables.default-partition-by": ""}
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    catalog.create_namespace("db")
+    cli.keys["iceberg.table.db.t.columns"] = "id string, ts string"
+    cli.run("run", "--until-caught-up")
+    cli.topic.send(*encode({"id": 1, "ts": "2024", "new": {"a": 1}}), partition=1)
+    before = catalog.load_table("db.t").metadata_location
+    text = cli.run("preview", "--records", "2")
+    assert "table db.t: exists, columns that change: 1, rows: 2\n    id string\n    ts string\n  + new struct<" in text
+    assert catalog.load_table("db.t").metadata_location == before
+
+
+def test_records_without_a_table_are_shown_with_the_reason(cli: Cli) -> None:
+    cli.keys["iceberg.tables.auto-create-enabled"] = False
+    assert "table db.t does not exist" in cli.run("preview", "--records", "5")
