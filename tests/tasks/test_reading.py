@@ -9,26 +9,38 @@ from collections.abc import Callable, Sequence
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.converters.native import SWITCH
 from calving.errors import DataLossError, UnavailableError
 from calving.model.offsets import TopicPartition
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
 from calving.source.kafka import Topics
-from calving.source.kafka_reader import KafkaReader
+from calving.source.kafka_columns import absence
+from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
 from tests.conftest import Topic
 
 USUAL = Limits()
+MESSAGES, COLUMNS = "0", "1"
+"""Values of the switch: a message object for each record, or columns."""
+
+
+@pytest.fixture(params=[MESSAGES, COLUMNS], ids=["messages", "columns"], autouse=True)
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both read the same."""
+    monkeypatch.setenv(SWITCH, request.param)
+    if request.param == COLUMNS and (reason := absence()) is not None:
+        pytest.skip(reason)
 
 
 def read(topic: Topic, start: int, end: int, partition: int = 0, limits: Limits = USUAL) -> list[Block]:
-    reader = KafkaReader({"bootstrap.servers": topic.servers}, limits)
+    reader = open_reader({"bootstrap.servers": topic.servers}, limits)
     return list(reader.read([Range(topic.name, partition, start, end)]))
 
 
 def read_all(topic: Topic, *ranges: tuple[int, int, int], limits: Limits = USUAL) -> list[Block]:
     """Ranges by partition, start and end."""
-    reader = KafkaReader({"bootstrap.servers": topic.servers}, limits)
+    reader = open_reader({"bootstrap.servers": topic.servers}, limits)
     return list(reader.read([Range(topic.name, *each) for each in ranges]))
 
 
@@ -232,6 +244,46 @@ def test_keys_headers_timestamps_and_offsets_come_along(topic: Callable[..., Top
     assert (list(block.keys), headers_of(block, 0), block.offsets.to_pylist()) == ([b"k"], (("h", b"1"),), [0])
     assert block.timestamps_ms.to_pylist() == [now]
     assert block.latest_ms == now
+
+
+def test_an_empty_value_is_no_tombstone(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    for value, key in ((None, b"k"), (b"", None), (b"x", b"")):
+        t.producer.produce(t.name, value, key, partition=0)
+    t.send()
+    found = read(t, 0, 3)
+    assert [v for block in found for v in block.values] == [None, b"", b"x"]
+    assert [k for block in found for k in block.keys] == [b"k", None, b""]
+
+
+def test_headers_are_those_of_their_record(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(b"a", b"b")
+    t.send(b"c", headers=[("one", None), ("two", b""), ("one", b"\xff")])
+    (block,) = read(t, 0, 3)
+    assert [headers_of(block, i) for i in range(3)] == [(), (), (("one", None), ("two", b""), ("one", b"\xff"))]
+
+
+def test_records_behind_the_end_of_a_range_are_left_out_of_every_column(topic: Callable[..., Topic]) -> None:
+    t = topic()
+    t.send(*[b"%d" % i for i in range(100)], key=b"k", headers=[("h", b"1")])
+    found = read(t, 10, 40)
+    assert [v for block in found for v in block.values] == [b"%d" % i for i in range(10, 40)]
+    assert sum(len(block) for block in found) == 30
+    for block in found:
+        columns = (block.values, block.keys, block.offsets, block.timestamps_ms, block.headers)
+        assert {len(column) for column in columns} == {len(block)}
+        assert block.size == sum(len(value) for value in block.values)
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_a_timestamp_is_that_of_the_topics_kind(topic: Callable[..., Topic], kind: str) -> None:
+    t = topic(config={"message.timestamp.type": kind})
+    t.send(b"v", timestamp=1_000)
+    (block,) = read(t, 0, 1)
+    (at,) = block.timestamps_ms.to_pylist()
+    assert block.latest_ms == at
+    assert (at == 1_000) == (kind == "CreateTime")
 
 
 def test_a_record_without_timestamp_has_none(topic: Callable[..., Topic]) -> None:

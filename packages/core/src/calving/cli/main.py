@@ -227,11 +227,13 @@ def demo(
 
 @app.command()
 def version() -> None:
-    """Print the version, and whether JSON is decoded by Rust."""
-    from calving.converters.native import absence
+    """Print the version, and whether records are read and decoded by Rust."""
+    from calving.converters import native
+    from calving.source import opening
 
     out.print(__version__)
-    out.print("native decoders: " + (absence() or "in use"))
+    out.print("native decoders: " + (native.absence() or "in use"))
+    out.print("native reader: " + (opening.no_native_reader() or "in use"))
 
 
 def main() -> None:

@@ -84,7 +84,11 @@ class NativeJson:
         if self._resting:
             self._resting -= 1
             return None
-        rows, refused = self._decoder.decode(Payloads.of(values).items)
+        payloads = Payloads.of(values)
+        if payloads.are_columns:
+            rows, refused = self._decoder.decode_column(payloads.column)
+        else:
+            rows, refused = self._decoder.decode(payloads.items)
         if len(refused) * _RARE > len(values) > _FEW:
             self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
             return None

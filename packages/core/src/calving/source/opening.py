@@ -17,6 +17,16 @@ def open_source(kafka: Mapping[str, str], topics: Sequence[str], regex: str | No
 
 def open_reader(kafka: Mapping[str, str], limits: Limits) -> Reader:
     """For one task. :raises ConfigError: a property is wrong."""
-    from calving.source.kafka_reader import KafkaReader  # Arrow takes most of a start, and only tasks read
+    # Arrow takes most of a start, and only tasks read.
+    from calving.source import kafka_columns
+    from calving.source.kafka_messages import MessageClient
+    from calving.source.kafka_reader import KafkaReader
 
-    return KafkaReader(kafka, limits)
+    return KafkaReader(kafka, limits, MessageClient if kafka_columns.absence() else kafka_columns.ColumnClient)
+
+
+def no_native_reader() -> str | None:
+    """Why records are not read as columns; None: they are."""
+    from calving.source import kafka_columns
+
+    return kafka_columns.absence()

@@ -56,7 +56,7 @@ class Block(ABC):
     def latest_ms(self) -> int | None:
         """The largest timestamp; None if no record has one."""
         found: int | None = pc.max(self.timestamps_ms).as_py()
-        return found
+        return found if found is not None and found >= 0 else None
 
 
 def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...]:

@@ -1,0 +1,73 @@
+"""What a client gives its reader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import KafkaError
+
+from calving.model.ranges import Range
+from calving.records.values import HEADERS
+from calving.source.reading import Block
+
+Place = tuple[str | None, int | None]
+"""Topic and partition; only a fault of no partition lacks them."""
+Position = tuple[str, int, int]
+"""Topic, partition and offset."""
+Headers = Sequence[tuple[str, bytes | None]]
+"""Of one record."""
+
+
+class Arrived(NamedTuple):
+    """What came of one partition: records, or a fault."""
+
+    place: Place
+    offset: int
+    """Of the last record; where the partition ends; or what the fault is about."""
+    records: Any
+    """For the client's ``block``, if there is no fault."""
+    fault: KafkaError | None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether it says where the partition ends."""
+        return self.fault is not None and self.fault.code() == KafkaError._PARTITION_EOF
+
+
+class Client(ABC):
+    """A consumer that is in no group. Its methods raise KafkaException."""
+
+    @abstractmethod
+    def learn(self, topic: str) -> None:
+        """Find out who leads the partitions of a topic."""
+
+    @abstractmethod
+    def assign(self, positions: Sequence[Position]) -> None:
+        """Read these partitions, too."""
+
+    @abstractmethod
+    def unassign(self, places: Sequence[tuple[str, int]]) -> None:
+        """Read these partitions no more."""
+
+    @abstractmethod
+    def take(self, most: int, seconds: float) -> Sequence[Arrived]:
+        """What is there within so many seconds, at most so many records; those of a partition in order."""
+
+    @abstractmethod
+    def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
+        """Records that arrived; with ``cut`` only those below the range's end, if there are any."""
+
+    @abstractmethod
+    def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
+        """The first offset and the end that the broker has."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+def header_column(found: Sequence[Headers]) -> pa.ListArray:
+    """A column of the headers of many records."""
+    return pa.array([[{"key": name, "value": value} for name, value in each] for each in found], HEADERS)

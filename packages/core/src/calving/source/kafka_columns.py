@@ -1,0 +1,137 @@
+"""Records as Arrow columns, without an object for each: by ``calving-native`` and confluent-kafka's librdkafka."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException
+
+from calving.converters import native
+from calving.model.ranges import Range
+from calving.records.payloads import Payloads
+from calving.source.client import TIMEOUT, log
+from calving.source.kafka_arrivals import Arrived, Client, Position, header_column
+from calving.source.reading import Block
+
+_LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
+"""By the levels of syslog."""
+_MAPS = Path("/proc/self/maps")
+
+
+def absence() -> str | None:
+    """Why there is no reader in Rust; None: there is one."""
+    if (reason := native.absence()) is not None:
+        return reason
+    return None if _library() is not None else "the librdkafka of confluent-kafka was not found"
+
+
+def _library() -> str | None:
+    """The file of the library that confluent_kafka has loaded."""
+    if _MAPS.exists():
+        found = {line.split(maxsplit=5)[-1].strip() for line in _MAPS.read_text().splitlines() if "librdkafka" in line}
+    else:
+        package = Path(confluent_kafka.__file__).parent
+        beside = (package / ".dylibs", package.with_name("confluent_kafka.libs"))
+        found = {str(path) for folder in beside for path in folder.glob("librdkafka*")}
+    return found.pop() if len(found) == 1 else None
+
+
+class ColumnBlock(Block):
+    def __init__(self, source: Range, records: Any, count: int | None = None) -> None:
+        """``count``: only so many of the records."""
+        self.source, self._records, self._count = source, records, count
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @cached_property
+    def values(self) -> Payloads:
+        return Payloads(self._column(self._records.values()))
+
+    @cached_property
+    def keys(self) -> Payloads:
+        return Payloads(self._column(self._records.keys()))
+
+    @cached_property
+    def offsets(self) -> pa.Int64Array:
+        return self._column(self._records.offsets())
+
+    @cached_property
+    def timestamps_ms(self) -> pa.Int64Array:
+        return self._column(self._records.timestamps())
+
+    @cached_property
+    def headers(self) -> pa.ListArray:
+        return header_column(self._records.headers()[: self._count])
+
+    def _column(self, made: Any) -> pa.Array:
+        return pa.array(made)[: self._count]
+
+
+class ColumnClient(Client):
+    """:raises LookupError: the library cannot be used."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        properties = [(name, _text(value)) for name, value in config.items() if name != "logger"]
+        made = importlib.import_module("calving_native")
+        self._logged = made.logged
+        try:
+            self._consumer = made.Consumer(_library() or "", confluent_kafka.libversion()[1], properties)
+        except ValueError as error:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG, str(error))) from error
+
+    def learn(self, topic: str) -> None:
+        _check(self._consumer.learn(topic, int(TIMEOUT * 1000)))
+
+    def assign(self, positions: Sequence[Position]) -> None:
+        _check(self._consumer.assign(list(positions)))
+
+    def unassign(self, places: Sequence[tuple[str, int]]) -> None:
+        _check(self._consumer.unassign([(*place, 0) for place in places]))
+
+    def take(self, most: int, seconds: float) -> list[Arrived]:
+        found = self._consumer.take(most, int(seconds * 1000))
+        self._tell()
+        return [
+            Arrived((topic, partition), offset, records, None if fault is None else KafkaError(*fault))
+            for topic, partition, offset, records, fault in found
+        ]
+
+    def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
+        if not cut:
+            return ColumnBlock(source, records)
+        count = pc.sum(pc.less(pa.array(records.offsets()), source.end)).as_py()
+        return ColumnBlock(source, records, count) if count else None
+
+    def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
+        consumer = confluent_kafka.Consumer(dict(self._config))
+        try:
+            return consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), seconds)
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._tell()
+
+    def _tell(self) -> None:
+        for level, line in self._logged():
+            log.log(_LEVELS[min(level, len(_LEVELS) - 1)], "%s", line)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check(fault: tuple[int, str] | None) -> None:
+    if fault is not None:
+        raise KafkaException(KafkaError(*fault))

@@ -1,0 +1,393 @@
+//! A consumer of librdkafka that gives records as columns: no object for a single record.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::ptr::{null, null_mut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{ArrowError, DataType};
+
+use crate::librdkafka::{Functions, Message, Pointer};
+
+const CONSUMER: c_int = 1;
+const CONFIGURED: c_int = 0;
+const NO_TIMESTAMP: c_int = 0;
+/// Bytes that 32-bit offsets can tell apart, less what one record may have.
+const MOST_BYTES: usize = 1 << 30;
+const LINES_KEPT: usize = 1_000;
+
+/// Lines that librdkafka has logged, each with its level in syslog.
+static LOG: Mutex<VecDeque<(i32, String)>> = Mutex::new(VecDeque::new());
+
+/// What librdkafka says is wrong: its code, and its text.
+pub type Fault = (i32, String);
+pub type Header = (Vec<u8>, Option<Vec<u8>>);
+
+/// What came of one partition.
+pub struct Arrived {
+    pub topic: Option<String>,
+    pub partition: i32,
+    /// Of the last record; of a fault, what it is about.
+    pub offset: i64,
+    pub what: Result<Records, Fault>,
+}
+
+/// Consecutive records of one partition.
+pub struct Records {
+    pub values: ArrayData,
+    pub keys: ArrayData,
+    pub offsets: ArrayData,
+    pub timestamps: ArrayData,
+    headers: Vec<(usize, Headers)>,
+    count: usize,
+}
+
+/// Of one record, as librdkafka has them: read when they are asked for.
+struct Headers {
+    pointer: Pointer,
+    api: Arc<Functions>,
+}
+
+// They belong to nobody else, and reading changes nothing.
+unsafe impl Send for Headers {}
+unsafe impl Sync for Headers {}
+
+impl Drop for Headers {
+    fn drop(&mut self) {
+        unsafe { (self.api.rd_kafka_headers_destroy)(self.pointer) }
+    }
+}
+
+impl Headers {
+    fn read(&self) -> Vec<Header> {
+        let mut found = Vec::new();
+        let (mut name, mut value, mut size) = (null::<c_char>(), null::<u8>(), 0usize);
+        // Names and values live as long as the headers.
+        unsafe {
+            while (self.api.rd_kafka_header_get_all)(self.pointer, found.len(), &mut name, &mut value, &mut size) == 0 {
+                found.push((CStr::from_ptr(name).to_bytes().to_vec(), bytes(value, size).map(<[u8]>::to_vec)));
+            }
+        }
+        found
+    }
+}
+
+impl Records {
+    /// Of each record.
+    pub fn headers(&self) -> Vec<Vec<Header>> {
+        let mut found = vec![Vec::new(); self.count];
+        for (row, headers) in &self.headers {
+            found[*row] = headers.read();
+        }
+        found
+    }
+}
+
+pub struct Consumer {
+    client: Pointer,
+    queue: Pointer,
+    api: Arc<Functions>,
+}
+
+// librdkafka's clients may be used by any thread.
+unsafe impl Send for Consumer {}
+unsafe impl Sync for Consumer {}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        unsafe {
+            (self.api.rd_kafka_consumer_close)(self.client);
+            (self.api.rd_kafka_queue_destroy)(self.queue);
+            (self.api.rd_kafka_destroy)(self.client);
+        }
+    }
+}
+
+impl Consumer {
+    pub fn new(api: Functions, properties: &[(String, String)]) -> Result<Consumer, String> {
+        let mut said = [0 as c_char; 512];
+        unsafe {
+            let conf = (api.rd_kafka_conf_new)();
+            (api.rd_kafka_conf_set_log_cb)(conf, keep);
+            for (name, value) in properties {
+                let (Ok(name), Ok(value)) = (CString::new(name.as_str()), CString::new(value.as_str())) else {
+                    (api.rd_kafka_conf_destroy)(conf);
+                    return Err(format!("a NUL in property {name:?}"));
+                };
+                let set = (api.rd_kafka_conf_set)(conf, name.as_ptr(), value.as_ptr(), said.as_mut_ptr(), said.len());
+                if set != CONFIGURED {
+                    (api.rd_kafka_conf_destroy)(conf);
+                    return Err(text(said.as_ptr()));
+                }
+            }
+            let client = (api.rd_kafka_new)(CONSUMER, conf, said.as_mut_ptr(), said.len());
+            if client.is_null() {
+                (api.rd_kafka_conf_destroy)(conf);
+                return Err(text(said.as_ptr()));
+            }
+            (api.rd_kafka_poll_set_consumer)(client);
+            let queue = (api.rd_kafka_queue_get_consumer)(client);
+            Ok(Consumer { client, queue, api: Arc::new(api) })
+        }
+    }
+
+    /// Ask the cluster for a topic, whose partitions' leaders the client knows then.
+    pub fn learn(&self, topic: &str, timeout_ms: i32) -> Result<(), Fault> {
+        let name = CString::new(topic).unwrap_or_default();
+        unsafe {
+            let handle = (self.api.rd_kafka_topic_new)(self.client, name.as_ptr(), null_mut());
+            if handle.is_null() {
+                return Err(self.fault((self.api.rd_kafka_last_error)()));
+            }
+            let mut found = null_mut();
+            let code = (self.api.rd_kafka_metadata)(self.client, 0, handle, &mut found, timeout_ms);
+            if !found.is_null() {
+                (self.api.rd_kafka_metadata_destroy)(found);
+            }
+            (self.api.rd_kafka_topic_destroy)(handle);
+            if code == 0 { Ok(()) } else { Err(self.fault(code)) }
+        }
+    }
+
+    /// Read these partitions, too, from an offset each.
+    pub fn assign(&self, partitions: &[(String, i32, i64)]) -> Result<(), Fault> {
+        self.change(partitions, self.api.rd_kafka_incremental_assign)
+    }
+
+    /// Read these partitions no more.
+    pub fn unassign(&self, partitions: &[(String, i32, i64)]) -> Result<(), Fault> {
+        self.change(partitions, self.api.rd_kafka_incremental_unassign)
+    }
+
+    fn change(
+        &self,
+        partitions: &[(String, i32, i64)],
+        change: unsafe extern "C" fn(Pointer, Pointer) -> Pointer,
+    ) -> Result<(), Fault> {
+        unsafe {
+            let list = (self.api.rd_kafka_topic_partition_list_new)(c_int::try_from(partitions.len()).unwrap_or(0));
+            for (topic, partition, offset) in partitions {
+                let name = CString::new(topic.as_str()).unwrap_or_default();
+                (*(self.api.rd_kafka_topic_partition_list_add)(list, name.as_ptr(), *partition)).offset = *offset;
+            }
+            let error = change(self.client, list);
+            (self.api.rd_kafka_topic_partition_list_destroy)(list);
+            if error.is_null() {
+                return Ok(());
+            }
+            let fault = ((self.api.rd_kafka_error_code)(error), text((self.api.rd_kafka_error_string)(error)));
+            (self.api.rd_kafka_error_destroy)(error);
+            Err(fault)
+        }
+    }
+
+    /// At most so many records of all partitions, and what else there is to say of them.
+    pub fn take(&self, most: usize, timeout_ms: i32) -> Result<Vec<Arrived>, ArrowError> {
+        let mut messages: Vec<*mut Message> = vec![null_mut(); most];
+        let count = unsafe {
+            (self.api.rd_kafka_consume_batch_queue)(self.queue, timeout_ms, messages.as_mut_ptr(), messages.len())
+        };
+        messages.truncate(usize::try_from(count).unwrap_or(0));
+        let messages = Messages { found: messages, api: &self.api };
+        let mut arrived = Vec::new();
+        for group in messages.by_partition() {
+            arrived.push(match group {
+                Group::Fault(message) => self.failed(message),
+                Group::Records(found) => self.records(&found)?,
+            });
+        }
+        Ok(arrived)
+    }
+
+    fn failed(&self, message: &Message) -> Arrived {
+        let said = text(unsafe { (self.api.rd_kafka_message_errstr)(message) });
+        Arrived {
+            topic: self.topic(message),
+            partition: message.partition,
+            offset: message.offset,
+            what: Err((message.err, said)),
+        }
+    }
+
+    fn records(&self, found: &[*mut Message]) -> Result<Arrived, ArrowError> {
+        let mut columns = Columns::with_capacity(found);
+        for &pointer in found {
+            unsafe {
+                let message = &*pointer;
+                let mut kind = NO_TIMESTAMP;
+                let timestamp = (self.api.rd_kafka_message_timestamp)(message, &mut kind);
+                columns.values.push(bytes(message.payload, message.len));
+                columns.keys.push(bytes(message.key, message.key_len));
+                columns.offsets.push(message.offset);
+                columns.timestamps.push(timestamp);
+                columns.stamped.push(kind != NO_TIMESTAMP);
+                let mut headers = null_mut();
+                if (self.api.rd_kafka_message_detach_headers)(pointer, &mut headers) == 0 {
+                    let headers = Headers { pointer: headers, api: Arc::clone(&self.api) };
+                    columns.headers.push((columns.offsets.len() - 1, headers));
+                }
+            }
+        }
+        let last = unsafe { &*found[found.len() - 1] };
+        let (topic, partition, offset) = (self.topic(last), last.partition, last.offset);
+        Ok(Arrived { topic, partition, offset, what: Ok(columns.finish()?) })
+    }
+
+    fn topic(&self, message: &Message) -> Option<String> {
+        (!message.topic.is_null()).then(|| text(unsafe { (self.api.rd_kafka_topic_name)(message.topic) }))
+    }
+
+    fn fault(&self, code: c_int) -> Fault {
+        (code, text(unsafe { (self.api.rd_kafka_err2str)(code) }))
+    }
+}
+
+/// What one call has brought; given back to librdkafka whatever happens.
+struct Messages<'a> {
+    found: Vec<*mut Message>,
+    api: &'a Functions,
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        for &message in &self.found {
+            unsafe { (self.api.rd_kafka_message_destroy)(message) }
+        }
+    }
+}
+
+enum Group<'a> {
+    Records(Vec<*mut Message>),
+    Fault(&'a Message),
+}
+
+impl Messages<'_> {
+    /// Records of each partition in their order; faults where they came.
+    fn by_partition(&self) -> Vec<Group<'_>> {
+        let mut groups = Vec::new();
+        let mut open: HashMap<(Pointer, i32), (usize, usize)> = HashMap::new();
+        let mut last = ((null_mut(), -1), (usize::MAX, 0));
+        for &pointer in &self.found {
+            let message = unsafe { &*pointer };
+            if message.err != 0 {
+                groups.push(Group::Fault(message));
+                continue;
+            }
+            let key = (message.topic, message.partition);
+            if last.1.0 == usize::MAX || last.0 != key {
+                open.insert(last.0, last.1);
+                last = (key, open.get(&key).copied().unwrap_or((usize::MAX, 0)));
+            }
+            let (group, size) = &mut last.1;
+            if *group == usize::MAX || *size > MOST_BYTES {
+                (*group, *size) = (groups.len(), 0);
+                groups.push(Group::Records(Vec::new()));
+            }
+            *size += message.len + message.key_len;
+            if let Group::Records(found) = &mut groups[*group] {
+                found.push(pointer);
+            }
+        }
+        groups
+    }
+}
+
+struct Columns {
+    values: Binary,
+    keys: Binary,
+    offsets: Vec<i64>,
+    timestamps: Vec<i64>,
+    stamped: Vec<bool>,
+    headers: Vec<(usize, Headers)>,
+}
+
+impl Columns {
+    fn with_capacity(found: &[*mut Message]) -> Columns {
+        let size = |of: fn(&Message) -> usize| found.iter().map(|&message| of(unsafe { &*message })).sum();
+        let count = found.len();
+        Columns {
+            values: Binary::with_capacity(count, size(|message| message.len)),
+            keys: Binary::with_capacity(count, size(|message| message.key_len)),
+            offsets: Vec::with_capacity(count),
+            timestamps: Vec::with_capacity(count),
+            stamped: Vec::with_capacity(count),
+            headers: Vec::new(),
+        }
+    }
+
+    fn finish(self) -> Result<Records, ArrowError> {
+        let count = self.offsets.len();
+        Ok(Records {
+            values: self.values.finish()?,
+            keys: self.keys.finish()?,
+            offsets: numbers(self.offsets, None)?,
+            timestamps: numbers(self.timestamps, validity(self.stamped))?,
+            headers: self.headers,
+            count,
+        })
+    }
+}
+
+struct Binary {
+    ends: Vec<i32>,
+    bytes: Vec<u8>,
+    valid: Vec<bool>,
+}
+
+impl Binary {
+    fn with_capacity(count: usize, size: usize) -> Binary {
+        let mut ends = Vec::with_capacity(count + 1);
+        ends.push(0);
+        Binary { ends, bytes: Vec::with_capacity(size), valid: Vec::with_capacity(count) }
+    }
+
+    #[inline]
+    fn push(&mut self, value: Option<&[u8]>) {
+        self.valid.push(value.is_some());
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        // A group has fewer bytes than 32 bits can count; if not, Arrow refuses the column.
+        self.ends.push(i32::try_from(self.bytes.len()).unwrap_or(-1));
+    }
+
+    fn finish(self) -> Result<ArrayData, ArrowError> {
+        ArrayData::builder(DataType::Binary)
+            .len(self.valid.len())
+            .add_buffer(Buffer::from_vec(self.ends))
+            .add_buffer(Buffer::from_vec(self.bytes))
+            .nulls(validity(self.valid))
+            .build()
+    }
+}
+
+fn numbers(found: Vec<i64>, nulls: Option<NullBuffer>) -> Result<ArrayData, ArrowError> {
+    let count = found.len();
+    ArrayData::builder(DataType::Int64).len(count).add_buffer(Buffer::from_vec(found)).nulls(nulls).build()
+}
+
+fn validity(valid: Vec<bool>) -> Option<NullBuffer> {
+    valid.contains(&false).then(|| NullBuffer::new(BooleanBuffer::from(valid)))
+}
+
+/// None where there is no pointer: an empty value has one.
+unsafe fn bytes<'a>(start: *const u8, size: usize) -> Option<&'a [u8]> {
+    (!start.is_null()).then(|| unsafe { std::slice::from_raw_parts(start, size) })
+}
+
+fn text(said: *const c_char) -> String {
+    if said.is_null() { String::new() } else { unsafe { CStr::from_ptr(said) }.to_string_lossy().into_owned() }
+}
+
+/// Called by librdkafka, by any of its threads.
+unsafe extern "C" fn keep(_client: Pointer, level: c_int, facility: *const c_char, line: *const c_char) {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    if log.len() < LINES_KEPT {
+        log.push_back((level, format!("{} {}", text(facility), text(line))));
+    }
+}
+
+/// What was logged since, by all consumers.
+pub fn logged() -> Vec<(i32, String)> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+}
