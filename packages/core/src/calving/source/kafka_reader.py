@@ -165,8 +165,8 @@ class KafkaReader(Reader):
         try:
             first, end = self._client.watermarks(each.source.topic, each.source.partition, _WATERMARK_SECONDS)
         except KafkaException as error:
-            return f"{each}: offset {wanted} is wanted, but is no longer available ({error})"
-        return f"{each}: offset {wanted} is wanted, but the broker has {first} to {end}"
+            return f"{each}: reading should continue at offset {wanted}, which is no longer available ({error})"
+        return f"{each}: reading should continue at offset {wanted}, but the broker has {first} to {end}"
 
 
 def _consumer_config(kafka: Mapping[str, str]) -> dict[str, Any]:
