@@ -41,14 +41,14 @@ $(WHEELS)/pyspark-%-py2.py3-none-any.whl: | $(BIN)/uv
 
 PACKAGES = packages/core packages/backend-kafka packages/backend-redis packages/backend-zookeeper
 
-# The decoders in Rust, where there is a cargo: built once for each state of their sources. Without one all else works.
+# The decoders and the reader in Rust, where there is a cargo: built once for each state of their sources. Without one all else works.
 CARGO := $(firstword $(shell command -v cargo) $(wildcard $(HOME)/.cargo/bin/cargo))
 ifneq ($(CARGO),)
 NATIVE := .cache/native/$(shell cat $(sort $(wildcard packages/native/*.* packages/native/src/*)) | sha256sum | cut -c1-12)
 $(NATIVE)/built: | $(BIN)/uv
 	@mkdir -p $(WHEELS); PATH="$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR=$(CURDIR)/.cache/cargo \
 		$(BIN)/uv build --quiet --wheel --out-dir $(NATIVE) packages/native && touch $@ || \
-		echo "calving-native could not be built: JSON is decoded without Rust"
+		echo "calving-native could not be built: records are read and decoded without Rust"
 endif
 BUILT := $(NATIVE:%=%/built)
 native_wheel = $$(ls $(NATIVE)/*.whl 2> /dev/null)

@@ -26,19 +26,23 @@ class Given(Block):
         values: Sequence[bytes | None],
         keys: Sequence[bytes | None] | None = None,
         headers: Sequence[tuple[str, bytes | None]] = (),
+        *,
+        columns: bool = False,
     ) -> None:
+        """``columns``: keys and values come in Arrow, and not as objects."""
         self.source, self._start, self._values, self._keys, self._headers = source, start, values, keys, headers
+        self._columns = columns
 
     def __len__(self) -> int:
         return len(self._values)
 
     @cached_property
     def values(self) -> Payloads:
-        return Payloads(self._values)
+        return self._payloads(self._values)
 
     @cached_property
     def keys(self) -> Payloads:
-        return Payloads([b"key"] * len(self) if self._keys is None else self._keys)
+        return self._payloads([b"key"] * len(self) if self._keys is None else self._keys)
 
     @cached_property
     def offsets(self) -> pa.Int64Array:
@@ -51,3 +55,6 @@ class Given(Block):
     @cached_property
     def headers(self) -> pa.ListArray:
         return pa.array([[{"key": name, "value": value} for name, value in self._headers]] * len(self), HEADERS)
+
+    def _payloads(self, given: Sequence[bytes | None]) -> Payloads:
+        return Payloads(pa.array(given, pa.binary()) if self._columns else given)

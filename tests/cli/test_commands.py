@@ -297,7 +297,7 @@ def test_files_of_a_table_that_was_made_anew_stay_buffered_until_an_operator_let
     assert cli.rows() == 1
 
 
-def test_the_version_is_printed_and_whether_json_is_decoded_by_rust(cli: Cli) -> None:
+def test_the_version_is_printed_and_whether_records_are_read_and_decoded_by_rust(cli: Cli) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from calving.cli.main import main; main()", "version"],
         capture_output=True,
@@ -305,4 +305,5 @@ def test_the_version_is_printed_and_whether_json_is_decoded_by_rust(cli: Cli) ->
         check=True,
         env={**os.environ, "CALVING_NATIVE": "0"},
     )
-    assert done.stdout.splitlines() == ["0.1.0", "native decoders: switched off by CALVING_NATIVE = 0"]
+    off = "switched off by CALVING_NATIVE = 0"
+    assert done.stdout.splitlines() == ["0.1.0", f"native decoders: {off}", f"native reader: {off}"]

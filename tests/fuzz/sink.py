@@ -78,7 +78,8 @@ class _Source:
             first, raws = _RECORDS[TopicPartition(source.topic, source.partition)]
             for start in range(source.start, source.end, self._limits.block_records):
                 end = min(start + self._limits.block_records, source.end)
-                yield Given(source, start, raws[start - first : end - first], headers=HEADERS)
+                raw = raws[start - first : end - first]
+                yield Given(source, start, raw, headers=HEADERS, columns=sum(map(len, filter(None, raw))) % 2 == 1)
 
 
 class _Engine(LocalEngine):

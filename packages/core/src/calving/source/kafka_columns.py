@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,12 @@ def absence() -> str | None:
     """Why there is no reader in Rust; None: there is one."""
     if (reason := native.absence()) is not None:
         return reason
+    if not hasattr(importlib.import_module("calving_native"), "Consumer"):
+        return "calving-native is of an older version"
     return None if _library() is not None else "the librdkafka of confluent-kafka was not found"
 
 
+@cache
 def _library() -> str | None:
     """The file of the library that confluent_kafka has loaded."""
     if _MAPS.exists():
