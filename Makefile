@@ -135,7 +135,8 @@ lock: $(BIN)/uv
 # Wheels and sources of all distributions, as they would be uploaded.
 release-check: $(BIN)/calving
 	@rm -rf dist
-	@PATH="$(dir $(CARGO)):$$PATH"; for package in $(PACKAGES) $(if $(CARGO),packages/native); do \
+	@export PATH="$(dir $(CARGO)):$$PATH" CARGO_TARGET_DIR="$(CURDIR)/.cache/cargo"; \
+		for package in $(PACKAGES) $(if $(CARGO),packages/native); do \
 		$(BIN)/uv build --quiet --out-dir dist $$package || exit 1; done
 	@$(BIN)/uv tool run --quiet twine check --strict dist/*
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q tests/packaging

@@ -1,4 +1,4 @@
-"""What a backend costs: a publication until the coordinator has read it, and a leader's death until the next commit."""
+"""Latency of backends: from a publication until it is read, and from a leader's death until the next commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task holds while it writes many partitions: ``python -m bench.memory --partitions 10000 --records 150000``.
+"""Memory of a task that writes many partitions: ``python -m bench.memory --partitions 10000 --records 150000``.
 
 Each measurement is a process of its own, as memory that was once taken is seldom given back.
 """

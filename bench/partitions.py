@@ -36,7 +36,7 @@ def measure(folder: Path, calving: Path, console: Console) -> list[dict[str, flo
 
 
 def _batches(log: str) -> dict[str, float]:
-    """What batches took, those of the first seconds left out, in which Spark still warms up."""
+    """The times of batches, without those of the first seconds, in which Spark warms up."""
     first = re.search(r"first batch finished (\S+) s after the start", log)
     seconds = sorted(float(found) for found in re.findall(r"batch: \d+ records, \d+ files, (\S+) s", log)[5:])
     return {

@@ -49,7 +49,7 @@ _DEFAULTS: dict[str, str | None] = {
     "kafka.session.timeout.ms": None,
     "kafka.heartbeat.interval.ms": None,
 }
-"""What the tests set otherwise stays as it is by default; an interval of five minutes could not be measured."""
+"""The defaults instead of the tests' settings, except the interval: five minutes could not be measured."""
 TIGHTER: Mapping[str, Mapping[str, str | None]] = {
     "kafka": {"kafka.session.timeout.ms": "2000", "kafka.heartbeat.interval.ms": "500"},
     "redis": {"iceberg.control.redis.lease-ms": "2000", "iceberg.control.redis.timeout-ms": "2000"},
@@ -198,7 +198,7 @@ class Producing(threading.Thread):
 
 
 class Ledger:
-    """What the sink says in its table of how far it has come."""
+    """The sink's source offsets in its table."""
 
     def __init__(self, run: Run) -> None:
         self._database = Path(run.catalog_keys["warehouse"]) / "catalog.db"

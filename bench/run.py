@@ -116,7 +116,7 @@ def drain_with_java(servers: str, topic: str, folder: Path, records: int, ts: st
 
 
 def _measured(sink: str, usage: meter.Usage, catalog_keys: dict[str, str], records: int, ts: str) -> dict[str, object]:
-    """What was used, once the table is found to be whole."""
+    """The used resources, after a check that the table is complete."""
     table = open_catalog("iceberg", catalog_keys).load_table("bench.events")
     ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
     if len(ids) != records or len(ids.unique()) != records:

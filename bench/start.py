@@ -1,4 +1,4 @@
-"""What it costs until a worker is a member of its group, and how long until its first batch and its first commit."""
+"""The cost of a start until the worker is a member of its group, and the time to its first batch and first commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of the tables at every moment, counted: pure, it is told what the topic and the tables hold.
+"""Counts violations of the invariants of tables: pure, the content of topic and tables are arguments.
 
 GAP, DUPLICATE and MISMATCH are counted by record, for each source partition. The invariants are those of
 docs/reference/rules.md: I1 what a ledger calls settled is in some table; I2 a file is added once; I3 a ledger never
@@ -25,7 +25,7 @@ INVARIANTS = ("I1", "I2", "I3", "I4", "I6", "I7", "VTTS", "DLQ")
 
 @dataclass(frozen=True)
 class Claim:
-    """What a table says of itself, by source partition; ``control`` by partition of the control log ``log_id``."""
+    """A table's ledger by source partition; ``control`` by partition of the control log ``log_id``."""
 
     log_id: str
     control: Mapping[str, int]

@@ -98,7 +98,7 @@ class Checker:
         return answer
 
     def report(self) -> dict[str, Any]:
-        """What it found. :raises AssertionError: it failed itself."""
+        """The findings. :raises AssertionError: the checker itself failed."""
         out, _ = self._child.communicate(timeout=4 * _END_SECONDS)
         assert self._child.returncode == 0, f"the checker failed: {Path(self._log.name).read_text()[-2000:]}"
         found: dict[str, Any] = json.loads(out)

@@ -47,9 +47,9 @@ ARMED = [
     for when in whens
     for count in (1, 2, 3)
 ]
-"""What a worker that is started may have been told to do to itself."""
+"""Faults that a worker may be started with."""
 INSIDE = "offsets:after:@{folder},transaction:before:@{folder}"
-"""What every worker does when it is told to: it dies inside its next transaction."""
+"""The fault of every worker on request: it dies inside its next transaction."""
 OF_ONE = ("deaf cursor", "stuck worker")
 """Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
 
@@ -60,7 +60,7 @@ _MEMBERS_SECONDS = 240
 
 @dataclass
 class Field:
-    """What there is to break."""
+    """The parts to break."""
 
     run: Run
     broker: KafkaServer
@@ -429,9 +429,9 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
 
 
 def faults_of(store: Store, workload: Workload = "append") -> list[str]:
-    """Those that harm a sink with this store: no clock gives Kafka its offsets, and only Kafka has transactions.
+    """The faults for a sink with this store: Kafka's offsets need no clock, and only Kafka has transactions.
 
-    A table is not dropped where records change rows: what of a key was in it, and what was not, nobody could tell.
+    A mutation table is not dropped: the checker could not tell which changes of a key the dropped table held.
     """
     others = {"clock jumped" if isinstance(store, KafkaServer) else "worker killed inside a transaction"}
     others |= {"table dropped"} if workload != "append" else set()

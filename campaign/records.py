@@ -1,4 +1,4 @@
-"""What a campaign sends: known records, with some among them that belong in no table."""
+"""The records of a campaign: all known, some of which belong to no table."""
 
 from __future__ import annotations
 

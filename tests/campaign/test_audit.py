@@ -35,7 +35,7 @@ def audit() -> Audit:
 
 
 def found(audit: Audit) -> dict[str, int]:
-    """What does not hold."""
+    """The violated invariants."""
     report = audit.report()
     counts = {name: sum(report[name]) for name in ("GAP", "DUPLICATE", "MISMATCH")}
     counts |= {name: report[name] for name in (*INVARIANTS, "unknown")}

@@ -1,4 +1,4 @@
-"""What a start costs, in what it imports."""
+"""A start imports only needed modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is decoded by Rust is what the exact way makes of it, and the rest is refused."""
+"""The Rust decoder decodes exactly as the Python one, or refuses the record."""
 
 from __future__ import annotations
 

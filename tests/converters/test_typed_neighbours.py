@@ -1,4 +1,4 @@
-"""What becomes of a typed value does not depend on the values beside it, nor on the way it is read."""
+"""The result for a typed value does not depend on other values, nor on the decoder that is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in deploy/ fits the metrics, the keys and the endpoints that there are."""
+"""The files in deploy/ use existing metrics, keys and endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to tables behind the sink's back: a catalog that goes back, a rollback, tables recreated."""
+"""Tables that others change: a restored catalog, a rollback, recreated tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink lost with its control log or its positions: noticed at the next start, and brought back by an operator."""
+"""A lost control log or lost positions: detected at the next start, and recovered by an operator."""
 
 from __future__ import annotations
 

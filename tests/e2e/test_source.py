@@ -1,4 +1,4 @@
-"""What happens to source topics: truncated logs, topics that appear later, topics that were never there."""
+"""Source topics: truncated logs, topics that appear later, missing topics."""
 
 from __future__ import annotations
 

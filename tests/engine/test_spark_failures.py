@@ -1,4 +1,4 @@
-"""What calving makes of what Spark says of a failed job."""
+"""Errors of failed Spark jobs, translated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a record is its own affair: beside others it is what it is alone, with and without transforms."""
+"""The results for a record are the same alone and among others, with and without transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only Redis has: persistence that may lose, eviction, users, clusters, Sentinel, trimming."""
+"""Facts about Redis alone: persistence that may lose writes, eviction, users, clusters, Sentinel, trimming."""
 
 from __future__ import annotations
 

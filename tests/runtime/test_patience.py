@@ -1,4 +1,4 @@
-"""What is noticed by waiting, and what is done about it."""
+"""Silence and hangs are detected, and answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process knows of its sink: how it hears it, adds it up, and judges it."""
+"""The status of a process: built from the control log and its loops, summed up, and judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manual says is what the code does."""
+"""The manual agrees with the code."""
 
 from __future__ import annotations
 

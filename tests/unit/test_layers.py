@@ -1,4 +1,4 @@
-"""Who may import whom: every package only what lies below it."""
+"""Every package imports only packages below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only ZooKeeper has: requests of limited size, sessions that expire, lost connections, users, trimming."""
+"""Facts about ZooKeeper alone: requests of limited size, sessions that expire, lost connections, users, trimming."""
 
 from __future__ import annotations
 
