@@ -137,8 +137,44 @@ def test_what_is_settled_is_missing_nowhere() -> None:
 
 
 def test_a_partition_that_starts_anew_is_no_longer_what_the_ledger_knew() -> None:
-    reach = Reach({TP: (Span(0, 20),)}, {}, frozenset([TP]))
-    assert admit([], {}, reach, Ledger({}, {TP: 500}, {TP: 480})).ledger.source == {TP: 20}
+    reach = Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
+    before = Ledger({0: 7}, {TP: 500}, {TP: 480}, source_control={0: 7})
+    assert admit([], {}, reach, before).ledger.source == {TP: 20}
+
+
+def test_a_ledger_that_was_told_of_a_restart_still_knows_what_a_successor_hears_again() -> None:
+    """Else it would call that missing, though the table holds it."""
+    again = replace(written(0, 9, "a"), spans={TP: (Span(20, 30),)})
+    reach = Reach({TP: (Span(20, 40),)}, {}, {TP: (0, 7)})
+    before = KEY.read([KEY.summary(Ledger({0: 10}, {TP: 30}, {TP: 20}))], {})
+    after = admit([again], {0: 12}, reach, before).ledger
+    assert (after.source, after.missing) == ({TP: 40}, {})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {**KEY.summary(Ledger({0: 10}, {TP: 500})), "calving.control-log-id": "another log"},
+        KEY.summary(Ledger({0: 10, 1: 3}, {TP: 500})),
+    ],
+    ids=["another log", "a log of two partitions"],
+)
+def test_a_ledger_that_may_not_know_of_a_restart_is_not_believed(said: dict[str, str]) -> None:
+    reach = Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
+    assert admit([], {}, reach, KEY.read([said], {})).ledger.source == {TP: 20}
+
+
+def test_a_commit_of_the_java_sink_tells_nothing_of_a_restart() -> None:
+    java = {KEY.offsets: '{"0":10}'}
+    ledger = KEY.read([java, KEY.summary(Ledger({0: 5}, {TP: 500}))], {})
+    assert ledger.control == {0: 10}
+    assert admit([], {}, Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)}), ledger).ledger.source == {TP: 20}
+
+
+def test_what_a_table_got_before_a_restart_is_missing_nowhere_after_it() -> None:
+    before = replace(written(0, 3, "a"), spans={TP: (Span(0, 10),)})
+    reach = Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
+    assert admit([before], {0: 9}, reach, Ledger({0: 5}, {TP: 10})).ledger.missing == {}
 
 
 def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
@@ -146,8 +182,27 @@ def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
     buffer = Buffer()
     for entry in (told, complete(0, 1, Span(20, 30)), replace(told, offset=2)):
         buffer.hear(entry)
-    assert buffer.reach() == Reach({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, frozenset([TP]))
-    assert buffer.attachment({}, {}) == Attachment({TP: (Span(0, 30),)}, restarted=frozenset([TP]))
+    assert buffer.reach() == Reach({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, {TP: (0, 0)})
+    attached = Attachment({TP: (Span(0, 30),)}, restarted=frozenset([TP]), restarts={TP: (0, 0)})
+    assert buffer.attachment({}, {}) == attached
+
+
+def test_a_successor_is_told_where_offsets_have_restarted() -> None:
+    first, second = Buffer(), Buffer({1: 9})
+    part = replace(written(1, 7, "a"), spans={TP: (Span(0, 20),)}, restarted=frozenset([TP]))
+    for entry in (part, replace(part, offset=8, event=DataComplete(COMMIT), parts=1)):
+        first.hear(entry)
+    second.hear(complete(1, 9, Span(20, 30)))
+    second.hear(Envelope(1, 10, CommitComplete(COMMIT), attached=first.attachment({}, {})))
+    assert first.reach().restarted == second.reach().restarted == {TP: (1, 7)}
+    assert second.reach().covered == {TP: (Span(20, 30),)}  # that was heard behind the restart
+
+
+def test_a_coordinator_that_has_not_heard_of_a_restart_tells_nothing_of_what_came_after() -> None:
+    buffer = Buffer()
+    buffer.hear(replace(complete(0, 4, Span(0, 20)), restarted=frozenset([TP])))
+    buffer.hear(Envelope(0, 5, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 480),)})))
+    assert buffer.reach().covered == {TP: (Span(0, 20),)}
 
 
 def test_records_that_the_table_holds_would_come_twice() -> None:
@@ -230,7 +285,7 @@ def test_a_topic_whose_offsets_go_back_is_covered_from_its_beginning() -> None:
     buffer = Buffer()
     buffer.hear(complete(0, 1, Span(0, 500)))
     buffer.hear(replace(complete(0, 2, Span(0, 20)), restarted=frozenset([TP])))
-    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 20),)}, frozenset([TP]))
+    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 20),)}, {TP: (0, 2)})
 
 
 def test_the_buffer_saves_the_lowest_entry_that_is_still_buffered() -> None:

@@ -87,7 +87,7 @@ def test_the_ledger_never_has_a_hole() -> None:
 
 
 def test_a_partition_that_started_over_keeps_nobody_waiting() -> None:
-    reach = Reach({A: (Span(0, 5),)}, {}, frozenset([A]))
+    reach = Reach({A: (Span(0, 5),)}, {}, {A: (0, 0)})
     found = admit([entry(0, 0, "before", a=(30, 40))], {0: 2}, reach, NO_LEDGER, in_order=True)
     assert names(found) == ["before"]
 

@@ -54,7 +54,7 @@ def entry(offset: int, table: TableReference = T) -> Envelope:
 
 
 def commit(offset: int) -> ParkedCommit:
-    reach = Reach({TP: (Span(0, offset * 10 + 10),)}, {TP: (Span(0, 5),)}, frozenset([TP]), {0: 2})
+    reach = Reach({TP: (Span(0, offset * 10 + 10),)}, {TP: (Span(0, 5),)}, {TP: (0, 1)}, {0: 2})
     return ParkedCommit((entry(offset),), {0: offset + 1}, reach)
 
 
@@ -86,19 +86,19 @@ def test_of_the_commits_of_two_coordinators_the_later_one_need_not_have_read_mor
     """It had the same saved position, and another partition of the control log was slow."""
     files = Files()
     made = parking(files)
-    reach = Reach({TP: (Span(0, 5),), OTHER: (Span(0, 9),)}, {}, frozenset([TP]), {0: 1})
+    reach = Reach({TP: (Span(0, 5),), OTHER: (Span(0, 9),)}, {}, {TP: (0, 1)}, {0: 1})
     first = made.park(T.identifier, replace(commit(5), read={0: 6, 1: 4}), None)
     again = ParkedCommit((entry(3),), {0: 4, 1: 7}, reach)
     second = made.park(T.identifier, again, Parked(first, 1, {}))
     (together,) = made.commits(T.identifier, Parked(second, 2, {}))
     assert together.read == {0: 6, 1: 7}
     assert together.reach == Reach(
-        {TP: (Span(0, 60),), OTHER: (Span(0, 9),)}, {TP: (Span(0, 5),)}, frozenset([TP]), {0: 1}
+        {TP: (Span(0, 60),), OTHER: (Span(0, 9),)}, {TP: (Span(0, 5),)}, {TP: (0, 1)}, {0: 1}
     )
 
 
 def test_offsets_that_have_started_anew_in_between_are_a_commit_of_their_own() -> None:
-    made, restarted = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, restarted=frozenset()))
+    made, restarted = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, restarted={}))
     first = made.park(T.identifier, commit(3), None)
     second = made.park(T.identifier, restarted, Parked(first, 1, {}))
     assert list(made.commits(T.identifier, Parked(second, 2, {}))) == [commit(3), restarted]

@@ -25,6 +25,7 @@ from calving.model.events import (
     DataComplete,
     DataWritten,
     Envelope,
+    Place,
     Publication,
     StartCommit,
     TableId,
@@ -32,7 +33,7 @@ from calving.model.events import (
 from calving.model.offsets import ControlOffsets, Span, TopicPartition, named
 from calving.protocol.admission import Admitted
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Ledger, LedgerKey
+from calving.protocol.ledger import Ledger, LedgerKey, Reach
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, replayed
 from tests.simulation.tables import SimCommitter, Snapshot
@@ -148,6 +149,8 @@ class Checks:
         self._reached: dict[tuple[int, str], dict[int, int]] = {}
         """Of each table and control log the furthest ledger."""
         self._answered: dict[UUID, set[TopicPartition]] = {}
+        self._restarted: dict[TopicPartition, Place] = {}
+        """Where in a control log of one partition the publication begins with which offsets have restarted last."""
 
     def keep_landed(self) -> None:
         """Nothing else that was published will ever be in a table: it is read again."""
@@ -164,6 +167,8 @@ class Checks:
 
     def published(self, publication: Publication) -> None:
         world = self._world
+        begin = len(world.store.log[0]) - len(publication.events)
+        self._restarted |= {named(tp): (0, begin) for tp in publication.restarted}
         files = {
             f.file_path: e.table.identifier
             for e in publication.events
@@ -231,7 +236,8 @@ class Checks:
             table.properties.pop(key.holding, None)
             world.stats["caught up after a loss"] += 1
         world.stats["commits"] += 1
-        self._check_ledger(name, world.ledger_of(table.state()) if world.people.former else admitted.ledger)
+        ledger = world.ledger_of(table.state()) if world.people.former else admitted.ledger
+        self._check_ledger(name, ledger, admitted.reach)
 
     def _check_rows(self, name: TableId, admitted: Admitted) -> None:
         """What a mutation table shows is what its records come to, one after the other, after every commit."""
@@ -239,7 +245,7 @@ class Checks:
         if wrong := sorted({row.record for row in table.live} ^ replayed(table.rows)):
             raise Violation(f"I7: {name} has {len(wrong)} rows too many or too few, such as {wrong[0]}")
         # Where offsets have started over, a ledger does not know that it holds what a successor hears once more.
-        missing = {tp: s for tp, s in admitted.ledger.missing.items() if tp not in admitted.reach.restarted}
+        missing = admitted.ledger.missing
         if missing:
             raise Violation(f"G2: {name} does not hold {missing}")
 
@@ -256,7 +262,7 @@ class Checks:
         uuid = self._world.tables[name].uuid
         self._reached = {at: control for at, control in self._reached.items() if at[0] != uuid}
 
-    def _check_ledger(self, name: TableId, ledger: Ledger) -> None:
+    def _check_ledger(self, name: TableId, ledger: Ledger, reach: Reach) -> None:
         """What it says of the source is true: recovery is built on it."""
         world = self._world
         if world.accidents.catalog_went_back:
@@ -269,12 +275,12 @@ class Checks:
             return covers(held[record.tp], record.offset)
 
         for record in world.tables[name].rows:
-            if self._is_told_apart(record) and not is_held(record):
+            if self._is_told_apart(record, reach) and not is_held(record):
                 raise Violation(f"C6: the table holds {record}, its ledger does not know")
         for path, owner in self.files_of.items():
             rows = world.tables[owner].rows
             for record in world.files[path]:
-                if record in rows or record in self.forgiven or not self._is_told_apart(record):
+                if record in rows or record in self.forgiven or not self._is_told_apart(record, reach):
                     continue
                 if owner == name and is_held(record):
                     raise Violation(f"C6: the ledger claims {record}, which is in no snapshot of the table")
@@ -284,13 +290,19 @@ class Checks:
                     raise Violation(f"C6: {record} is called settled, and is in no snapshot")
 
         for record in world.people.taken.get(name, ()):
-            if is_held(record) and self._is_told_apart(record):
+            if is_held(record) and self._is_told_apart(record, reach):
                 raise Violation(f"C6: the ledger claims {record}, which a rollback has taken away")
 
-    def _is_told_apart(self, record: Record) -> bool:
-        """Whether a ledger that speaks of its offset means this record, and not another one before or after it."""
-        broker = self._world.broker
-        return record.topic == broker.incarnation and record.tp not in broker.reused
+    def _is_told_apart(self, record: Record, reach: Reach) -> bool:
+        """Whether a ledger that speaks of its offset means this record, and not another one before or after it. Where
+        offsets have restarted, it does if its coordinator has heard so in a control log of one partition.
+        """
+        world, broker = self._world, self._world.broker
+        if record.topic != broker.incarnation or record.tp not in broker.reused:
+            return record.topic == broker.incarnation
+        known = reach.restarted.get(world.known_as(record.tp))
+        is_known = known is not None and known == self._restarted.get(record.tp) and world.store.partitions == 1
+        return is_known and broker.is_there(record)
 
     def complete(self, event: CommitComplete) -> None:
         world = self._world

@@ -34,12 +34,13 @@ ATTACHED = Attachment(
     {("db", "t"): Parked("s3://b/last", 3, {KNOWN: (Span(0, 10), Span(15, 20)), PLAIN: (Span(3, 4),)})},
     frozenset({(1, 3), (0, 7)}),
     Leader("m-1", "k1", "https://k1:8083/"),
+    restarts={KNOWN: (1, 0)},
 )
 SETTLED = b'{"orders":{"2":[[0,4]]},"orders@JfUaVlT2R5e":{"10":[[0,5],[7,9]]}}'
 BESIDE = (
     b'{"group":"g","tables":[["db","a.b","t","u-1",7]],"parked":[["db","t","s3://b/last",3,'
     b'"{\\"orders\\":{\\"2\\":[[3,4]]},\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[0,10],[15,20]]}}"]],'
-    b'"leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]]}'
+    b'"restarts":"{\\"orders@JfUaVlT2R5e\\":{\\"10\\":[[1,0]]}}","leader":["m-1","k1","https://k1:8083/"],"released":[[0,7],[1,3]]}'
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from calving.iceberg.parking import ParkedCommit, Parking
-from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, TableId, TableMark
+from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
@@ -74,6 +74,35 @@ class DropsFailedTable(World):
             return super().settled(table, outcome)
 
     coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 a successor is not told where offsets have restarted", "truncated")
+class ForgetsPlaces(World):
+    class _Buffer(Buffer):
+        def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
+            return replace(super().attachment(position, marks), restarts={})
+
+    coordinator = with_buffer(_Buffer)
+
+
+@mutant("C6 a coordinator that has not heard of a restart is believed", "truncated")
+class HeedsTheDeaf(World):
+    eagerness = 0.0  # it has to be slow
+
+    class _Buffer(Buffer):
+        def _is_current(self, tp: TopicPartition, attached: Attachment) -> bool:
+            return True
+
+    coordinator = with_buffer(_Buffer)
+
+
+@mutant("C6 a successor that is told of a restart drops what it has heard behind it", "truncated")
+class DropsWhatCameAfter(World):
+    class _Buffer(Buffer):
+        def _started_behind(self, place: Place) -> bool:
+            return False
+
+    coordinator = with_buffer(_Buffer)
 
 
 @mutant("C5 the read position is saved although entries are still buffered")

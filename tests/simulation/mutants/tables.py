@@ -9,7 +9,7 @@ from unittest import mock
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.model.coverage import Coverage
 from calving.model.events import Envelope, TableId
-from calving.model.offsets import ControlOffsets
+from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol import commit as commit_module
 from calving.protocol.admission import Admitted, admit
 from calving.protocol.commit import CommitLoop, Settled
@@ -67,6 +67,43 @@ class _CustomLoop(World):
                     return super().settle(heard, read, reach)
 
         return Loop(target, target.key, 3)
+
+
+class _Believing(World):
+    """What was heard of a restart counts in another way."""
+
+    reach: type[Reach]
+
+    def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
+        reach_of = type(self).reach
+
+        class Loop(CommitLoop[Loaded]):
+            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+                known = reach_of(reach.covered, reach.settled, reach.restarted, reach.since, reach.departed)
+                return super().settle(heard, read, known)
+
+        return Loop(target, target.key, 3, in_order=target.name in self.mutation_tables)
+
+
+@mutant("C6.3 a ledger is believed whatever has restarted since", "truncated")
+class BelievesAnyLedger(_Believing):
+    class reach(Reach):
+        def is_current(self, ledger: Ledger, tp: TopicPartition) -> bool:
+            return True
+
+
+@mutant("C6.3 where offsets have restarted no ledger is believed", "truncated")
+class BelievesNoLedger(_Believing):
+    class reach(Reach):
+        def is_current(self, ledger: Ledger, tp: TopicPartition) -> bool:
+            return tp not in self.restarted
+
+
+@mutant("C6.3 what a table got before a restart counts after it", "truncated")
+class CountsWhatWasBefore(_Believing):
+    class reach(Reach):
+        def is_outdated(self, entry: Envelope, tp: TopicPartition) -> bool:
+            return False
 
 
 @mutant("C6.3 the new ledger is what this coordinator has read, not the furthest of both", "crowd")

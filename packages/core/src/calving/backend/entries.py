@@ -16,9 +16,11 @@ from calving.errors import DataLossError
 from calving.model.coverage import (
     decode_coverage,
     decode_covered,
+    decode_places,
     decode_settled,
     encode_coverage,
     encode_covered,
+    encode_places,
     encode_settled,
 )
 from calving.model.events import (
@@ -117,6 +119,8 @@ def beside_text(
         found["tables"] = [[*table, mark.uuid, mark.sequence] for table, mark in attached.marks.items()]
     if attached.parked:
         found["parked"] = [[*t, p.last, p.entries, encode_coverage(p.waiting)] for t, p in attached.parked.items()]
+    if attached.restarts:
+        found["restarts"] = encode_places(attached.restarts)
     if attached.leader is not None:
         found["leader"] = attached.leader
     if attached.released:
@@ -206,5 +210,6 @@ def _attached(text: str, said: Mapping[str, Any]) -> Attachment:
         tuple(table): Parked(last, entries, decode_coverage(waiting))
         for *table, last, entries, waiting in said.get("parked", ())
     }
+    restarts = decode_places(said.get("restarts", "{}"))
     released = frozenset((int(p), int(o)) for p, o in said.get("released", ()))
-    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted)
+    return Attachment(settled, marks, parked, released, _leader(said.get("leader")), restarted, restarts)

@@ -19,9 +19,18 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
 
 from calving.errors import ProtocolError
-from calving.model.coverage import Coverage, decode_coverage, decode_covered, encode_coverage, encode_covered, merged
+from calving.model.coverage import (
+    Coverage,
+    decode_coverage,
+    decode_covered,
+    decode_places,
+    encode_coverage,
+    encode_covered,
+    encode_places,
+    merged,
+)
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
-from calving.model.offsets import ControlOffsets, Span, furthest
+from calving.model.offsets import ControlOffsets, furthest
 from calving.protocol.ledger import NO_LEDGER, Reach
 from calving.protocol.order import ordered
 from calving.wire.codec import Message, decode, encode
@@ -216,7 +225,7 @@ def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
         "read": commit.read,
         "covered": encode_coverage(reach.covered),
         "settled": encode_coverage(reach.settled),
-        "restarted": encode_coverage({tp: (Span(0, 0),) for tp in reach.restarted}),
+        "restarted": encode_places(reach.restarted),
         "since": reach.since,
         "entries": [
             [e.partition, e.offset, encode_covered(e.spans, e.restarted), base64.b64encode(_value(e)).decode()]
@@ -236,7 +245,7 @@ def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     reach = Reach(
         decode_coverage(said["covered"]),
         decode_coverage(said["settled"]),
-        frozenset(decode_coverage(said["restarted"])),
+        decode_places(said["restarted"]),
         _control(said["since"]),
     )
     return ParkedCommit(entries, _control(said["read"]), reach, (location,)), said["before"]

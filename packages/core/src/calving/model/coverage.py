@@ -93,6 +93,16 @@ def decode_coverage(text: str) -> Coverage:
     return {tp: tuple(Span(*span) for span in spans) for tp, spans in _decode(text)}
 
 
+def encode_places(places: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """A place of the control log for each partition: ``{"topic":{"0":[[0,571]]}}``."""
+    return encode_coverage({tp: (place,) for tp, place in places.items()})
+
+
+def decode_places(text: str) -> dict[TopicPartition, tuple[int, int]]:
+    """The inverse of ``encode_places``."""
+    return {tp: (partition, offset) for tp, ((partition, offset),) in _decode(text)}
+
+
 def encode_covered(covered: Coverage, restarted: Collection[TopicPartition]) -> str:
     """The coverage of a publication: where the offsets have ``restarted``, one span that ends before it starts stands
     for all offsets from 0 up to its end.

@@ -159,6 +159,8 @@ class Attachment:
     """The coordinator that sent the event; None if unknown."""
     restarted: frozenset[TopicPartition] = frozenset()
     """Partitions whose offsets have restarted, with or without settled offsets since."""
+    restarts: Mapping[TopicPartition, Place] = field(default_factory=dict)
+    """The first entry of the publication with which each of them restarted last; earlier versions do not tell."""
 
 
 NOTHING_ATTACHED = Attachment()

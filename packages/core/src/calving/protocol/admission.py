@@ -69,7 +69,7 @@ def admit(
     ledger would claim too much or too little of the source. ``left_out``: offsets that these entries cover, but whose
     records their files skip. ``in_order``, for mutation tables: entries that come too early are held back.
     """
-    entries, passed = _told_apart(heard, ledger.control)
+    entries, passed = _told_apart(heard, ledger.control, reach)
     held_back: tuple[Envelope, ...] = ()
     known = reach
     if in_order:
@@ -91,10 +91,10 @@ def admit(
 
 
 def _told_apart(
-    heard: Iterable[Envelope], control: ControlOffsets
+    heard: Iterable[Envelope], control: ControlOffsets, reach: Reach
 ) -> tuple[list[Envelope], dict[TopicPartition, list[Span]]]:
-    """Entries with files at or above these control offsets; and the source offsets that the entries below
-    them cover.
+    """Entries with files at or above these control offsets; and the present source offsets that the entries below them
+    cover.
     """
     entries: list[Envelope] = []
     passed: dict[TopicPartition, list[Span]] = {}
@@ -103,7 +103,8 @@ def _told_apart(
             continue
         if envelope.offset < control.get(envelope.partition, 0):
             for tp, spans in envelope.spans.items():
-                passed.setdefault(tp, []).append(spans[-1])
+                if not reach.is_outdated(envelope, tp):
+                    passed.setdefault(tp, []).append(spans[-1])
         else:
             entries.append(envelope)
     return entries, passed
@@ -168,7 +169,7 @@ def _moved(
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    void = reach.restarted | {tp for tp in ledger.gone if tp.whole in reach.departed}
+    void = {tp for tp in ledger.gone if tp in reach.restarted or tp.whole in reach.departed}
     gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
     for publication in admitted:
         for tp in gone.keys() & publication.keys():
@@ -177,7 +178,7 @@ def _moved(
     for tp in sorted({*ledger.source, *reach.covered}):
         if tp.whole in reach.departed and not ledger.missing.get(tp):
             continue
-        before = NO_LEDGER if tp in reach.restarted else ledger
+        before = ledger if reach.is_current(ledger, tp) else NO_LEDGER
         never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
         told = without(reach.settled.get(tp, ()), never)
         below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))

@@ -24,10 +24,13 @@ from calving.protocol.ledger import Reach
 
 @dataclass(slots=True)
 class _Begun:
-    """A publication that begins at ``offset`` or above, of which ``parts`` entries have been read."""
+    """A publication that begins at ``offset`` or above, of which ``parts`` entries have been read, the first one at
+    ``first``.
+    """
 
     partition: int
     offset: int
+    first: int
     parts: int = 0
 
 
@@ -46,7 +49,8 @@ class Buffer:
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
         """Source offsets that other coordinators reported as settled; they had read the whole publications."""
-        self._restarted: set[TopicPartition] = set()
+        self._restarted: dict[TopicPartition, Place] = {}
+        """Partitions whose offsets have restarted, and the first entry of the publication that said so last."""
         self._count = 0
         self._counted: dict[TableId, int] = {}
         """The number of entries read before the oldest buffered one of each table."""
@@ -74,7 +78,8 @@ class Buffer:
             case DataWritten(table=table):
                 if envelope.spans:
                     # Count parts even if they seem to be known: a restart in between may change that.
-                    begun = self._begun.setdefault(envelope.publication, _Begun(envelope.partition, begin))
+                    new = _Begun(envelope.partition, begin, envelope.offset)
+                    begun = self._begun.setdefault(envelope.publication, new)
                     begun.parts += 1
                 if envelope.place in self._released:
                     return
@@ -83,21 +88,29 @@ class Buffer:
                 if envelope.spans:
                     self._begins[envelope.place] = begun.offset
             case DataComplete():
-                begun = self._begun.pop(envelope.publication, _Begun(envelope.partition, envelope.offset))
+                new = _Begun(envelope.partition, envelope.offset, envelope.offset)
+                begun = self._begun.pop(envelope.publication, new)
                 self._check(envelope, begun.parts)
-                self._restart(envelope.restarted)
+                self._restart(dict.fromkeys(envelope.restarted, (begun.partition, begun.first)))
                 self._cover(envelope.spans)
             case CommitComplete():
-                # Apply a predecessor's restarts once: coverage since then stays.
-                attached = envelope.attached
-                self._restart(attached.restarted - self._restarted)
-                self._cover(attached.settled)
-                _add(self._told, attached.settled)
-                self.release(attached.released)
-                if self.adopting:
-                    self.parked = dict(attached.parked)
-                    for parked in self.parked.values():
-                        self._cover(parked.waiting)
+                self._hear_attachment(envelope.attached, envelope.place)
+
+    def _hear_attachment(self, attached: Attachment, place: Place) -> None:
+        # Apply a predecessor's restarts once: coverage since then stays.
+        new = attached.restarted - self._restarted.keys()
+        self._restart({tp: attached.restarts.get(tp, place) for tp in sorted(new)})
+        settled = self._current(attached.settled, attached)
+        self._cover(settled)
+        _add(self._told, settled)
+        self.release(attached.released)
+        if self.adopting:
+            self.parked = {
+                table: replace(parked, waiting=self._current(parked.waiting, attached))
+                for table, parked in attached.parked.items()
+            }
+            for parked in self.parked.values():
+                self._cover(parked.waiting)
 
     @property
     def topics(self) -> frozenset[Topic]:
@@ -117,7 +130,7 @@ class Buffer:
         for known in (self._covered, self._told):
             for tp in [tp for tp in known if tp.whole in topics]:
                 del known[tp]
-        self._restarted -= {tp for tp in self._restarted if tp.whole in topics}
+        self._restarted = {tp: place for tp, place in self._restarted.items() if tp.whole not in topics}
 
     def whole(self) -> dict[int, int]:
         """The read position, or the start of the first publication that has been read in part."""
@@ -150,7 +163,7 @@ class Buffer:
         for tp, ahead in self._ahead().items():
             covered[tp] = without(covered.get(tp, ()), merged(ahead))
         covered = {tp: spans for tp, spans in covered.items() if spans}
-        return Reach(covered, settled, frozenset(self._restarted), self._since)
+        return Reach(covered, settled, dict(self._restarted), self._since)
 
     def _ahead(self) -> dict[TopicPartition, list[Span]]:
         """The coverage of whole publications that begin behind one that is not whole yet: no commit includes them
@@ -177,7 +190,12 @@ class Buffer:
         """The attachment for a successor that starts at ``position``."""
         settled = dict.fromkeys(self._restarted, ()) | dict(self.reach().settled)
         return Attachment(
-            settled, marks, self._handed_on(), self._released_behind(position), restarted=frozenset(self._restarted)
+            settled,
+            marks,
+            self._handed_on(),
+            self._released_behind(position),
+            restarted=frozenset(self._restarted),
+            restarts=dict(self._restarted),
         )
 
     def _handed_on(self) -> dict[TableId, Parked]:
@@ -271,14 +289,32 @@ class Buffer:
                 " and run `calving recover FILE`"
             )
 
-    def _restart(self, partitions: Iterable[TopicPartition]) -> None:
-        for tp in partitions:
-            self._restarted.add(tp)
+    def _restart(self, partitions: Mapping[TopicPartition, Place]) -> None:
+        for tp, place in partitions.items():
+            self._restarted[tp] = place
+            if self._started_behind(place):
+                continue
             self._covered.pop(tp, None)
             self._told.pop(tp, None)
             for table, parked in self.parked.items():  # that coverage was of the offsets before the restart
                 left = {other: spans for other, spans in parked.waiting.items() if other != tp}
                 self.parked[table] = replace(parked, waiting=left)
+
+    def _started_behind(self, place: Place) -> bool:
+        """Whether nothing was read that was written before this place: in a control log of one partition."""
+        partition, offset = place
+        return self._since.keys() == {partition} and self._since[partition] > offset
+
+    def _current(self, coverage: Coverage, attached: Attachment) -> Coverage:
+        """The coverage that an attachment tells of, without partitions whose restart its sender had not read."""
+        return {tp: spans for tp, spans in coverage.items() if self._is_current(tp, attached)}
+
+    def _is_current(self, tp: TopicPartition, attached: Attachment) -> bool:
+        if tp not in self._restarted:
+            return True
+        partition, offset = self._restarted[tp]
+        told_in, told_at = attached.restarts.get(tp, self._restarted[tp])
+        return tp in attached.restarted and (told_in != partition or told_at >= offset)
 
     def _is_told(self, spans: Coverage) -> bool:
         """Also true of publications without coverage, such as those of the Java sink."""

@@ -19,6 +19,7 @@ from calving.model.coverage import (
     present,
     without,
 )
+from calving.model.events import Envelope, Place
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition, furthest
 from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 
@@ -46,6 +47,9 @@ class Ledger:
     ``settled`` is in this table if and only if it is below ``source``, not missing, and routed to this table.
 
     ``gone``: offsets that this table held before it was rolled back; other tables still hold theirs.
+
+    ``source_control``: the control offsets of the commit that wrote ``source``, ``settled`` and ``missing``; empty if
+    its control log was another one.
     """
 
     control: ControlOffsets
@@ -53,6 +57,7 @@ class Ledger:
     settled: SourceOffsets = field(default_factory=dict)
     missing: Coverage = field(default_factory=dict)
     gone: Coverage = field(default_factory=dict)
+    source_control: ControlOffsets = field(default_factory=dict, compare=False)
 
     def present(self, topic_ids: Mapping[str, str]) -> Ledger:
         """The ledger of the topics with these topic ids, keyed by plain topic name."""
@@ -85,16 +90,32 @@ class Reach:
     """A coordinator's knowledge of the source: offsets ``covered`` by whole publications, offsets ``settled`` in the
     tables.
 
-    Partitions in ``restarted`` have restarted offsets: ledger entries about them concern records that are gone. The
-    knowledge comes from entries ``since`` these control offsets. ``departed``: topics that are gone, and have no
-    uncommitted entries.
+    Partitions in ``restarted`` have restarted offsets, each by a publication that begins at this place: earlier entries
+    and ledgers concern records of the partition that are gone. The knowledge comes from entries ``since`` these control
+    offsets. ``departed``: topics that are gone, and have no uncommitted entries.
     """
 
     covered: Coverage
     settled: Coverage
-    restarted: frozenset[TopicPartition] = frozenset()
+    restarted: Mapping[TopicPartition, Place] = field(default_factory=dict)
     since: ControlOffsets = field(default_factory=dict)
     departed: frozenset[Topic] = frozenset()
+
+    def is_current(self, ledger: Ledger, tp: TopicPartition) -> bool:
+        """Whether what ``ledger`` says of a source partition concerns its present offsets.
+
+        After a restart this needs a control log of one partition. With several, a coordinator that had not read the
+        restart may have added old offsets to a ledger that was written after it.
+        """
+        if tp not in self.restarted:
+            return True
+        partition, offset = self.restarted[tp]
+        return ledger.source_control.keys() == {partition} and ledger.source_control[partition] > offset
+
+    def is_outdated(self, entry: Envelope, tp: TopicPartition) -> bool:
+        """Whether ``entry`` surely covers offsets of a source partition from before a restart."""
+        partition, offset = self.restarted.get(tp, (entry.partition, 0))
+        return entry.partition == partition and entry.offset < offset
 
 
 NOWHERE = Reach({}, {})
@@ -138,22 +159,33 @@ class LedgerKey:
             if self.offsets not in summary:
                 continue
             if found is None and SOURCE_OFFSETS in summary:
-                found = self._less_what_is_gone(_of_source(summary, str), properties)
+                found = self._less_what_is_gone(self._of_source(summary, str), properties)
             if summary.get(LOG_ID, self.log_id) == self.log_id:
                 control = furthest(control, decode_control(summary[self.offsets]))
                 break
-        found = found or replace(_of_source(properties, self.of_table), gone=self._known_to_be_gone(properties))
+        found = found or replace(self._of_source(properties, self.of_table), gone=self._known_to_be_gone(properties))
         return replace(found, control=control)
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
         """A rollback removes snapshots but no properties: these still hold the ledger from before."""
-        before = _of_source(properties, self.of_table)
+        before = self._of_source(properties, self.of_table)
         known = self._known_to_be_gone(properties)
         gone = {
             tp: without(merged((*before.held(tp), *known.get(tp, ()))), found.held(tp))
             for tp in {*before.source, *known}
         }
         return replace(found, gone={tp: spans for tp, spans in gone.items() if spans})
+
+    def _of_source(self, entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
+        source = decode_source(entries.get(name(SOURCE_OFFSETS), "{}"))
+        is_this_log = entries.get(name(LOG_ID)) == self.log_id
+        return Ledger(
+            {},
+            source,
+            {**source, **decode_source(entries.get(name(SETTLED_OFFSETS), "{}"))},
+            decode_coverage(entries.get(name(MISSING_OFFSETS), "{}")),
+            source_control=decode_control(entries.get(name(self.offsets), "{}")) if is_this_log else {},
+        )
 
     def _known_to_be_gone(self, properties: Mapping[str, str]) -> Coverage:
         return decode_coverage(properties.get(self.of_table(GONE_OFFSETS), "{}"))
@@ -215,16 +247,6 @@ class LedgerKey:
         return said is not None and (
             said["log"] != self.log_id or any(reach.since.get(int(p), 0) < at for p, at in said["control"].items())
         )
-
-
-def _of_source(entries: Mapping[str, str], name: Callable[[str], str]) -> Ledger:
-    source = decode_source(entries.get(name(SOURCE_OFFSETS), "{}"))
-    return Ledger(
-        {},
-        source,
-        {**source, **decode_source(entries.get(name(SETTLED_OFFSETS), "{}"))},
-        decode_coverage(entries.get(name(MISSING_OFFSETS), "{}")),
-    )
 
 
 def _source_entries(ledger: Ledger) -> dict[str, str]:
