@@ -245,6 +245,14 @@ def test_a_recovery_supersedes_nothing_that_was_heard_after_it() -> None:
     assert not KEY.is_superseded({}, Reach({}, {}))
 
 
+def test_a_recovery_that_has_begun_says_which_tables_get_everything_again() -> None:
+    begun = KEY.recovered_at(KEY.log_id, {0: 7}, again=True)
+    assert KEY.gets_all_again(begun)
+    assert KEY.is_superseded(begun, Reach({}, {}))
+    assert not KEY.gets_all_again(begun | KEY.recovered_at(KEY.log_id, {0: 7}))
+    assert not KEY.gets_all_again({})
+
+
 def complete(partition: int, offset: int, span: Span) -> Envelope:
     return Envelope(partition, offset, DataComplete(COMMIT), {TP: (span,)})
 

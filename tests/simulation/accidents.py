@@ -11,6 +11,7 @@ from calving.model.coverage import encode_coverage
 from calving.model.events import TableId
 from calving.model.offsets import TopicPartition
 from calving.protocol.ledger import LOG_ID
+from tests.simulation.broker import Record
 from tests.simulation.tables import Snapshot
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Accidents:
         """After so many steps an operator recovers the sink."""
         self.catalog_went_back = False
         """And nobody has recovered the sink since."""
+        self.taken: dict[TableId, set[Record]] = {}
+        """What tables lost with it."""
         self.stalled: set[TableId] = set()
         """Tables whose commits do not come back; they may land later."""
         self._older_tables: dict[TableId, tuple[list[Snapshot], int, dict[str, str], int]] = {}
@@ -134,8 +137,11 @@ class Accidents:
         world = self._world
         if self.catalog_went_back:
             return
-        for name, (snapshots, expired, properties, sequence) in self._older_tables.items():
+        names = sorted(self._older_tables)
+        for name in [world.rng.choice(names)] if names and world.chance(0.5) else names:
+            snapshots, expired, properties, sequence = self._older_tables[name]
             table = world.tables[name]
+            before = set(table.rows)
             table.snapshots[:], table.expired, table.properties, table.sequence = (
                 snapshots,
                 expired,
@@ -144,6 +150,7 @@ class Accidents:
             )
             table.back_to(len(snapshots), world.files)
             world.checks.went_back(name)
+            self.taken[name] = before - set(table.rows)
             self.catalog_went_back = True
         self._older_tables = {}
         world.stats["catalogs restored"] += self.catalog_went_back
@@ -210,12 +217,13 @@ class Accidents:
         cursor = MemorySession(store, "operator").follow(replay=True)
         key = world.key(store.identity)
         log = cursor.log
+        older = self._older()
         for table in world.tables.values():
             table.supersede(Snapshot(world.next_id(), (), {}, world.now), key.recovered_at(log.identity, log.end))
         states = {".".join(name): table.state() for name, table in world.tables.items()}
         said = {name: world.ledger_of(state) for name, state in states.items()}
         ledgers = {name: ledger.present(topic_ids) for name, ledger in said.items()}
-        again = [".".join(name) for name in world.people.rolled_back]
+        again = [".".join(name) for name in world.people.rolled_back | older]
         plan = world.recovery(ledgers, again, complete=world.chance(0.5))
         for table_id, table in world.tables.items():
             left_out = {world.known_as(tp): spans for tp, spans in plan.held[".".join(table_id)].items()}
@@ -228,8 +236,19 @@ class Accidents:
             table.properties |= key.recovered_at(store.identity, log.end)
         world.log_ids = dict.fromkeys(store.positions, store.identity)
         world.checks.keep_landed()
+        world.people.again |= set().union(*self.taken.values())
+        self.taken = {}
         world.people.brought_back()
         world.people.is_renamed = False
+
+    def _older(self) -> set[TableId]:
+        """The tables that show an older state than the control log."""
+        marks, store = self._world.marks(), self._world.store
+        for p, entries in enumerate(store.log):
+            for entry in filter(None, entries[store.saved.get(p, 0) :]):
+                for table, mark in entry.attached.marks.items():
+                    marks.note(table, mark)
+        return marks.older({name: table.state().mark for name, table in self._world.tables.items()})
 
     def _overlooked(self) -> str:
         members = self._world.members

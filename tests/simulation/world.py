@@ -26,6 +26,7 @@ from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, Topic, TopicPartition, within
 from calving.protocol.commit import CommitLoop
 from calving.protocol.ledger import Ledger, LedgerKey
+from calving.protocol.marks import Marks
 from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.coordinator import CoordinatorLoop
@@ -57,6 +58,7 @@ class World:
     policy = SourcePolicy(on_data_loss="skip", bounds_seconds=2)
     ledger_key = LedgerKey
     recovery = staticmethod(recovery)
+    marks = Marks
     release = staticmethod(discard)
     operators: type[Operators] = Operators
     committer = SimCommitter

@@ -8,7 +8,7 @@ from unittest import mock
 
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.model.coverage import Coverage
-from calving.model.events import Envelope, TableId
+from calving.model.events import Envelope, TableId, TableMark
 from calving.model.offsets import ControlOffsets, TopicPartition
 from calving.protocol import commit as commit_module
 from calving.protocol.admission import Admitted, admit
@@ -16,6 +16,7 @@ from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, Reach
+from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
 from tests.simulation.mutants.registry import mutant
@@ -181,6 +182,13 @@ class DoublesOnRecovery(World):
     @staticmethod
     def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
         return Recovery(real_recovery(ledgers, rolled_back, complete=complete).positions, {key: {} for key in ledgers})
+
+
+@mutant("recovery trusts what a table says is settled that another one has lost with its catalog", "catalog restored")
+class TrustsOlderTables(World):
+    class marks(Marks):
+        def older(self, tables: Mapping[TableId, TableMark]) -> set[TableId]:
+            return set()
 
 
 @mutant("C6 records that the table holds already are committed once more", "lost store")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,13 +11,15 @@ from uuid import uuid4
 from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import ControlLog, Cursor
-from calving.errors import CommandFailedError, ConfigError
+from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import open_catalog, table_id
-from calving.iceberg.target import IcebergTarget
+from calving.iceberg.target import IcebergTarget, mark_of
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
 from calving.protocol.ledger import LOG_ID, Ledger
+from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery, recovery
+from calving.runtime.heard import read_to_end
 from calving.runtime.preflight import (
     Held,
     former_names,
@@ -39,9 +42,10 @@ _MEMBERS_SECONDS = 10.0
 def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
     """Rewind to where every record below is in its table, and have each table leave out what it holds beyond.
 
-    Tables in ``rolled_back`` get everything again that they do not hold now. ``former`` is the name,
-    ``<control topic>.<group>``, that the sink had before: what the tables say under it counts, too. May be run again,
-    also after it was cut off in the middle.
+    Tables in ``rolled_back`` get everything again that they do not hold now. So do tables of which the catalog shows
+    an older state than the control log: what another table's ledger calls settled may not be in them. ``former`` is the
+    name, ``<control topic>.<group>``, that the sink had before: what the tables say under it counts, too. May be run
+    again, also after it was cut off in the middle.
 
     :raises CalvingError: workers are running, or no table knows anything of this sink.
     """
@@ -70,6 +74,8 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         said, found = look()
         if unknown := sorted(set(rolled_back) - found.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
+        older = _older(catalog, sink, cursor, found)
+        rolled_back = {*rolled_back, *older}
         mind_order([name for name in rolled_back if sink.mutations(name) is not None], found)
         plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         others = former_names(said, every, identities)
@@ -80,10 +86,12 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
                 f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
             )
         if not dry_run:
-            _supersede(catalog, sink, found, control)
+            _supersede(catalog, sink, found, control, rolled_back)
             said, found = look()
             plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
+        for name in sorted(older):
+            yield f"table {name} shows an older state than before: it gets again what it no longer holds"
         yield from _lines(plan, positions, stored)
         if dry_run:
             return
@@ -187,14 +195,31 @@ def _count(coverage: Coverage) -> int:
     return sum(span.end - span.start for spans in coverage.values() for span in spans)
 
 
-def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog) -> None:
+def _older(catalog: Catalog, sink: Sink, cursor: Cursor, names: Iterable[str]) -> set[str]:
+    """Tables of which the catalog shows an older state than the control log, or did before a recovery was cut off."""
+    marks = Marks()
+    with contextlib.suppress(DataLossError):  # what comes behind an entry that cannot be decoded is lost with the log
+        for entry in read_to_end(cursor):
+            for table, mark in entry.attached.marks.items():
+                marks.note(table, mark)
+    loaded = {name: catalog.load_table(table_id(name)) for name in names}
+    older = marks.older({table_id(name): mark_of(table) for name, table in loaded.items()})
+    return {
+        name
+        for name, table in loaded.items()
+        if table_id(name) in older or ledger_key(sink, "", name).gets_all_again(table.metadata.properties)
+    }
+
+
+def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog, again: Collection[str]) -> None:
     """The first step: from here on a coordinator that still runs cannot commit, which the plan could not take into
     account. No other one can commit until the recovery has ended.
     """
     for name in names:
         key = ledger_key(sink, control.identity, name)
         target = IcebergTarget(catalog, table_id(name), key.branch, key, {"engine-name": "calving"})
-        target.supersede(key.recovered_at(control.identity, control.end))
+        # That also moves the table's sequence number, which shows nothing any more afterwards.
+        target.supersede(key.recovered_at(control.identity, control.end, again=name in again))
 
 
 def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:

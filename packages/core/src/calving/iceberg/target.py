@@ -32,6 +32,7 @@ from calving.model.events import TableId, TableMark
 from calving.model.mutations import MutationCounts
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import LedgerKey
+from calving.protocol.marks import is_older
 
 log = logging.getLogger(__name__)
 
@@ -101,13 +102,13 @@ class IcebergTarget:
     def _loaded(self) -> LoadedTable:
         table = self._load()
         for tries in range(1, LOAD_TRIES + 1):
-            if not self._is_behind(table):
+            if not is_older(mark_of(table), self.mark):
                 break
             self.pause(tries)  # a replica of the catalog may be stale for a moment
             table = self._load()
         else:
             raise WentBackError(
-                f"table {'.'.join(self._table)} has sequence number {_mark_of(table).sequence}, and had"
+                f"table {'.'.join(self._table)} has sequence number {mark_of(table).sequence}, and had"
                 f" {self.mark.sequence if self.mark else None} before: the catalog shows an older state, as after a"
                 " failover or a restored backup, without the later commits; bring the catalog forward again, or stop"
                 " all workers and run `calving recover FILE`, which reads the lost records again"
@@ -218,12 +219,8 @@ class IcebergTarget:
     def pause(self, tries: int) -> None:
         self._sleep(min(2.0, 0.02 * 2 ** min(tries, 7)) * (0.5 + random.random()))  # noqa: S311 - jitter
 
-    def _is_behind(self, table: Table) -> bool:
-        found, before = _mark_of(table), self.mark
-        return before is not None and found.uuid == before.uuid and found.sequence < before.sequence
-
     def _see(self, table: Table) -> None:
-        self.mark = _mark_of(table)
+        self.mark = mark_of(table)
 
     def _load(self) -> Table:
         for tries in range(1, LOAD_TRIES + 1):
@@ -257,7 +254,7 @@ class IcebergTarget:
         raise TableTroubleError(f"table {'.'.join(self._table)}: branch {self._branch} could not be made")
 
 
-def _mark_of(table: Table) -> TableMark:
+def mark_of(table: Table) -> TableMark:
     metadata = table.metadata
     return TableMark(str(metadata.table_uuid), 0 if metadata.format_version == 1 else metadata.last_sequence_number)
 

@@ -236,10 +236,18 @@ class LedgerKey:
             without(spans, reach.settled.get(tp, ())) for tp, spans in held.items() if tp.whole not in reach.departed
         )
 
-    def recovered_at(self, log_id: str, end: ControlOffsets) -> dict[str, str]:
-        """The table property with the end offsets that a control log had when the sink was recovered."""
-        said = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
+    def recovered_at(self, log_id: str, end: ControlOffsets, *, again: bool = False) -> dict[str, str]:
+        """The table property with the end offsets that a control log had when the sink was recovered. ``again``: the
+        recovery has begun, and the table gets again everything that it does not hold.
+        """
+        said: dict[str, object] = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
+        if again:
+            said["again"] = True
         return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
+
+    def gets_all_again(self, properties: Mapping[str, str]) -> bool:
+        """Whether a recovery has begun and not ended that gives the table everything again."""
+        return "again" in json.loads(properties.get(self.of_table(RECOVERED_AT), "{}"))
 
     def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
         """Whether ``reach`` may hold entries from before a recovery, which has discarded them."""

@@ -15,6 +15,11 @@ _MOST = 1_000
 """The number of marked tables, those committed last: the marks are sent with every CommitComplete."""
 
 
+def is_older(found: TableMark, before: TableMark | None) -> bool:
+    """Whether ``found`` is an older state of the table than ``before``."""
+    return before is not None and found.uuid == before.uuid and found.sequence < before.sequence
+
+
 class Marks:
     def __init__(self) -> None:
         self._known: dict[TableId, TableMark] = {}
@@ -22,8 +27,7 @@ class Marks:
     def note(self, table: TableId, mark: TableMark) -> None:
         """The table was loaded with this mark; an earlier mark counts only if it is higher."""
         before = self._known.pop(table, None)
-        farther = before is not None and before.uuid == mark.uuid and before.sequence > mark.sequence
-        self._known[table] = before if before is not None and farther else mark
+        self._known[table] = before if before is not None and is_older(mark, before) else mark
         if len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
 
@@ -31,3 +35,7 @@ class Marks:
     def known(self) -> Mapping[TableId, TableMark]:
         """The marks, in the order of the last commits."""
         return dict(self._known)
+
+    def older(self, tables: Mapping[TableId, TableMark]) -> set[TableId]:
+        """Those of ``tables`` whose marks are of an older state than before."""
+        return {table for table, mark in tables.items() if is_older(mark, self._known.get(table))}
