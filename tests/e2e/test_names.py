@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,28 +10,11 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.errors import ConfigError
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.e2e.harness import settings_of
 
 pytestmark = pytest.mark.services
-
-OTHERS = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
-
-
-@pytest.fixture(scope="module", params=["kafka", "redis", "zookeeper"])
-def keys(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The settings of a backend whose store is there for the whole module."""
-    if request.param == "kafka":
-        yield {}
-        return
-    server = OTHERS[request.param](tmp_path_factory.mktemp(request.param))
-    server.start()
-    yield settings_of(server)
-    server.stop()
 
 
 @pytest.fixture
@@ -44,7 +27,7 @@ def sink(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[st
     return made
 
 
-@pytest.mark.parametrize("key", ["name", "iceberg.control.topic"])
+@pytest.mark.parametrize("key", ["name", "iceberg.connect.group-id", "iceberg.control.topic"])
 def test_a_renamed_sink_is_refused_and_recovered_from_its_former_name(sink: Cli, key: str) -> None:
     sink.send(300, 600)
     sink.publish_without_commit()

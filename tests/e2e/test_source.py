@@ -19,13 +19,10 @@ from calving.protocol.ledger import SOURCE_OFFSETS
 from calving.protocol.offsets_text import decode_source
 from calving.runtime.app import App, Progress
 from calving.services.kafka import KafkaServer
-from calving.services.redis import RedisServer
-from calving.services.zookeeper import ZooKeeperServer
 from calving.settings.load import load
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.e2e.harness import settings_of
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services
@@ -41,10 +38,15 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer
 
 
 def test_a_log_that_was_truncated_is_named_so_and_read_on_at_its_end(
-    own_broker: KafkaServer, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, unique: str
+    own_broker: KafkaServer,
+    keys: dict[str, str],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    unique: str,
 ) -> None:
     """What is retained has been read: to read it again would double it."""
     sink = Cli(tmp_path, Topic(own_broker.bootstrap_servers, f"source-{unique}"), unique)
+    sink.keys |= keys
     for first in range(0, 500, 50):
         sink.send(first, first + 50)
     sink.run_here()
@@ -111,26 +113,14 @@ def die_when_something_is_held(sink: Cli) -> None:
         App(load(sink.config), LocalEngine()).run(on_progress=die)
 
 
-@pytest.fixture(params=["kafka", "redis", "zookeeper"])
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The keys that choose it."""
-    if request.param == "kafka":
-        yield {}
-        return
-    store = (RedisServer if request.param == "redis" else ZooKeeperServer)(tmp_path / "store")
-    store.start()
-    yield settings_of(store)
-    store.stop()
-
-
 def test_a_topic_that_is_gone_is_forgotten_and_one_that_comes_back_is_read_whole(
-    backend: dict[str, str], servers: str, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+    keys: dict[str, str], servers: str, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"looks": 3, "seconds": 2.0, "pause": 0.5}.items():
         monkeypatch.setattr(Departures, name, value)
     sink, leaving = Cli(tmp_path, Topic(servers, f"{unique}-stays"), unique), f"{unique}-leaves"
     del sink.keys["topics"]
-    sink.keys |= {"topics.regex": f"{unique}-.*", "kafka.topic.metadata.refresh.interval.ms": 1000} | backend
+    sink.keys |= {"topics.regex": f"{unique}-.*", "kafka.topic.metadata.refresh.interval.ms": 1000} | keys
     send(Topic(servers, leaving), 0, 10)
     sink.send(10, 20)
     sink.run_here()
