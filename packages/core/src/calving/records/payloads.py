@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, overload
 
 import pyarrow as pa
@@ -43,7 +42,8 @@ class Payloads(Sequence[Any]):
     def items(self) -> list[Any]:
         """As Python objects."""
         if isinstance(self._given, pa.Array):
-            return _objects(self._given)
+            found: list[Any] = self._given.to_pylist()
+            return found
         return self._given if isinstance(self._given, list) else list(self._given)
 
     def __len__(self) -> int:
@@ -95,18 +95,3 @@ class Payloads(Sequence[Any]):
         if isinstance(self._given, pa.Array):
             return pc.max(pc.binary_length(self._given)).as_py() or 0
         return max(map(len, filter(None, self._given)), default=0)
-
-
-def _objects(column: pa.BinaryArray) -> list[Any]:
-    """Cut out of one object, which is twice as fast as one Arrow scalar after the other."""
-    if not len(column):
-        return []
-    _, ends, data = column.buffers()
-    places = memoryview(ends).cast("i")[column.offset : column.offset + len(column) + 1]
-    start = places[0]
-    raw = b"" if data is None else bytes(memoryview(data)[start : places[-1]])
-    found: list[Any] = [raw[begin - start : end - start] for begin, end in pairwise(places)]
-    if column.null_count:
-        for i in pc.indices_nonzero(column.is_null()).to_pylist():
-            found[i] = None
-    return found
