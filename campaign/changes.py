@@ -25,8 +25,11 @@ class Change(NamedTuple):
 
 
 def change(number: int, tables: Sequence[str], workload: Workload) -> Change | None:
-    """What the record of this number does; None: it belongs in no table. A key stays in its partition and its table."""
-    if records.place(number, tables)[0] not in tables:
+    """The change that the record of this number makes. None: it belongs in no table, or is appended.
+
+    A key stays in its partition and its table.
+    """
+    if workload == "append" or records.place(number, tables)[0] not in tables:
         return None
     own = (number * 2654435761 >> 7) % _KEYS
     key = own * PARTITIONS + number * 7 % PARTITIONS  # the partition, as it is sent

@@ -95,7 +95,8 @@ class Producing(threading.Thread):
 
     def stop(self) -> None:
         self._end.set()
-        self.join()
+        if self.is_alive():
+            self.join()
 
 
 @dataclass(frozen=True)
