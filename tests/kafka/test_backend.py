@@ -20,7 +20,16 @@ from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 from calving.backend.hooks import find
 from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import CalvingError, ConfigError, DataLossError, FencedError
-from calving.model.events import CommitComplete, DataComplete, DataWritten, Publication, StartCommit, TableReference
+from calving.model.events import (
+    Attachment,
+    CommitComplete,
+    DataComplete,
+    DataWritten,
+    Parked,
+    Publication,
+    StartCommit,
+    TableReference,
+)
 from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import Advance, Span, TopicPartition
@@ -524,6 +533,17 @@ def test_a_control_topic_that_lost_a_publication_behind_the_last_commit_is_an_er
     first = s.cursor(replay=True)
     first.acknowledge({0: 0}, [CommitComplete(COMMIT)])
     s.session().publish(publication(s.tp, None, 10, "f"), group.claim())
+    delete_below(s, s.cursor(replay=False).log.end[0])
+    with pytest.raises(DataLossError, match="saved position 0"):
+        s.cursor(replay=True)
+
+
+def test_a_control_topic_that_lost_what_names_the_parked_commits_is_an_error(sink: Callable[..., Sink]) -> None:
+    """Nothing is behind the last commit, but a table that failed does not have all that came before it."""
+    s = sink()
+    first = s.cursor(replay=True)
+    parked = Attachment(parked={("db", "t"): Parked("file:///parked", 3, {s.tp: (Span(0, 10),)})})
+    first.acknowledge({0: 0}, [CommitComplete(COMMIT)], parked)
     delete_below(s, s.cursor(replay=False).log.end[0])
     with pytest.raises(DataLossError, match="saved position 0"):
         s.cursor(replay=True)

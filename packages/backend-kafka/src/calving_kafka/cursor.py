@@ -106,8 +106,10 @@ class KafkaCursor(Cursor):
         settled = settled_text(attached)
         records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, attached)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
-        # Where the log ends right behind what is written here, nothing else is at the saved position or above.
-        notes = {tp: f"{_TAIL}{len(records) + 1 if tp.partition == _COORDINATORS else 0}" for tp in offsets}
+        # Where the log ends right behind what is written here, nothing else is at the saved position or above. What is
+        # written here may be lost with the rest, unless it names parked commits: nothing else does.
+        taken = 0 if attached.parked else len(records) + 1
+        notes = {tp: f"{_TAIL}{taken if tp.partition == _COORDINATORS else 0}" for tp in offsets}
         self._writer().write(records, GroupOffsets(offsets, group, notes))
         if position:
             self._trimming.saved(self._assigned, self.entries.others)
