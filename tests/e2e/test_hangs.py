@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from calving.iceberg.catalog import find_table, open_catalog
+from calving.services.kafka import KafkaServer
 from calving.services.process import Process
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
 from campaign.proxy import Proxy
-from tests.e2e.harness import TABLES, Run
+from tests.e2e.harness import TABLES, Run, Store, settings_of
 
 pytestmark = pytest.mark.services
 
@@ -57,8 +60,10 @@ def stops_cleanly(worker: Process, seconds: float) -> bool:
         return False
 
 
-def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(run: Callable[..., Run]) -> None:
-    r = run(settings=SOON)
+def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(
+    run: Callable[..., Run], keys: dict[str, str]
+) -> None:
+    r = run(settings=SOON | keys)
     worker = r.start("table=db.even:hang:2")
     r.produce(600)
     wait(lambda: rows_of(r, "db.odd") == 300)
@@ -110,6 +115,35 @@ def test_a_catalog_that_is_silent_when_a_worker_starts_does_not_hold_up_its_clea
     assert stops_cleanly(worker, 15)
 
 
+def test_a_broker_that_falls_silent_does_not_hold_up_a_clean_stop(
+    own_broker: KafkaServer, tmp_path: Path, unique: str
+) -> None:
+    r = Run(tmp_path, own_broker.bootstrap_servers, unique, settings=SOON)
+    assert_it_stops_while_silent(r, own_broker)
+
+
+def test_a_store_that_falls_silent_does_not_hold_up_a_clean_stop(
+    store: RedisServer | ZooKeeperServer, servers: str, tmp_path: Path, unique: str
+) -> None:
+    r = Run(tmp_path, servers, unique, settings=SOON | settings_of(store))
+    assert_it_stops_while_silent(r, store)
+
+
+def assert_it_stops_while_silent(r: Run, server: Store) -> None:
+    try:
+        worker = r.start()
+        r.produce(600)
+        r.wait_until_committed()
+        assert server.process is not None
+        server.process.signal(signal.SIGSTOP)
+        time.sleep(2)
+        assert stops_cleanly(worker, 30)
+    finally:
+        if server.process is not None:
+            server.process.signal(signal.SIGCONT)
+        r.close()
+
+
 def test_a_worker_whose_batch_never_ends_says_where_it_hangs_and_ends_itself(run: Callable[..., Run]) -> None:
     r = run(settings={"iceberg.stalled-after-ms": "5000"})
     worker = r.start("batch:hang:2")
@@ -117,6 +151,20 @@ def test_a_worker_whose_batch_never_ends_says_where_it_hangs_and_ends_itself(run
     assert worker.wait(60) == 75
     text = worker.log.read_text()
     assert "this process ends itself: a batch has been running for" in text
+    r.start()
+    r.wait_until_committed()
+    r.stop()
+    r.assert_exactly_once()
+
+
+def test_a_leader_without_a_full_cycle_for_too_long_says_so_and_ends_itself(run: Callable[..., Run]) -> None:
+    r = run(settings=SOON | {"iceberg.control.commit.full-cycle-within-ms": "10000"})
+    worker = r.start("table=db.even:hang:2")
+    for _ in range(2):
+        r.produce(600)
+        wait(lambda: rows_of(r, "db.odd") == r.sent // 2)
+    assert worker.wait(90) == 75
+    assert "this process ends itself: no commit cycle was full for" in worker.log.read_text()
     r.start()
     r.wait_until_committed()
     r.stop()

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 import redis
+from confluent_kafka import OFFSET_END
+from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from tests.cli.commands import Cli
+from tests.conftest import Topic
 from tests.e2e.harness import TABLES, Run, died, settings_of
 
 pytestmark = pytest.mark.services
@@ -145,6 +149,40 @@ def test_a_store_that_was_wiped_after_the_source_topic_was_recreated_can_be_reco
     assert "was recreated" in refused(sink)
     sink.recover()
     goes_on(sink)
+
+
+def test_a_control_topic_that_forgot_what_is_committed_keeps_nobody_from_starting(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str
+) -> None:
+    """As one that keeps entries for a week only, after a longer pause."""
+    sink = Cli(tmp_path, topic(), unique)
+    sink.send(0, 300)
+    sink.run_here()
+    forget(sink)
+    sink.send(300, 600)
+    sink.run_here()
+    sink.assert_exactly_once(600)
+
+
+def test_a_control_topic_that_forgot_what_is_not_committed_is_refused_and_recovered(
+    topic: Callable[..., Topic], tmp_path: Path, unique: str
+) -> None:
+    sink = Cli(tmp_path, topic(), unique)
+    sink.send(0, 300)
+    sink.run_here()
+    sink.send(300, 600)
+    sink.publish_without_commit()
+    forget(sink)
+    sink.refused("files published there and not yet committed may be missing from the tables")
+    sink.recover_here()
+    sink.run_here()
+    sink.assert_exactly_once(600)
+
+
+def forget(sink: Cli) -> None:
+    """The control topic loses all its entries, and goes on behind them."""
+    control = KafkaPartition(f"control-{sink.name}", 0, OFFSET_END)
+    sink.topic.admin.delete_records([control])[control].result()
 
 
 def wipe(store: Stored) -> None:
