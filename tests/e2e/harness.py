@@ -205,6 +205,13 @@ class Run:
                 time.sleep(50 / per_second)
         assert self._producer.flush(60) == 0
 
+    def produce_until_it_dies(self, worker: Process, seconds: float = 60) -> bool:
+        """Records go on, so that each cycle has something to commit; whether the worker has killed itself by then."""
+        deadline = time.monotonic() + seconds
+        while worker.returncode is None and time.monotonic() < deadline:
+            self.produce(50, 250)
+        return died(worker, 0)
+
     # The checker
 
     @property

@@ -31,8 +31,7 @@ def run(store: Store, servers: str, tmp_path: Path, unique: str) -> Iterator[Run
 @pytest.mark.parametrize("fault", ["publish:before:2", "publish:after:2", "acknowledge:after:3", "table:after:2"])
 def test_a_worker_killed_around_an_effect_loses_and_doubles_nothing(run: Run, fault: str) -> None:
     victim = run.start(fault)
-    run.produce(1500)
-    assert died(victim), f"the fault {fault} never happened"
+    assert run.produce_until_it_dies(victim), f"the fault {fault} never happened"
     run.revive()
     run.start()
     run.produce(1500)

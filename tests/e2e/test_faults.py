@@ -62,8 +62,7 @@ def test_a_worker_killed_before_or_after_any_effect_loses_and_doubles_nothing(
     """The first worker coordinates and reads; the third commit of two tables lies between table commits."""
     r = run(settings={"iceberg.control.topic.partitions": "3"})
     victim = r.start(fault)
-    r.produce(1500)
-    assert died(victim), f"the fault {fault} never happened"
+    assert r.produce_until_it_dies(victim), f"the fault {fault} never happened"
     r.revive()
     r.start()
     r.produce(1500)
