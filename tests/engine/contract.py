@@ -31,6 +31,10 @@ class SparkContract(EngineContract):
         assert pyiceberg_rows(table.table) == table.rows()
         assert "without tasks" not in caplog.text
 
+    # Here, because the tests run in the order in which they stand, and none can use the engine after this one.
+    def test_it_can_be_closed_twice(self, engine: Engine) -> None:
+        super().test_it_can_be_closed_twice(engine)
+
 
 class TestClassic(SparkContract):
     @pytest.fixture(scope="class")

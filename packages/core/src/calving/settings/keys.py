@@ -10,7 +10,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from calving.model.record_path import Limits, Routing, Tolerance
 from calving.model.record_path import Policy as RecordPolicy
-from calving.records.declared import read_columns
 
 _ROUTING, _LIMITS, _TOLERANCE = Routing(), Limits(), Tolerance()
 """The defaults of task settings stand there."""
@@ -28,7 +27,11 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 def _columns(value: object) -> object:
-    return tuple(read_columns(value).items()) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    from calving.records.declared import read_columns  # it imports Arrow, which a start has no time for
+
+    return tuple(read_columns(value).items())
 
 
 Columns = Annotated[tuple[tuple[str, Any], ...], BeforeValidator(_columns)]

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -21,7 +21,6 @@ from calving.engine.registry import check_engine
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
-from calving.records.inferred import InferredType
 from calving.secrets import shown, shown_text
 from calving.settings.connect_worker import with_worker
 from calving.settings.java_client import translate
@@ -29,6 +28,9 @@ from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import row_mutations
 from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
+
+if TYPE_CHECKING:
+    from calving.records.inferred import InferredType
 
 log = logging.getLogger(__name__)
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from calving.model.record_path import Limits
 from calving.source.interface import Source
 from calving.source.kafka import Topics
-from calving.source.reading import Reader
+
+if TYPE_CHECKING:
+    from calving.source.reading import Reader
 
 
 def open_source(kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> Source:
