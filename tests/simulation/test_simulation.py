@@ -41,6 +41,12 @@ def test_every_seed_is_exactly_once(theme: str) -> None:
             pytest.fail(f"seed {seed}: {violation}; repeat with: {command}")
 
 
+@pytest.mark.parametrize("seed", [339, 414, 483])
+def test_a_topic_that_is_truncated_before_its_first_publication_is_read_once(seed: int) -> None:
+    """Which is rare: of 500 seeds these three come to it."""
+    simulate(seed, in_theme("truncated"))
+
+
 def test_a_seed_gives_the_same_run_twice() -> None:
     assert simulate(7) == simulate(7)
 

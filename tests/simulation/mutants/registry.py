@@ -48,6 +48,8 @@ def verdicts(world: type[World], seeds: int, enough: int | None = None) -> Verdi
             simulate(seed, world)
         except Violation as violation:
             rules[str(violation).partition(":")[0]] += 1
+        except (TypeError, AttributeError, NameError):
+            raise  # the mutant itself no longer fits the code, and proves nothing
         except Exception as error:  # a mutant may also break down, which is as good as being caught
             rules[type(error).__name__] += 1
         if rules.total() == enough:

@@ -55,9 +55,15 @@ class _CustomLoop(World):
 
     @staticmethod
     def admit(
-        heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+        heard: Iterable[Envelope],
+        read: ControlOffsets,
+        reach: Reach,
+        ledger: Ledger,
+        left_out: Coverage,
+        *,
+        in_order: bool,
     ) -> Admitted:
-        return admit(heard, read, reach, ledger, left_out)
+        return admit(heard, read, reach, ledger, left_out, in_order=in_order)
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         rule = type(self).admit
@@ -67,7 +73,7 @@ class _CustomLoop(World):
                 with mock.patch.object(commit_module, "admit", rule):
                     return super().settle(heard, read, reach)
 
-        return Loop(target, target.key, 3)
+        return Loop(target, target.key, 3, in_order=target.name in self.mutation_tables)
 
 
 class _Believing(World):
@@ -113,9 +119,15 @@ class LedgerGoesBack(_CustomLoop):
 
     @staticmethod
     def admit(
-        heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+        heard: Iterable[Envelope],
+        read: ControlOffsets,
+        reach: Reach,
+        ledger: Ledger,
+        left_out: Coverage,
+        *,
+        in_order: bool,
     ) -> Admitted:
-        found = admit(heard, read, reach, ledger, left_out)
+        found = admit(heard, read, reach, ledger, left_out, in_order=in_order)
         return replace(found, ledger=replace(found.ledger, control=read))
 
 
@@ -123,9 +135,15 @@ class LedgerGoesBack(_CustomLoop):
 class LedgerStays(_CustomLoop):
     @staticmethod
     def admit(
-        heard: Iterable[Envelope], read: ControlOffsets, reach: Reach, ledger: Ledger, left_out: Coverage
+        heard: Iterable[Envelope],
+        read: ControlOffsets,
+        reach: Reach,
+        ledger: Ledger,
+        left_out: Coverage,
+        *,
+        in_order: bool,
     ) -> Admitted:
-        found = admit(heard, read, reach, ledger, left_out)
+        found = admit(heard, read, reach, ledger, left_out, in_order=in_order)
         return replace(found, ledger=ledger)
 
 

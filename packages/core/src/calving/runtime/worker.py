@@ -220,7 +220,11 @@ class WorkerLoop:
         self._recognise({tp.topic for tp in self.machine.held})
         known = {tp for tp in self.machine.held if self._is_known(tp)}
         for tp, gap in self.machine.gaps(bounds.begins, bounds.ends, known).items():
-            truncated = gap.resumes < gap.wanted and tp in known
+            restarts = gap.resumes < gap.wanted
+            truncated = restarts and tp in known
+            if restarts and not truncated and (self.machine.unpublished or self.machine.busy):
+                # Reading would begin again with records that are in batches which are not published yet.
+                raise UnavailableError(f"{tp} ends before offset {gap.wanted}: unpublished batches are read again")
             self._skip(tp, gap, (truncated_text if truncated else data_loss_text)(tp, gap.wanted, bounds))
             self._truncated |= {tp} if truncated else set()
 
