@@ -15,6 +15,7 @@ from calving.model.events import CommitComplete, DataWritten, TableId, TableRefe
 from calving.protocol.ledger import LedgerKey
 from calving.runtime.preflight import Held, former_names, mind_logs, mind_names, others_of
 from tests.simulation.broker import Record
+from tests.simulation.checks import Violation
 from tests.simulation.members import Crash
 from tests.simulation.tables import Seen, SimStorage
 
@@ -38,6 +39,8 @@ class Operators:
         self.again: set[Record] = set()
         """What a rollback took away, and is read again: other tables know it to be settled from before."""
         self.made_anew: set[TableId] = set()
+        self._discarded: set[str] = set()
+        """Files that operators have released."""
 
     # Names
 
@@ -134,7 +137,11 @@ class Operators:
             world.stats[f"release: {type(error).__name__}"] += 1
             return
         now = world.tables[table].uuid
-        world.checks.discard(path for path in self._released if self.written_for[path] != now)
+        stale = {path for path in self._released if self.written_for[path] != now}
+        if (again := stale & self._discarded) and not world.stats["store lost"]:
+            raise Violation(f"C4: {len(again)} files that were released have to be released again")
+        self._discarded |= stale
+        world.checks.discard(stale)
         world.stats["released"] += 1
 
     def _written(self, released: Stale) -> None:
