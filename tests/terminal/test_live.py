@@ -28,6 +28,12 @@ def test_a_sink_that_is_well_shows_lag_speed_commits_and_freshness() -> None:
     assert all(part in text for part in ("45,000", "1,234", "3.0 s ago, 0.40 s", "5.0 s ago", "db.t002"))
 
 
+def test_an_idle_sink_still_says_when_it_has_committed_last() -> None:
+    found = status()
+    shown_there = shown(replace(found, coordinator=replace(found.coordinator, recent=())))
+    assert "last commit 3.0 s ago" in shown_there
+
+
 def test_the_table_in_trouble_comes_first_and_the_reason_is_said() -> None:
     text = shown(status(tables=30, broken=1))
     assert "DEGRADED" in text and "the catalog answers 500" in text

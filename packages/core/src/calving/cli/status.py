@@ -103,20 +103,24 @@ def _position_json(p: Position) -> dict[str, Any]:
 
 
 def _table_json(t: TableHealth, now: float) -> dict[str, Any]:
-    through = None if t.valid_through in ("", "-") else datetime.fromisoformat(t.valid_through).timestamp()
     return {
         "table": t.name,
         "state": t.state,
         "records": int(t.records or 0),
         "committed_at": t.committed_at,
         "seconds_since_commit": None if t.committed_at is None else round(now - t.committed_at, 3),
-        "valid_through": through,
+        "valid_through": _valid_through(t),
         "buffered_files": t.files,
         "cycles": t.cycles,
         "parked": t.parked,
         "missing": text_of(t.missing) if t.missing else None,
         "mutations": dict(t.mutations) or None,
     }
+
+
+def _valid_through(table: TableHealth) -> float | None:
+    said = table.valid_through
+    return None if said in ("", "-") else datetime.fromisoformat(said).timestamp()
 
 
 def _workers(status: Status) -> str:
@@ -134,7 +138,8 @@ def _tables(tables: Iterable[TableHealth], now: float) -> RichTable:
     shown = RichTable(*names, title="Tables")
     for t in tables:
         missing = text_of(t.missing) if t.missing else "-"
-        shown.add_row(t.name, t.state, t.records, ago(t.committed_at, now), t.valid_through, _waits(t) or "-", missing)
+        times = ago(t.committed_at, now), ago(_valid_through(t), now)
+        shown.add_row(t.name, t.state, t.records, *times, _waits(t) or "-", missing)
     return shown
 
 
@@ -164,7 +169,8 @@ def _mutations(tables: Iterable[TableHealth]) -> RichTable:
 
 def _waits(table: TableHealth) -> str:
     """Text on the uncommitted files of a table."""
-    files = [f"{counted(table.files, 'file')} for {counted(table.cycles, 'cycle')}"] if table.files else []
+    cycles = f" for {counted(table.cycles, 'cycle')}" if table.cycles else ""
+    files = [f"{counted(table.files, 'file')}{cycles}"] if table.files else []
     parked = [f"{table.parked} parked entries"] if table.parked else []
     return ", ".join([*files, *parked])
 

@@ -66,7 +66,9 @@ def _head(status: Status, now: float, url: str | None) -> Text:
 def _figures(status: Status, rate: float, now: float) -> Columns:
     worker, coordinator = status.worker, status.coordinator
     last = next((c for c in coordinator.recent if c.tables), None)
-    commit = "-" if last is None else f"{ago(last.ended_at, now)}, {last.commit_seconds:.2f} s"
+    # After many cycles with nothing to commit the last one with tables is no longer among the recent ones.
+    before = max((at for table in status.log.tables.values() if (at := table.committed_at) is not None), default=None)
+    commit = ago(before, now) if last is None else f"{ago(last.ended_at, now)}, {last.commit_seconds:.2f} s"
     through = status.log.valid_through_us
     dead = sum(worker.batches.records.dead_lettered.values())
     cells = {
