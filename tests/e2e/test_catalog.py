@@ -86,6 +86,25 @@ def test_what_one_table_lost_comes_back_although_another_was_committed_since(
     assert any(line.startswith("table db.b shows an older state") for line in told)
 
 
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_table_that_the_backup_does_not_have_is_read_again_by_a_recovery_before_the_next_start(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
+) -> None:
+    sink, _ = routed(tmp_path, topic(), unique, keys)
+    catalog = tmp_path / "warehouse" / "catalog.db"
+    send_to(sink, "db.a", 0, 10)
+    sink.run_here()
+    shutil.copy(catalog, tmp_path / "backup.db")
+    send_to(sink, "db.b", 10, 20)
+    send_to(sink, "db.a", 20, 30)
+    sink.run_here()
+    shutil.copy(tmp_path / "backup.db", catalog)
+    sink.recover_here()
+    sink.run_here()
+    assert sorted(sink.ids("db.a")) == [*range(10), *range(20, 30)]
+    assert sorted(sink.ids("db.b")) == [*range(10, 20)]
+
+
 def send_to(sink: Cli, table: str, first: int, end: int) -> None:
     sink.topic.send(*encode(*({"id": i, "to": table} for i in range(first, end))))
 

@@ -25,7 +25,7 @@ from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.snapshot import java_date_time
 from calving.iceberg.target import IcebergTarget
 from calving.model.coverage import merged
-from calving.model.events import DataWritten, Envelope, Parked, TableId, TableReference
+from calving.model.events import DataWritten, Envelope, Parked, TableId, TableMark, TableReference
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit
@@ -259,6 +259,18 @@ def test_a_table_made_anew_is_a_failure_not_a_skip(catalog: Catalog) -> None:
     with pytest.raises(TableTroubleError, match="dropped and recreated"):
         target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, frozenset({str(stranger.table_uuid)}))
         CommitLoop(target, KEY, 5).settle([entry(0, file("a"), reference=stranger)], {0: 1})
+
+
+def test_a_table_that_is_not_the_one_of_before_is_named_in_the_log(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever dropped it knows; whoever restored a catalog that does not have it may not."""
+    now = str(catalog.load_table("db.t").metadata.table_uuid)
+    for uuid in (now, "another"):
+        target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, mark=TableMark(uuid, 0))
+        target.load()
+        target.load()
+        assert caplog.text.count("is not the table that was committed before") == (uuid != now)
 
 
 def test_old_snapshots_expire_by_count_but_never_one_that_a_tag_holds(catalog: Catalog) -> None:

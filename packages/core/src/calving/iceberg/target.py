@@ -113,6 +113,12 @@ class IcebergTarget:
                 " failover or a restored backup, without the later commits; bring the catalog forward again, or stop"
                 " all workers and run `calving recover FILE`, which reads the lost records again"
             )
+        if self.mark is not None and self.mark.uuid != mark_of(table).uuid:
+            log.warning(
+                "table %s is not the table that was committed before: it was dropped and recreated, or a restored"
+                " catalog did not have it; records that were committed to the former table are not read again",
+                ".".join(self._table),
+            )
         self._see(table)
         self.io = table.io
         uuids = self._expected_uuids - {str(table.metadata.table_uuid)}
