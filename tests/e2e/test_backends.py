@@ -79,6 +79,18 @@ def test_a_store_killed_in_the_middle_costs_time_only(run: Run, store: Store) ->
     run.assert_exactly_once()
 
 
+def test_a_worker_that_is_started_before_its_store_waits_for_it(run: Run, store: Store) -> None:
+    store.kill()
+    worker = run.start()
+    run.produce(600)
+    time.sleep(10)
+    assert worker.returncode is None, worker.log.read_text()[-2000:]
+    store.start()
+    run.wait_until_committed()
+    run.stop()
+    run.assert_exactly_once()
+
+
 def test_the_positions_are_mirrored_to_the_consumer_group(run: Run) -> None:
     run.start()
     run.produce(900)
