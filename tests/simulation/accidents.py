@@ -138,7 +138,7 @@ class Accidents:
         if self.catalog_went_back:
             return
         names = sorted(self._older_tables)
-        for name in [world.rng.choice(names)] if names and world.chance(0.5) else names:
+        for name in [world.rng.choice(names)] if names and world.chance(0.8) else names:
             snapshots, expired, properties, sequence = self._older_tables[name]
             table = world.tables[name]
             before = set(table.rows)
