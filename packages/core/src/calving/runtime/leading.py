@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -139,10 +139,10 @@ class CoordinatorThread:
         if loop.last is None or loop.complete_cycles == self.complete_cycles:
             return
         self.complete_cycles = loop.complete_cycles
-        if loop.last.full:
-            self._board.full_at = time.monotonic()
         cycle = replace(loop.last, ended_at=time.time(), tables=committer.reports())
         failing = {".".join(t): n for t, n in loop.machine.failures.items()}
+        if is_full(cycle, failing):
+            self._board.full_at = time.monotonic()
         missing = {".".join(t): offsets for t, offsets in list(committer.missing.items())}
         status = self._board.status
         held_back = {".".join(t): waits for t, waits in committer.held_back.items()}
@@ -157,6 +157,11 @@ class CoordinatorThread:
         for table, failures in failing.items():
             if limit is not None and failures >= limit:
                 raise ConfigError(f"table {table} could not be committed {failures} times in a row")
+
+
+def is_full(cycle: Cycle, failing: Collection[str]) -> bool:
+    """Whether all partitions answered and all tables are committed. A failing table is not tried in each cycle."""
+    return not cycle.unanswered and not failing
 
 
 def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:

@@ -219,11 +219,6 @@ class Cycle:
     failed: int = 0
     tables: tuple[TableCommit, ...] = ()
 
-    @property
-    def full(self) -> bool:
-        """Whether all partitions answered and all tables were committed."""
-        return not self.unanswered and not self.failed
-
 
 @dataclass(frozen=True, slots=True)
 class Failure:
