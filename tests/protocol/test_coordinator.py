@@ -20,8 +20,9 @@ from calving.model.events import (
 )
 from calving.model.files import DataFile
 from calving.model.offsets import TopicPartition
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, Announce, CommitTables
+from calving.protocol.phases import Commit
 
 A, B = TopicPartition("s", 0), TopicPartition("s", 1)
 T, U = TableReference("c", ("db",), "t"), TableReference("c", ("db",), "u")
@@ -133,7 +134,7 @@ def committing(*tables: TableReference) -> tuple[Coordinator, Log]:
     for table in tables:
         log.files(C[1], table, f"f-{table}")
     log.answer(C[1], PartitionProgress(A, 1, 5), PartitionProgress(B, 1, 5))
-    assert coordinator.phase is Phase.COMMITTING
+    assert coordinator.phase is Commit.COMMITTING
     return coordinator, log
 
 

@@ -1,4 +1,4 @@
-"""The phases of a worker are those of the table, and of the diagram."""
+"""The phases of worker and coordinator are those of the tables, and of the diagrams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from calving.errors import ProtocolError
 from calving.protocol import phases
-from calving.protocol.phases import BATCH, CYCLE, Batch, Cycle, Phases, Turn
+from calving.protocol.phases import BATCH, COMMIT, CYCLE, Batch, Commit, Cycle, Phases, Step, Turn, after
 
 Move = tuple[str, str, str]
 
@@ -21,10 +21,11 @@ def drawn() -> set[Move]:
 def in_the_table() -> set[Move]:
     batch = {(a.name, turn.value, b.name) for a, turns in BATCH.items() for turn, b in turns.items()}
     cycle = {(a.name, turn.value, b.name) for a, turns in CYCLE.items() for turn, b in turns.items()}
-    return batch | cycle
+    commit = {(a.name, step.value, b.name) for a, steps in COMMIT.items() for step, b in steps.items()}
+    return batch | cycle | commit
 
 
-def after(*turns: Turn) -> tuple[Batch, Cycle]:
+def taken(*turns: Turn) -> tuple[Batch, Cycle]:
     found = Phases()
     for turn in turns:
         found.take(turn)
@@ -36,8 +37,8 @@ def test_the_diagram_shows_every_move_of_the_table_and_no_other() -> None:
 
 
 def test_every_phase_has_its_row_and_every_turn_moves_something() -> None:
-    assert (set(BATCH), set(CYCLE)) == (set(Batch), set(Cycle))
-    assert {turn for _, turn, _ in in_the_table()} == {turn.value for turn in Turn}
+    assert (set(BATCH), set(CYCLE), set(COMMIT)) == (set(Batch), set(Cycle), set(Commit))
+    assert {turn for _, turn, _ in in_the_table()} == {turn.value for turn in (*Turn, *Step)}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,17 @@ def test_every_phase_has_its_row_and_every_turn_moves_something() -> None:
 )
 def test_a_turn_that_a_phase_does_not_have_is_a_bug(turns: tuple[Turn, ...]) -> None:
     with pytest.raises(ProtocolError, match=turns[-1].name):
-        after(*turns)
+        taken(*turns)
+
+
+@pytest.mark.parametrize("phase", Commit)
+@pytest.mark.parametrize("step", Step)
+def test_each_phase_of_a_coordinator_has_one_step(phase: Commit, step: Step) -> None:
+    if [*Commit].index(phase) == [*Step].index(step):
+        assert after(COMMIT, phase, step) is not phase
+    else:
+        with pytest.raises(ProtocolError, match=f"{step.name} in phase Commit.{phase.name}"):
+            after(COMMIT, phase, step)
 
 
 def test_a_turn_that_is_refused_moves_neither_machine() -> None:
@@ -68,9 +79,9 @@ def test_a_turn_that_is_refused_moves_neither_machine() -> None:
 
 def test_a_batch_that_runs_when_a_cycle_opens_serves_as_its_batch_unless_it_is_void() -> None:
     begun = (Turn.BATCH_STARTS, Turn.CYCLE_OPENS_MEANWHILE)
-    assert after(*begun, Turn.BATCH_ENDS) == (Batch.IDLE, Cycle.SWEPT)
-    assert after(*begun, Turn.BATCH_LOST, Turn.VOID_ENDS) == (Batch.IDLE, Cycle.OPEN)
+    assert taken(*begun, Turn.BATCH_ENDS) == (Batch.IDLE, Cycle.SWEPT)
+    assert taken(*begun, Turn.BATCH_LOST, Turn.VOID_ENDS) == (Batch.IDLE, Cycle.OPEN)
 
 
 def test_a_worker_that_has_stopped_lets_its_batch_end() -> None:
-    assert after(Turn.BATCH_STARTS, Turn.STOP, Turn.BATCH_ENDS) == (Batch.IDLE, Cycle.STOPPED)
+    assert taken(Turn.BATCH_STARTS, Turn.STOP, Turn.BATCH_ENDS) == (Batch.IDLE, Cycle.STOPPED)

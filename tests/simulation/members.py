@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from calving.backend.entries import check_starts
 from calving.backend.interface import Cursor
 from calving.backend.memory import MemoryCursor, MemorySession, MemoryStore
 from calving.errors import (
@@ -100,10 +101,7 @@ class SimSession(MemorySession):
         world.fail("published", OutcomeUnknownError("after the publication"))
 
     def compare(self, publication: Publication) -> None:
-        positions = self._store.positions
-        for tp, advance in publication.advances.items():
-            if positions.get(tp) != advance.start:
-                raise FencedError(f"{tp} is stored at {positions.get(tp)}, not at {advance.start}")
+        check_starts(publication, self._store.positions)
 
     def write(self, publication: Publication, claim: Claim) -> None:
         if not self._world.fences_by_claim:

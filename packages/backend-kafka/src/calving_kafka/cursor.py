@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend.entries import BEFORE, Entries, settled_text
+from calving.backend.entries import BEFORE, Encoded, Entries
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, UnavailableError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
@@ -103,8 +103,8 @@ class KafkaCursor(Cursor):
         attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[Topic] = (),
     ) -> None:
-        settled = settled_text(attached)
-        records = records_of(self._sink, self._options, events, settled, self._sender, _COORDINATORS, attached)
+        encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
+        records = records_of(self._sink.control_topic, encoded, self._sender, _COORDINATORS)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # Where the log ends right behind what is written here, nothing else is at the saved position or above. What is
         # written here may be lost with the rest, unless it names parked commits: nothing else does.

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 
-from calving.backend.entries import beside_text, payloads
-from calving.backend.interface import SinkIdentity
-from calving.model.events import NOTHING_ATTACHED, Attachment, Event
+from calving.backend.entries import Encoded
 from calving.source.dead_letters import OutRecord
-from calving_kafka.options import KafkaOptions
 
 SPANS_HEADER = "calving-spans"
 BESIDE_HEADER = "calving-beside"
@@ -24,17 +20,8 @@ def partition_of(sender: str, count: int) -> int:
     return zlib.crc32(sender.encode()) % count
 
 
-def records_of(
-    sink: SinkIdentity,
-    options: KafkaOptions,
-    events: Sequence[Event],
-    spans: bytes,
-    sender: str,
-    partition: int,
-    attached: Attachment = NOTHING_ATTACHED,
-) -> list[OutRecord]:
-    """The records of events: several for one where its list of files has to be divided."""
-    values = payloads(sink.group, events, options.max_message_bytes)
-    headers = [(SPANS_HEADER, spans)] if spans else []
-    headers.append((BESIDE_HEADER, beside_text(sink.group, events, values, attached)))
-    return [OutRecord(sink.control_topic, sender, value, headers, partition=partition) for value in values]
+def records_of(topic: str, encoded: Encoded, sender: str, partition: int) -> list[OutRecord]:
+    """The records of encoded events."""
+    headers = [(SPANS_HEADER, encoded.coverage)] if encoded.coverage else []
+    headers.append((BESIDE_HEADER, encoded.beside))
+    return [OutRecord(topic, sender, value, headers, partition=partition) for value in encoded.events]

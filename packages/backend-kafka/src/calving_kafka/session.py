@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calving.backend.entries import covered_text
-from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import FencedError, StaleError, UnavailableError
+from calving.backend.entries import Encoded, check_starts
+from calving.backend.interface import Cursor, SinkIdentity
+from calving.errors import UnavailableError
+from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source import dead_letters
-from calving.source.claims import has_member
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.kafka import members
+from calving.source.session import GroupSession
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
@@ -26,10 +27,11 @@ from calving_kafka.records import partition_of, records_of
 from calving_kafka.transactions import GroupOffsets, ProducerFencedError, Transactions
 
 
-class KafkaSession(Session):
+class KafkaSession(GroupSession):
     def __init__(
         self, sink: SinkIdentity, options: KafkaOptions, member_id: str, topic_id: str, partitions: int
     ) -> None:
+        super().__init__(sink, options)
         self._sink, self._options, self._member_id, self._topic_id = sink, options, member_id, topic_id
         self._partition = partition_of(member_id, partitions)
         # Not a member: it only asks for the group's offsets. With read_committed the broker makes it wait for
@@ -109,31 +111,27 @@ class KafkaSession(Session):
                     raise UnavailableError(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
         return [p for p in found if p.offset >= 0]
 
-    def publish(self, publication: Publication, claim: Claim) -> None:
-        if not has_member(claim):
-            raise FencedError(f"the consumer of group '{self._sink.group}' is not a member")
+    def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """In the publication's transaction."""
+
+    def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
         try:
-            self._publish(publication, claim)
+            self._append(publication, encoded, claim)
         except ProducerFencedError:
             if self._published_as == claim.member_id:
                 raise
             # The process has another name in the group than before: a successor may have taken it for dead, and ended
             # its producer. What decides is the claim: with a stale one the next producer is refused as well.
             self._transactions = None
-            self._publish(publication, claim)
+            self._append(publication, encoded, claim)
         self._published_as = claim.member_id
 
-    def _publish(self, publication: Publication, claim: Claim) -> None:
+    def _append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
         # The producer first: from then on no other one with its id can change the positions that are read next.
         if self._transactions is None or not self._transactions.look():
             self._transactions = self._producer(self._member_id)
-        stored = self.committed(publication.advances)
-        for tp, advance in publication.advances.items():
-            if stored.get(tp) != advance.start:
-                raise StaleError(f"{tp} is stored at {stored.get(tp)}, this publication starts at {advance.start}")
-        records = records_of(
-            self._sink, self._options, publication.events, covered_text(publication), self._member_id, self._partition
-        )
+        check_starts(publication, self.committed(publication.advances))
+        records = records_of(self._sink.control_topic, encoded, self._member_id, self._partition)
         if publication.dead_letters and self._sink.dead_letters is not None:
             records += dead_letters.records(publication.dead_letters, self._sink.dead_letters, self._sink.name)
         positions = {tp: advance.end for tp, advance in publication.advances.items()}

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
-from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, settled_text
+from calving.backend.entries import BEFORE, Encoded, Entries, partition_key, replay_start
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import CalvingError, FencedError, ProtocolError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
@@ -87,12 +87,11 @@ class RedisCursor(Cursor):
         attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[Topic] = (),
     ) -> None:
-        parts = payloads(self._sink.group, events, self._options.max_message_bytes)
+        encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
-        beside = beside_text(self._sink.group, events, parts, attached)
-        arguments = [self._identity, self._epoch, self._sender, saved, audit, settled_text(attached), beside]
-        arguments += [len(departed), *map(str, departed), *parts]
+        arguments = [self._identity, self._epoch, self._sender, saved, audit, encoded.coverage, encoded.beside]
+        arguments += [len(departed), *map(str, departed), *encoded.events]
         keys = self._keys
         self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)
 

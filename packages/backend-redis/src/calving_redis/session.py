@@ -6,14 +6,13 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend.entries import beside_text, covered_text, partition_key, payloads
-from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import FencedError, ProtocolError, StaleError
+from calving.backend.entries import Encoded, partition_key, stale
+from calving.backend.interface import Cursor, SinkIdentity
+from calving.errors import FencedError, ProtocolError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.source.claims import has_member
-from calving.source.dead_letters import DeadLetterWriter
+from calving.source.session import GroupSession
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
 from calving_redis.cursor import RedisCursor
@@ -22,7 +21,7 @@ from calving_redis.keys import Keys
 from calving_redis.options import RedisOptions
 
 
-class RedisSession(Session):
+class RedisSession(GroupSession):
     def __init__(
         self,
         sink: SinkIdentity,
@@ -33,10 +32,10 @@ class RedisSession(Session):
         member_id: str,
         identity: str,
     ) -> None:
+        super().__init__(sink, options)
         self._sink, self._options, self._keys, self._client = sink, options, keys, client
         self._durability, self._member_id, self._identity = durability, member_id, identity
-        self._dead_letters = DeadLetterWriter(sink)
-        self._publish = client.register_script(scripts.PUBLISH)
+        self._append = client.register_script(scripts.PUBLISH)
         self._lead = client.register_script(scripts.LEAD)
         self._leads, self._asked = False, float("-inf")
         self._closed = False
@@ -57,30 +56,25 @@ class RedisSession(Session):
     def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         return {tp: name.decode() for tp, name in self._fields(self._keys.topic_ids, partitions).items()}
 
-    def publish(self, publication: Publication, claim: Claim) -> None:
-        if not has_member(claim):
-            raise FencedError(f"the consumer of group '{self._sink.group}' is not a member")
-        self._dead_letters.write(publication.dead_letters)
+    def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
         positions: list[object] = []
         known = publication.identities
         for tp, advance in publication.advances.items():
             start = "" if advance.start is None else advance.start
             positions += [partition_key(tp), start, advance.end, known[tp]]
-        events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
+        headers = [encoded.coverage, encoded.beside]
         count = len(publication.advances)
-        beside = beside_text(self._sink.group, publication.events, events)
-        spans = covered_text(publication)
-        arguments = [self._identity, self._member_id, spans, beside, count, *positions, *events]
+        arguments = [self._identity, self._member_id, *headers, count, *positions, *encoded.events]
         keys = self._keys
         with reaching(self._options):
             self._client.ping()  # an unreachable store is detected before anything is sent
         with writing(self._options):
-            verdict, *why = self._publish([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
+            verdict, *why = self._append([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
         if verdict == b"recreated":
             raise FencedError(f"{where(self._options)}: the store was emptied")
         if verdict == b"moved":
             tp, stored, start = (text.decode() for text in why)
-            raise StaleError(f"{tp} is stored at {stored or None}, this publication starts at {start or None}")
+            raise stale(tp, stored or None, start or None)
         if verdict != b"done":
             raise ProtocolError(f"the store's script answers {verdict!r}")
         self._durability.wait(self._client, self._options)

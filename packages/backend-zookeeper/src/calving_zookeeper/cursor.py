@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
-from calving.backend.entries import BEFORE, Entries, beside_text, partition_key, payloads, replay_start, settled_text
+from calving.backend.entries import BEFORE, Encoded, Entries, partition_key, replay_start
 from calving.backend.interface import ControlLog, Cursor, SinkIdentity
 from calving.errors import FencedError, ProtocolError, UnavailableError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
@@ -54,7 +54,7 @@ class ZooKeeperCursor(Cursor):
         self._names: deque[str] = deque()
         client.add_listener(self._on_state)
         if replay:
-            state = self._store.write(_next_epoch, self._sender, b"", ())
+            state = self._store.write(_next_epoch, self._sender)
             self._epoch = state.epoch
             start = replay_start(state.saved, state.next, options, f"ZooKeeper {root}")
             with reaching():
@@ -86,15 +86,14 @@ class ZooKeeperCursor(Cursor):
         attached: Attachment = NOTHING_ATTACHED,
         departed: Collection[Topic] = (),
     ) -> None:
-        parts = payloads(self._sink.group, events, self._options.max_message_bytes)
+        encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
 
         def save(state: State) -> State:
             self._check(state)
             saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=saved).without(departed)
 
-        beside = beside_text(self._sink.group, events, parts, attached)
-        state = self._store.write(save, self._sender, settled_text(attached), parts, beside)
+        state = self._store.write(save, self._sender, encoded)
         if position and state.saved is not None:
             self._trim(state.saved)
 
@@ -106,7 +105,7 @@ class ZooKeeperCursor(Cursor):
             self._check(state)
             return replace(state, id=identity, saved=state.next, positions=stored, topic_ids={})
 
-        self._store.write(back, self._sender, b"", ())
+        self._store.write(back, self._sender)
 
     def _check(self, state: State) -> None:
         if self._epoch is None:

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from calving.backend.entries import beside_text, covered_text, partition_key, payloads
-from calving.backend.interface import Cursor, Session, SinkIdentity
-from calving.errors import FencedError, SilentError, StaleError, UnavailableError
+from calving.backend.entries import Encoded, check_starts, partition_key
+from calving.backend.interface import Cursor, SinkIdentity
+from calving.errors import FencedError, SilentError, UnavailableError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.source.claims import has_member
-from calving.source.dead_letters import DeadLetterWriter
+from calving.source.session import GroupSession
 from calving_zookeeper.connection import Nodes, connect, disconnect, reaching
 from calving_zookeeper.cursor import ZooKeeperCursor
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.store import State, Store
 
+V = TypeVar("V")
 
-class ZooKeeperSession(Session):
+
+class ZooKeeperSession(GroupSession):
     def __init__(
         self,
         sink: SinkIdentity,
@@ -34,10 +36,10 @@ class ZooKeeperSession(Session):
         member_id: str,
         identity: str,
     ) -> None:
+        super().__init__(sink, options)
         self._sink, self._options, self._root, self._client = sink, options, root, client
         self._member_id, self._identity = member_id, identity
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
-        self._dead_letters = DeadLetterWriter(sink)
         self._prefix = f"m-{member_id}-"
         self._candidate: str | None = None
         self._leads = False
@@ -72,31 +74,21 @@ class ZooKeeperSession(Session):
         return self._leads
 
     def committed(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
-        stored = self._current().positions
-        return {tp: stored[partition_key(tp)] for tp in partitions if partition_key(tp) in stored}
+        return _stored(self._current().positions, partitions)
 
     def topic_ids(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        stored = self._current().topic_ids
-        return {tp: stored[partition_key(tp)] for tp in partitions if partition_key(tp) in stored}
+        return _stored(self._current().topic_ids, partitions)
 
-    def publish(self, publication: Publication, claim: Claim) -> None:
-        if not has_member(claim):
-            raise FencedError(f"the consumer of group '{self._sink.group}' is not a member")
-        self._dead_letters.write(publication.dead_letters)
-        events = payloads(self._sink.group, publication.events, self._options.max_message_bytes)
+    def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
+        moved = {partition_key(tp): advance.end for tp, advance in publication.advances.items()}
+        within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
 
         def advance(state: State) -> State:
             self._check(state)
-            for tp, move in publication.advances.items():
-                stored = state.positions.get(partition_key(tp))
-                if stored != move.start:
-                    raise StaleError(f"{tp} is stored at {stored}, this publication starts at {move.start}")
-            moved = {partition_key(tp): move.end for tp, move in publication.advances.items()}
-            within = {partition_key(tp): identity for tp, identity in publication.identities.items()}
+            check_starts(publication, _stored(state.positions, publication.advances))
             return replace(state, positions={**state.positions, **moved}, topic_ids={**state.topic_ids, **within})
 
-        beside = beside_text(self._sink.group, publication.events, events)
-        self._store.write(advance, self._member_id, covered_text(publication), events, beside)
+        self._store.write(advance, self._member_id, encoded)
 
     def follow(self, *, replay: bool) -> Cursor:
         return self._cursor(replay=replay)
@@ -154,6 +146,11 @@ class ZooKeeperSession(Session):
         self._stale.set()
         if state == KazooState.LOST:
             self._expired.set()
+
+
+def _stored(values: Mapping[str, V], partitions: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
+    """The values that are stored for these partitions."""
+    return {tp: values[partition_key(tp)] for tp in partitions if partition_key(tp) in values}
 
 
 def _turn(candidate: str) -> str:

@@ -32,6 +32,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
+from calving.backend.entries import Encoded
 from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
 from calving.model.offsets import Topic, stored_in
 from calving_zookeeper.connection import Nodes, reaching
@@ -41,6 +42,7 @@ _REQUEST_BYTES = 900_000
 _TRIES = 50
 _LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, OperationTimeoutError, KazooTimeoutError)
 _HEADER = struct.Struct(">I")
+_NOTHING = Encoded([], b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +118,15 @@ class Store:
                 raise FencedError(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
         return State.of(raw), stat.version
 
-    def write(
-        self,
-        change: Callable[[State], State],
-        sender: str,
-        spans: bytes,
-        events: Sequence[bytes],
-        beside: bytes = b"",
-    ) -> State:
-        """Append ``events`` as one publication, and ``change`` the state with it: both, or neither.
+    def write(self, change: Callable[[State], State], sender: str, encoded: Encoded = _NOTHING) -> State:
+        """Append events as one publication, and ``change`` the state with it: both, or neither.
 
         ``change`` raises where the state does not allow it; it is asked again when others were faster.
 
         :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
         marker = uuid.uuid4().hex
+        events = encoded.events
         blobs: list[str] = []
         for _ in range(_TRIES):
             before, version = self.state()
@@ -139,7 +135,7 @@ class Store:
             if events:
                 after = replace(after, next=offset + len(events))
                 if not blobs:
-                    content, blobs = self._packed(marker, sender, spans, beside, events)
+                    content, blobs = self._packed(marker, sender, encoded)
             try:
                 created = (self._entry(offset), content) if events else None
                 results = self.nodes.replace_and_create(self.state_path, after.to_bytes(), version, created)
@@ -201,13 +197,11 @@ class Store:
     def _entry(self, offset: int) -> str:
         return f"{self.log_path}/{offset:019d}"
 
-    def _packed(
-        self, marker: str, sender: str, spans: bytes, beside: bytes, events: Sequence[bytes]
-    ) -> tuple[bytes, list[str]]:
+    def _packed(self, marker: str, sender: str, encoded: Encoded) -> tuple[bytes, list[str]]:
         """The content of a log node, and the blobs that were written for it."""
-        body = b"".join(events)
-        said = {"spans": spans.decode(), "beside": beside.decode()}
-        header = {"marker": marker, "sender": sender, **said, "sizes": [len(e) for e in events]}
+        body = b"".join(encoded.events)
+        said = {"spans": encoded.coverage.decode(), "beside": encoded.beside.decode()}
+        header = {"marker": marker, "sender": sender, **said, "sizes": [len(e) for e in encoded.events]}
         blobs: list[str] = []
         if len(body) > _REQUEST_BYTES // 2:
             with reaching():

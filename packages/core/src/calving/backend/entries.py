@@ -7,12 +7,12 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from calving.errors import DataLossError
+from calving.errors import DataLossError, StaleError
 from calving.model.coverage import (
     decode_coverage,
     decode_covered,
@@ -35,7 +35,7 @@ from calving.model.events import (
     Publication,
     TableMark,
 )
-from calving.model.offsets import TopicPartition
+from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 
 log = logging.getLogger(__name__)
@@ -78,6 +78,21 @@ def payloads(group: str, events: Iterable[Event], max_bytes: int) -> list[bytes]
 def partition_key(tp: TopicPartition) -> str:
     """A source partition as stores name it: topic and number, joined by a colon, which no topic name contains."""
     return f"{tp.topic}:{tp.partition}"
+
+
+def stale(place: object, stored: object, start: object) -> StaleError:
+    """The refusal of a publication because of one stored position."""
+    return StaleError(f"{place} is stored at {stored}, this publication starts at {start}")
+
+
+def check_starts(publication: Publication, stored: SourceOffsets) -> None:
+    """Compare the stored positions with those at which the publication starts (B2).
+
+    :raises StaleError: one of them differs.
+    """
+    for tp, advance in publication.advances.items():
+        if stored.get(tp) != advance.start:
+            raise stale(tp, stored.get(tp), advance.start)
 
 
 def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str) -> int:
@@ -126,6 +141,26 @@ def beside_text(
     if attached.released:
         found["released"] = sorted(attached.released)
     return json.dumps(found, separators=(",", ":")).encode()
+
+
+class Encoded(NamedTuple):
+    """Events as the bytes of entries, and the two headers of each of them."""
+
+    events: list[bytes]
+    coverage: bytes
+    beside: bytes
+
+    @classmethod
+    def of_worker(cls, group: str, publication: Publication, max_bytes: int) -> Encoded:
+        """A publication."""
+        events = payloads(group, publication.events, max_bytes)
+        return cls(events, covered_text(publication), beside_text(group, publication.events, events))
+
+    @classmethod
+    def of_coordinator(cls, group: str, events: Sequence[Event], attached: Attachment, max_bytes: int) -> Encoded:
+        """A coordinator's events, with its attachment."""
+        values = payloads(group, events, max_bytes)
+        return cls(values, settled_text(attached), beside_text(group, events, values, attached))
 
 
 def _leader(said: object) -> Leader | None:

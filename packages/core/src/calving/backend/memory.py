@@ -14,10 +14,10 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
-from calving.backend.entries import BEFORE
+from calving.backend.entries import BEFORE, check_starts
 from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
-from calving.errors import FencedError, ProtocolError, StaleError
+from calving.errors import FencedError, ProtocolError
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import (
@@ -171,9 +171,7 @@ class MemorySession(Session):
             self.check()
             if not store.is_current(claim):
                 raise FencedError(f"member '{claim.member_id}' is no longer in the group")
-            for tp, advance in publication.advances.items():
-                if store.positions.get(tp) != advance.start:
-                    raise StaleError(f"{tp} is stored at {store.positions.get(tp)}, not at {advance.start}")
+            check_starts(publication, store.positions)
             store.publish(publication, store.shard(self._member))
             store.dead_letters += publication.dead_letters
             store.positions.update({tp: advance.end for tp, advance in publication.advances.items()})

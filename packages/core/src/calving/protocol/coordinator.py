@@ -1,7 +1,6 @@
 """The coordinator: decides when to commit, and which entries; its driver does the commits.
 
-    IDLE --interval--> WAITING --all partitions answered, or timeout--> COMMITTING --all tables settled--> IDLE
-                          '--- repeats StartCommit until all have answered ---'
+The state of its cycle is a phase: ``calving.protocol.phases`` has the table and the diagram.
 
 Every entry stays buffered until its table holds it (C3, C4). A coordinator keeps no state of its own: its successor
 starts at the saved position and reads the same entries again; the ledgers in the tables exclude committed ones.
@@ -9,7 +8,6 @@ starts at the saved position and reads the same entries again; the ledgers in th
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -35,15 +33,10 @@ from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import Reach
 from calving.protocol.marks import Marks
+from calving.protocol.phases import COMMIT, Commit, Step, after
 
 _MOST_PARKED, _MOST_SPANS = 100, 10_000
 """Tables, and of all of them the partitions: what is parked travels with every CommitComplete."""
-
-
-class Phase(enum.Enum):
-    IDLE = enum.auto()
-    WAITING = enum.auto()
-    COMMITTING = enum.auto()
 
 
 class Intervals(NamedTuple):
@@ -87,7 +80,7 @@ class Coordinator:
 
     def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
         """``position`` is the saved position at which the log was opened; the first cycle starts at once."""
-        self.phase = Phase.IDLE
+        self._phase = Commit.RESTING
         self.failures: dict[TableId, int] = {}
         """Consecutive failed commits, by table."""
         self._intervals = intervals
@@ -117,6 +110,10 @@ class Coordinator:
         """Whether all workers support parked commits; those of the Java sink and of version 0.1.0 do not."""
 
     @property
+    def phase(self) -> Commit:
+        return self._phase
+
+    @property
     def caught_up(self) -> bool:
         """Whether the log has been read up to this coordinator's first entry."""
         return self._caught_up
@@ -124,7 +121,7 @@ class Coordinator:
     @property
     def missing(self) -> frozenset[TopicPartition]:
         """Partitions whose answers the open cycle still lacks."""
-        return self._expected - self._answers.keys() if self.phase is Phase.WAITING else frozenset()
+        return self._expected - self._answers.keys() if self._phase is Commit.WAITING else frozenset()
 
     @property
     def buffered(self) -> Mapping[TableId, int]:
@@ -140,13 +137,14 @@ class Coordinator:
         """Advance the clock to ``now``. ``fresh_id`` is the next cycle's id; ``expected``: the topics' partitions now
         (C2).
         """
-        if self.phase is Phase.COMMITTING:
+        if self._phase is Commit.COMMITTING:
             return []
         self._expected = expected
-        if self.phase is Phase.IDLE:
+        if self._phase is Commit.RESTING:
             if now - self.started < self._intervals.interval:
                 return []
-            self.phase, self._commit_id, self.started = Phase.WAITING, fresh_id, now
+            self._take(Step.CYCLE_BEGINS)
+            self._commit_id, self.started = fresh_id, now
             self._answers.clear()
             return self._repeat(now)
         if self._complete():
@@ -168,7 +166,7 @@ class Coordinator:
             case DataComplete() if envelope.parts is None:
                 self._alone = False
         match envelope.event:
-            case DataComplete(commit_id, assignments) if commit_id == self._commit_id and self.phase is Phase.WAITING:
+            case DataComplete(commit_id, assignments) if commit_id == self._commit_id and self._phase is Commit.WAITING:
                 for progress in assignments:
                     self._answer(progress)
                 if self._complete():
@@ -218,6 +216,9 @@ class Coordinator:
             effects += self._complete_cycle()
         return effects
 
+    def _take(self, step: Step) -> None:
+        self._phase = after(COMMIT, self._phase, step)
+
     def _repeat(self, now: float) -> list[CoordinatorEffect]:
         self._announced = now
         return [Announce((StartCommit(self._commit_id),))]
@@ -232,7 +233,7 @@ class Coordinator:
         return self._caught_up and bool(self._expected) and self._answers.keys() >= self._expected
 
     def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
-        self.phase = Phase.COMMITTING
+        self._take(Step.COMMIT_BEGINS)
         self._cycle += 1
         self.unanswered = self._expected - self._answers.keys()
         self._valid_through = None if partial else self._valid_through_us()
@@ -286,7 +287,7 @@ class Coordinator:
         return min(known) if known and len(known) == len(latest) else None
 
     def _complete_cycle(self) -> list[CoordinatorEffect]:
-        self.phase = Phase.IDLE
+        self._take(Step.COMMIT_ENDS)
         # While files of one table are not committed, the valid-through time of the sink stays.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer

@@ -1,4 +1,8 @@
-"""The phases of a worker: two machines side by side, that of its batch and that of the commit cycle, as one table.
+"""The phases of both machines as tables. All moves of a phase are in this module.
+
+A worker is two machines side by side, that of its batch and that of its answer. Each turn is shown to both. A machine
+that knows it in some phase takes it in the phases that have it, and in no other. Which partitions a cycle still waits
+for is not a phase.
 
     IDLE --a batch starts--> RUNNING --it ends--> IDLE
     RUNNING --what it reads is lost--> VOID --a void one ends--> IDLE
@@ -8,8 +12,10 @@
     SWEPT --a void one ends--> OPEN, SWEPT --a cycle opens--> OPEN, OPEN --the cycle closes--> CLOSED
     CLOSED --the worker stops--> STOPPED, OPEN --the worker stops--> STOPPED, SWEPT --the worker stops--> STOPPED
 
-Each turn is shown to both. A machine that knows it in some phase takes it in the phases that have it, and in no other.
-All moves of a phase are in this module; which partitions a cycle still waits for is not a phase, and is the worker's.
+A coordinator is one machine. While it is WAITING it repeats StartCommit until all have answered.
+
+    RESTING --the interval has passed--> WAITING --all have answered or it is too late--> COMMITTING
+    COMMITTING --all tables are settled--> RESTING
 """
 
 from __future__ import annotations
@@ -111,11 +117,38 @@ CYCLE: Mapping[Cycle, Mapping[Turn, Cycle]] = {
     },
 }
 
-P = TypeVar("P", Batch, Cycle)
+
+class Commit(enum.Enum):
+    """The state of the coordinator's cycle."""
+
+    RESTING = enum.auto()
+    """The next cycle has not begun."""
+    WAITING = enum.auto()
+    """Answers of workers are missing."""
+    COMMITTING = enum.auto()
+    """The tables of this cycle are being committed."""
+
+
+class Step(enum.Enum):
+    """The inputs of the coordinator's machine."""
+
+    CYCLE_BEGINS = "the interval has passed"
+    COMMIT_BEGINS = "all have answered or it is too late"
+    COMMIT_ENDS = "all tables are settled"
+
+
+COMMIT: Mapping[Commit, Mapping[Step, Commit]] = {
+    Commit.RESTING: {Step.CYCLE_BEGINS: Commit.WAITING},
+    Commit.WAITING: {Step.COMMIT_BEGINS: Commit.COMMITTING},
+    Commit.COMMITTING: {Step.COMMIT_ENDS: Commit.RESTING},
+}
+
+P = TypeVar("P", bound=enum.Enum)
+T = TypeVar("T", bound=enum.Enum)
 
 
 class Phases:
-    """Where both machines are. Only ``take`` moves them."""
+    """Where both machines of a worker are. Only ``take`` moves them."""
 
     def __init__(self) -> None:
         self._batch, self._cycle = Batch.IDLE, Cycle.CLOSED
@@ -138,10 +171,14 @@ class Phases:
 
         :raises ProtocolError: a phase that does not have this turn; neither machine has moved.
         """
-        self._batch, self._cycle = _after(BATCH, self._batch, turn), _after(CYCLE, self._cycle, turn)
+        self._batch, self._cycle = after(BATCH, self._batch, turn), after(CYCLE, self._cycle, turn)
 
 
-def _after(table: Mapping[P, Mapping[Turn, P]], phase: P, turn: Turn) -> P:
+def after(table: Mapping[P, Mapping[T, P]], phase: P, turn: T) -> P:
+    """The phase that ``turn`` leads to; the same one if this machine knows no such turn.
+
+    :raises ProtocolError: the machine knows the turn, but not in this phase.
+    """
     if turn in table[phase]:
         return table[phase][turn]
     if any(turn in turns for turns in table.values()):

@@ -13,8 +13,9 @@ from calving.errors import UnavailableError
 from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals, Phase
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
+from calving.protocol.phases import Commit
 from calving.runtime.worker import Clock
 from calving.status.values import Cycle
 
@@ -95,7 +96,7 @@ class CoordinatorLoop:
 
     @property
     def idle(self) -> bool:
-        return self.machine.phase is Phase.IDLE
+        return self.machine.phase is Commit.RESTING
 
     def _act(self, effects: list[CoordinatorEffect]) -> None:
         for effect in effects:

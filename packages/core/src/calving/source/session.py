@@ -1,0 +1,44 @@
+"""Sessions whose members are those of a Kafka consumer group: how they publish, whatever the store."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from calving.backend.entries import Encoded, LogOptions
+from calving.backend.interface import Session, SinkIdentity
+from calving.errors import FencedError
+from calving.model.dead_letters import DeadLetter
+from calving.model.events import Publication
+from calving.model.membership import Claim
+from calving.source.claims import has_member
+from calving.source.dead_letters import DeadLetterWriter
+
+
+class GroupSession(Session):
+    """Checks the claim, writes the dead letters, and encodes the events. A store implements ``append``."""
+
+    def __init__(self, sink: SinkIdentity, options: LogOptions) -> None:
+        self._group, self._max_bytes = sink.group, options.max_message_bytes
+        self._dead_letters = DeadLetterWriter(sink)
+
+    def publish(self, publication: Publication, claim: Claim) -> None:
+        if not has_member(claim):
+            raise FencedError(f"the consumer of group '{self._group}' is not a member")
+        self.write_dead_letters(publication.dead_letters)
+        self.append(publication, Encoded.of_worker(self._group, publication, self._max_bytes), claim)
+
+    def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
+        """Write the dead letters before the publication. A store in Kafka writes them with it, and does nothing here.
+
+        :raises UnavailableError: some may be in the topic, not all.
+        """
+        self._dead_letters.write(letters)
+
+    @abstractmethod
+    def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
+        """Append ``encoded``, advance the source positions and store their topic ids, atomically, as ``publish``
+        promises. ``claim`` names a member of the group; it may be stale.
+
+        :raises FencedError, UnavailableError, OutcomeUnknownError: as ``publish``.
+        """
