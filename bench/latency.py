@@ -55,7 +55,7 @@ def measure(folder: Path, console: Console) -> dict[str, float]:
 
 
 def trickle(folder: Path, servers: str, load: Load, calving: Path) -> dict[str, float]:
-    """What a sink makes of it with a commit interval of one second; its log is left in ``bench-results``."""
+    """The latency of a sink with a commit interval of one second; its log is left in ``bench-results``."""
     keys = {"type": "embedded", "warehouse": str(folder / f"warehouse-{load.topic}")}
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(load.topic, load.partitions, 1)])[load.topic].result()

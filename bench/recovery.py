@@ -86,7 +86,7 @@ class Field:
     behind: Process | None = None
     """The worker whose way leads through the proxy."""
     mending: threading.Timer | None = None
-    """What ends the fault of the network that was last."""
+    """Ends the last fault of the network."""
 
     def mend(self) -> None:
         if self.mending is not None:

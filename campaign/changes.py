@@ -1,4 +1,4 @@
-"""What a campaign sends to tables whose rows records change: each number is one change of one key."""
+"""The records of a campaign for mutation tables: each number is one change of one key."""
 
 from __future__ import annotations
 

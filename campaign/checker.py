@@ -156,7 +156,7 @@ class Source:
         return self._audit.reaches(tp.partition) - self._begin(tp)
 
     def _read(self, consumer: Consumer, deadline: float) -> str | None:
-        """What was in the way."""
+        """The obstacle, as text."""
         try:
             ends = [consumer.get_watermark_offsets(tp, timeout=2)[1] for tp in self._partitions]
         except KafkaException as error:

@@ -101,7 +101,7 @@ class Producing(threading.Thread):
 
 @dataclass(frozen=True)
 class Plan:
-    """What one campaign is.
+    """The choices of one campaign.
 
     ``workload``: whether records are appended, replace each other by key, or are change events with deletes.
     ``kinds``: of faults; if None, all that harm this backend, and those that workers carry. ``sabotage``: see

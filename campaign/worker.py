@@ -74,7 +74,7 @@ def _doubled_file() -> None:
 
 
 def _dropped_keys() -> None:
-    """What rows replace stays, and deletes do nothing."""
+    """Rows that others replace stay, and deletes do nothing."""
     attempt, times = IcebergTarget.attempt, iter(range(1 << 30))
 
     def keeping(self: IcebergTarget, state: Any, admitted: Admitted) -> int:

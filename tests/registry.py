@@ -28,7 +28,7 @@ class SchemaRegistry:
         """The header Authorization of each request."""
         self.broken = False
         self.refused: tuple[int, dict[str, Any]] | None = None
-        """What it answers to every request, if it is something."""
+        """The answer to every request, unless it is empty."""
         self._schemas: list[dict[str, Any]] = []
         self._subjects: dict[str, list[int]] = {}
 

@@ -51,7 +51,7 @@ def test_a_terminal_shows_the_run_live_and_nothing_else_does(cli: Cli) -> None:
 
 
 def on_a_terminal(command: list[str]) -> str:
-    """What it shows there, without the codes that move the cursor."""
+    """The text on the terminal, without the codes that move the cursor."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "COLUMNS": "110", "LINES": "40", "TERM": "xterm"}
     env.pop("CALVING_LOG_LEVEL", None)
@@ -125,7 +125,7 @@ def test_bad_records_become_dead_letters_and_replay_takes_them_once(cli: Cli) ->
 
 
 def read_all(servers: str, topic: str) -> list[Message]:
-    """What a reader of committed records sees in partition 0."""
+    """The records of partition 0 that a reader of committed records sees."""
     consumer = Consumer(
         client_config(
             {"bootstrap.servers": servers},

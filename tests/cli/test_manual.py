@@ -22,7 +22,7 @@ PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if "<!
 
 
 def blocks(text: str, kind: str) -> dict[str, list[str]]:
-    """What stands behind ``<!-- kind name -->``, by name."""
+    """The blocks behind ``<!-- kind name -->``, by name."""
     found = re.findall(rf"<!-- {kind} (\S+) -->\n```jsonl\n(.*?)```", text, re.DOTALL)
     return {name: content.strip().splitlines() for name, content in found}
 

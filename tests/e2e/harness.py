@@ -89,7 +89,7 @@ class Run:
         self.replaced: set[Process] = set()
         """Of those that have ended: nobody has to start another one for them."""
         self.module, self.environment = "tests.e2e.worker", dict[str, str]()
-        """What a worker runs, and what it finds in its environment besides."""
+        """The command of a worker, and the variables that are added to its environment."""
 
     def _settings(self) -> dict[str, str]:
         return {

@@ -44,7 +44,7 @@ def test_a_log_that_was_truncated_is_named_so_and_read_on_at_its_end(
     tmp_path_factory: pytest.TempPathFactory,
     unique: str,
 ) -> None:
-    """What is retained has been read: to read it again would double it."""
+    """The retained records have been read: to read them again would double them."""
     sink = Cli(tmp_path, Topic(own_broker.bootstrap_servers, f"source-{unique}"), unique)
     sink.keys |= keys
     for first in range(0, 500, 50):

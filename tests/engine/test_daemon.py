@@ -1,4 +1,4 @@
-"""What Spark's Python daemon imports its modules from."""
+"""Spark's Python daemon imports modules from the right places."""
 
 from __future__ import annotations
 

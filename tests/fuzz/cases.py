@@ -95,7 +95,7 @@ class Case:
 
     @property
     def tags(self) -> dict[str, str]:
-        """What the case covers, for the report."""
+        """The features that the case covers, for the report."""
         properties = {**self.run.rules.create_properties, **self.targets[0].properties}
         routing = self.run.routing
         return {

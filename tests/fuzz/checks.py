@@ -1,4 +1,4 @@
-"""What is checked of a case: the oracle, and that neither neighbours, nor order, nor blocks, nor the way change anything."""
+"""The checks of a case: the oracle agrees, and neither neighbours, order, blocks nor the way change a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must become of every record of a batch, one at a time.
+"""The expected fate of every record of a batch, one at a time.
 
 The only thing that records do together is to ask for schema changes: the oracle asks each for what it needs, merges, and asks
 again on the changed tables.
@@ -69,7 +69,7 @@ class Rules:
 
 @dataclass
 class Expected:
-    """What must become of records, by place, and of the tables. One of ``first_bad`` stops a sink without tolerance: the
+    """The expected fates of records, by place, and of the tables. One of ``first_bad`` stops a sink without tolerance: the
     first of the first round that has any. What cannot be written counts at once, or, in a block that asks for a change,
     after that: so there may be two.
     """
@@ -111,7 +111,7 @@ def decode_json(raws: Sequence[bytes | None]) -> list[Any]:
 
 
 def expect(decoded: Sequence[Any], tables: Mapping[str, Table], rules: Rules) -> Expected:
-    """What must become of decoded values."""
+    """The expected fates of decoded values."""
     oracle = _Oracle(dict(tables), rules)
     first_bad: set[int] = set()
     settled: list[int] = []

@@ -23,7 +23,7 @@ _COUNTED = 100
 
 
 def faults(table: Table, files: tuple[DataFile, ...]) -> Iterator[str]:
-    """What is wrong with the files of a table, which holds nothing else."""
+    """The errors in the files of a table, which holds nothing else."""
     schema, parts = table.schema(), table.spec()
     ordered = {field.source_id for field in table.sort_order().fields}
     every: list[dict[str, Any]] = []

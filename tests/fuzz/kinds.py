@@ -13,7 +13,7 @@ Kind = Any
 
 
 def of_value(value: Any) -> Kind:
-    """What a schemaless value needs."""
+    """The type that a schemaless value needs."""
     match value:
         case bool():
             return "boolean"

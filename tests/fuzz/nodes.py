@@ -44,7 +44,7 @@ class Node:
     """Nothing that it needs is required."""
 
     def need(self) -> Kind:
-        """What it needs of a column that is new."""
+        """The type that it needs of a new column."""
         strict = not self.loose
         match self.kind:
             case "struct":

@@ -25,7 +25,7 @@ NESTING = 32
 
 @dataclass
 class Needs:
-    """What a record needs of one table: that it is created, new columns by path, wider types, optional columns."""
+    """The changes that a record needs of one table: its creation, new columns by path, wider types, optional columns."""
 
     create: kinds.Kind = None
     add: dict[tuple[str, ...], kinds.Kind] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Converter:
         self.needs.merge(Needs(add={path: kind}))
 
     def _kind(self, value: Any, node: Node | None) -> kinds.Kind:
-        """What a field that is new needs."""
+        """The changes for a new field."""
         if node is not None:
             return None if value is None else node.need()
         return kinds.folded(kinds.of_value(value)) if self._fold else kinds.of_value(value)

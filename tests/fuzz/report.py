@@ -1,4 +1,4 @@
-"""What a run has covered and found."""
+"""The report of a run: coverage and findings."""
 
 from __future__ import annotations
 

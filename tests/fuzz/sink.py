@@ -64,7 +64,7 @@ HEADERS: list[tuple[str, bytes | None]] = []
 """Of every record."""
 _KEY = LedgerKey("control", "connect-fuzz", "log")
 _RECORDS: dict[TopicPartition, tuple[int, Sequence[bytes | None]]] = {}
-"""What the broker would have: the first offset of a partition, and its records."""
+"""A partition as a broker has it: its first offset, and its records."""
 
 
 class _Source:
@@ -145,7 +145,7 @@ class Run:
 
 @dataclass
 class Found:
-    """What became of a batch: rows as text by table, dead letters by place, filtered records by cause; or the error that
+    """The result of a batch: rows as text by table, dead letters by place, filtered records by cause; or the error that
     stopped it, and whether that says that a record is bad.
     """
 
@@ -274,7 +274,7 @@ class Sink:
         return firsts
 
     def commit(self, found: Found) -> None:
-        """What the last batch has written, as the coordinator does."""
+        """Commit the last batch's files, as the coordinator does."""
         for number, (table, files) in enumerate(found.written.items(), 1):
             target = IcebergTarget(self.catalog, table.identifier, "main", _KEY, {})
             event = DataWritten(uuid.UUID(int=number), table, files.data_files)

@@ -52,7 +52,7 @@ def murmur3(data: bytes) -> int:
 
 
 def partition_value(value: Any, kind: IcebergType, transform: str) -> Any:
-    """What a transform makes of a plain value."""
+    """The result of a partition transform for a plain value."""
     if value is None:
         return None
     if match := re.fullmatch(r"bucket\[(\d+)\]", transform):
@@ -206,7 +206,7 @@ def statistics(rows: Sequence[Mapping[str, Any]], schema: Schema) -> dict[int, L
 
 
 def wrong_bounds(leaf: Leaf, mode: str, low: bytes | None, high: bytes | None) -> Iterator[str]:
-    """What is wrong with the bounds of a column whose values are these."""
+    """The errors in the bounds of a column with these values."""
     if leaf.repeated or not leaf.present or mode in ("none", "counts") or str(leaf.kind) == "uuid":
         if (low, high) != (None, None):
             yield f"no bounds wanted, {low!r} {high!r}"

@@ -1,4 +1,4 @@
-"""What the fuzzer has found, each as small as it gets."""
+"""The fuzzer's findings, each as small as it gets."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Writer:
         self._random, self._wrong = random, wrong
         """``wrong``: the share of values that somebody should not have sent."""
         self._habit = random.choice(_HABITS) if random.random() < 0.15 else None
-        """What this sender writes into text columns."""
+        """The texts that this sender writes into text columns."""
         self.shapes: int | None = None
         """How many forms records have, for a topic whose records are much alike; None: each has its own."""
         self._form, self._forms = random, random.random()

@@ -1,4 +1,4 @@
-"""What one value becomes in one primitive column: docs/reference/types.md, said again in plain Python.
+"""The value of a primitive column for each source value: docs/reference/types.md in plain Python.
 
 Values are what JSON says: None, bool, int, Decimal (any number with a point or an exponent), str, dict, list. Results are
 plain as well: dates are days, times microseconds of the day, timestamps microseconds since 1970.

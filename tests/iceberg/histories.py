@@ -154,7 +154,7 @@ class MutationTable:
         raise AssertionError("every attempt was refused")
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """What should be in the table."""
+        """The rows that should be in the table."""
         return sorted((tuple(row.values()) for row in self.expected.values()), key=repr)
 
 
@@ -227,7 +227,7 @@ def duckdb_rows(table: Table, columns: str = "*") -> list[tuple[Any, ...]]:
 
 
 def live_counts(table: Table) -> Mapping[str, int]:
-    """What the summary of the head says."""
+    """The totals in the summary of the head."""
     snapshot = table.current_snapshot()
     assert snapshot is not None and snapshot.summary is not None
     found = snapshot.summary.additional_properties

@@ -1,4 +1,4 @@
-"""What must hold of every snapshot of a mutation table."""
+"""Invariants of every snapshot of a mutation table."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ def test_a_table_made_anew_is_a_failure_not_a_skip(catalog: Catalog) -> None:
 def test_a_table_that_is_not_the_one_of_before_is_named_in_the_log(
     catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever dropped it knows; whoever restored a catalog that does not have it may not."""
+    """An operator who dropped the table knows it; one who restored a catalog without it may not."""
     now = str(catalog.load_table("db.t").metadata.table_uuid)
     for uuid in (now, "another"):
         target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, mark=TableMark(uuid, 0))

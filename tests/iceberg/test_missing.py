@@ -1,4 +1,4 @@
-"""What counts as a table that does not exist: records for it may be skipped, so nothing else may."""
+"""Only a table that does not exist counts as missing: records for it may be skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked: transforms with their options, and the records that each is given."""
+"""The questions: transforms with their options, and the records that each is given."""
 
 from __future__ import annotations
 

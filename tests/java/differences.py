@@ -42,7 +42,7 @@ class Difference:
 
 
 def unlisted(found: Iterable[Found], listed: Sequence[Difference]) -> list[str]:
-    """What differs, and no entry says so."""
+    """Differences without an entry."""
     return [
         f"{f.path}: Java {f.java}, we {f.ours}, of {f.record}" for f in found if not any(d.allows(f) for d in listed)
     ]

@@ -24,7 +24,7 @@ _JARS = [
     Artifact("org.slf4j", "slf4j-nop", "2.0.16"),
 ]
 Answer = Any
-"""What became of a record: its columns, ``dropped``, or ``error`` with a reason."""
+"""The result for a record: its columns, ``dropped``, or ``error`` with a reason."""
 
 
 @dataclass(frozen=True, slots=True)

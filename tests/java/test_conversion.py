@@ -30,7 +30,7 @@ def java() -> Iterator[Java]:
 
 @pytest.fixture(scope="module")
 def convert(java: Java) -> Callable[[Maker], list[Found]]:
-    """What Java's converter answers otherwise; each question is asked once."""
+    """Java's other answers; each question is asked once."""
     return cache(partial(_convert, java))
 
 
@@ -131,7 +131,7 @@ def _values(random: Random) -> list[Message]:
 
 @pytest.fixture(scope="module")
 def write(java: Java) -> Callable[[str], list[Found]]:
-    """What Java writes otherwise to a column of ``_TYPES``; each is asked once."""
+    """Java's other values in a column of ``_TYPES``; each is asked once."""
     return cache(partial(_write, java))
 
 

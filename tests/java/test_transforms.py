@@ -23,7 +23,7 @@ Compare = Callable[[Case], list[Found]]
 
 @pytest.fixture(scope="module")
 def compare() -> Iterator[Compare]:
-    """What Java answers otherwise; each case is asked once."""
+    """Java's other answers; each case is asked once."""
     with running() as java:
         yield cache(partial(_compare, java))
 

@@ -42,7 +42,7 @@ INTERVALS = Intervals(interval=10, timeout=30, repeat=5)
 
 
 class Died(Exception):
-    """Whoever acts is gone."""
+    """The acting process is gone."""
 
 
 @dataclass
@@ -323,7 +323,7 @@ class History:
             yield f"  {name} = {value}"
 
     def _news(self) -> Iterator[str]:
-        """What has been appended to the control log since it was printed last."""
+        """The entries that were appended to the control log since it was printed last."""
         (entries,) = self._store.log
         for offset, entry in enumerate(entries[self._printed :], self._printed):
             if entry is not None:

@@ -115,7 +115,7 @@ class Cycles:
     def run(
         self, number: int, tp: TopicPartition, outcome: Failed | Committed
     ) -> tuple[Collection[Topic], Collection[Topic]]:
-        """What the commit drops, nothing where the table rests, and what the store does."""
+        """The topics that the commit drops (none if the table rests), and those that the store drops."""
         now, commit, held = number * 20.0, UUID(int=number), named(tp)
         self.machine.tick(now, commit, frozenset([held]))
         self.hear(StartCommit(commit), tp, Span(0, 0))

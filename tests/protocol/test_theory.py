@@ -59,7 +59,7 @@ class World:
 
 
 def told(step: int) -> dict[TableReference, Ledger]:
-    """What the page says of the tables' ledgers after a step."""
+    """The tables' ledgers after a step, as the page shows them."""
     _, _, section = PAGE.read_text().partition(f"### Step {step}:")
     rows = re.findall(r"^\| `(\w+)` \| (\d*) ?\| (\d*) ?\| (\d*) ?\| \|$", section.partition("\n### ")[0], re.MULTILINE)
     assert len(rows) == 2

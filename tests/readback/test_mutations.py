@@ -93,7 +93,7 @@ def test_spark_deletes_merges_and_compacts_between_commits(
 
 
 def _changed(table: MutationTable) -> None:
-    """What Spark's statements do."""
+    """The rows after Spark's statements."""
     expected = {key: row for key, row in table.expected.items() if row["id"] % 5}
     for key in (1, 2, 3, 99):
         held = expected.get((key,))

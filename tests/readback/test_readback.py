@@ -1,4 +1,4 @@
-"""What calving writes, read by engines that are not calving: Spark with Iceberg's own runtime, and DuckDB."""
+"""Other engines read the tables of calving: Spark with Iceberg's own runtime, and DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a new column becomes is decided by what most of its values need; a few of another kind do not decide."""
+"""Most of the values of a new column decide its type; a few of another kind do not."""
 
 from __future__ import annotations
 

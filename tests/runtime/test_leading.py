@@ -1,4 +1,4 @@
-"""What the one that leads says of each commit cycle."""
+"""The leader logs each commit cycle."""
 
 from __future__ import annotations
 

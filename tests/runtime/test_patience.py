@@ -29,7 +29,7 @@ TABLE = TableReference("c", ("db",), "t")
 
 @pytest.fixture
 def never() -> threading.Event:
-    """What a call waits for that hangs."""
+    """Blocks a call until it is set."""
     return threading.Event()
 
 

@@ -1,4 +1,4 @@
-"""What happens to the parts around a sink, and what its operator does about it."""
+"""Accidents to the parts around a sink, and its operator's responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Accidents:
         self.catalog_went_back = False
         """And nobody has recovered the sink since."""
         self.taken: dict[TableId, set[Record]] = {}
-        """What tables lost with it."""
+        """The rows that tables lost with it."""
         self.stalled: set[TableId] = set()
         """Tables whose commits do not come back; they may land later."""
         self._older_tables: dict[TableId, tuple[list[Snapshot], int, dict[str, str], int]] = {}

@@ -1,4 +1,4 @@
-"""What must hold, checked as it happens and at the end.
+"""The invariants, checked during a history and at its end.
 
 I1  every record below a stored position is counted once: in a published file, or filtered, or reported as lost
 I2  every published file is in exactly one snapshot, once its table commits
@@ -106,7 +106,7 @@ class Judge:
         self._world.checks.complete(event)
 
     def saved(self, position: ControlOffsets) -> None:
-        """What a successor would have to hear again is bounded, also while a table fails."""
+        """The number of entries that a successor has to hear again is bounded, also while a table fails."""
         world = self._world
         again = sum(len(entries) - position.get(p, 0) for p, entries in enumerate(world.store.log))
         # Entries of a mutation table wait for earlier ones, and with them the position, as long as a transaction hides these.
@@ -240,7 +240,7 @@ class Checks:
         self._check_ledger(name, ledger, admitted.reach)
 
     def _check_rows(self, name: TableId, admitted: Admitted) -> None:
-        """What a mutation table shows is what its records come to, one after the other, after every commit."""
+        """After every commit a mutation table shows the result of its records, one after the other."""
         table = self._world.tables[name]
         if wrong := sorted({row.record for row in table.live} ^ replayed(table.rows)):
             raise Violation(f"I7: {name} has {len(wrong)} rows too many or too few, such as {wrong[0]}")
@@ -250,7 +250,7 @@ class Checks:
             raise Violation(f"G2: {name} does not hold {missing}")
 
     def _check_read_again(self, name: TableId, left_out: Coverage) -> None:
-        """What is left out while it is read again must be so until it has been."""
+        """Offsets that are left out while they are read again stay left out until they have been read."""
         world = self._world
         for tp in world.broker.content if not world.is_upset else ():
             held, stored = left_out.get(world.known_as(tp), ()), world.store.positions.get(tp, 0)
@@ -263,7 +263,7 @@ class Checks:
         self._reached = {at: control for at, control in self._reached.items() if at[0] != uuid}
 
     def _check_ledger(self, name: TableId, ledger: Ledger, reach: Reach) -> None:
-        """What it says of the source is true: recovery is built on it."""
+        """The ledger's offsets are true: recovery is built on them."""
         world = self._world
         if world.accidents.catalog_went_back:
             return  # what it says of other tables was true

@@ -76,7 +76,7 @@ class Ending:
                 world.broker.produce(tp, int(world.now))
 
     def _last_words(self) -> None:
-        """What is committed last tells of all before that it is settled."""
+        """The last commit says that everything before it is settled."""
         world = self._world
         ends = {tp: world.broker.end(tp) for tp in world.broker.content}
         for _ in range(2):

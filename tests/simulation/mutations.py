@@ -15,7 +15,7 @@ Key = tuple[object, ...]
 
 
 class Changes(NamedTuple):
-    """What one batch does to a table: these keys are deleted, and these rows added."""
+    """The changes of one batch to a table: deleted keys, and added rows."""
 
     keys: frozenset[Key]
     rows: frozenset[Record]
@@ -31,7 +31,7 @@ def is_delete(record: Record) -> bool:
 
 
 def event_time(record: Record) -> int:
-    """What an order by time would go by: records are late as often as not."""
+    """The value of an order by time: records are late as often as not."""
     return record.serial * 7919 % 1009
 
 

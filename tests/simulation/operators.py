@@ -1,4 +1,4 @@
-"""What people do to a sink and its tables on purpose: rename it, drop tables and recreate them, roll tables back; and
+"""Deliberate acts of people on a sink and its tables: rename it, drop tables and recreate them, roll tables back; and
 the commands that lead on from there.
 """
 
@@ -33,11 +33,11 @@ class Operators:
         self.rolled_back: set[TableId] = set()
         """Tables that are to have everything again at the next recovery."""
         self.taken: dict[TableId, set[Record]] = {}
-        """What rollbacks have taken away, for good."""
+        """The rows that rollbacks have taken away for good."""
         self.written_for: dict[str, int] = {}
         """Which table each file was written for, by the table's identity."""
         self.again: set[Record] = set()
-        """What a rollback took away, and is read again: other tables know it to be settled from before."""
+        """The offsets that a rollback took away, and that are read again: other tables know them as settled."""
         self.made_anew: set[TableId] = set()
         self._discarded: set[str] = set()
         """Files that operators have released."""
@@ -67,7 +67,7 @@ class Operators:
         world.stats["renamed"] += 1
 
     def guard(self) -> None:
-        """What a worker looks at before it starts, as far as it is about names.
+        """A worker's checks of names before it starts.
 
         :raises DataLossError: the sink had another name before.
         """

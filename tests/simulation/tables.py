@@ -68,7 +68,7 @@ class SimTable:
     discarded: set[int] = field(default_factory=set)
     broken: bool = False
     before: deque[Loaded] = field(default_factory=lambda: deque(maxlen=4))
-    """What a replica may still show."""
+    """The states that a replica may still show."""
 
     def state(self) -> Loaded:
         mark = TableMark(str(self.uuid), self.sequence)

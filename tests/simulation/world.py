@@ -192,19 +192,19 @@ class World:
         return self.ledger_key(self.control_topic, self.group, log_id)
 
     def in_order(self, parked: Iterable[ParkedCommit], last: ParkedCommit) -> Iterator[ParkedCommit]:
-        """What was parked comes first."""
+        """Parked commits come first."""
         yield from parked
         yield last
 
     def to_park(self, commit: ParkedCommit) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
-        """What of a mutation table's commit is parked, and what is not."""
+        """The entries of a mutation table's commit that are parked, and those that are not."""
         return commit.in_order()
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         return CommitLoop(target, target.key, 3, in_order=target.name in self.mutation_tables)
 
     def ledger_of(self, state: Loaded) -> Ledger:
-        """What a table says of the sink, under the name that it has, and the one that it had."""
+        """The table's ledgers of the sink, under its present and its former name."""
         found = self.key(self.store.identity).read(state.ancestry, state.properties)
         former = self.people.former
         return found if former is None else former.read(state.ancestry, state.properties).joined(found)
@@ -214,12 +214,12 @@ class World:
         return within(tp, self.broker.topic_ids().get(tp.topic, ""))
 
     def left_out(self, name: TableId) -> Coverage:
-        """What no batch may write for this table again, for the topic that is there now."""
+        """The offsets of the present topic that no batch may write to this table again."""
         held = decode_coverage(self.tables[name].properties.get(self.key("").holding, "{}"))
         return {tp: held.get(self.known_as(tp), ()) for tp in self.broker.content} if held else {}
 
     def unknown(self, topics: Collection[Topic]) -> Collection[Topic]:
-        """What the broker says that it does not have. One that has just started may not know of anything."""
+        """The topics that the broker does not know. One that has just started may know none."""
         self.call("topics")
         if self.chance(self.odds.faults):
             raise UnavailableError("no answer")

@@ -52,7 +52,7 @@ def task(order: SortOrder, spec: PartitionSpec, **properties: str) -> TaskSpec:
 def sent(
     spec: TaskSpec, senders: Sequence[Sequence[tuple[int | None, str | None, float | None]]]
 ) -> list[ShuffleBlock | Sample]:
-    """What these tasks send of their rows."""
+    """The samples that these tasks send of their rows."""
     table = spec.tables["db.t"]
     found: list[ShuffleBlock | Sample] = []
     for rows in senders:

@@ -1,4 +1,4 @@
-"""What breaks writing after a row was taken is found by running the batch again with care."""
+"""A record that breaks writing after its row was taken is found: the batch runs again, with care."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ OTHERS = [
         )
     ),
 ]
-"""What Java does not have, or has elsewhere."""
+"""Transforms that Java does not have, or has elsewhere."""
 PREDICATED = [
     PredicateSpec("TopicNameMatches", {"pattern": "an.*"}),
     PredicateSpec("HasHeaderKey", {"name": "h"}),

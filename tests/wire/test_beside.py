@@ -1,4 +1,4 @@
-"""What travels beside control events, as bytes: what version 0.1.0 has written is read, and new bytes are as they were."""
+"""Headers of control events, as bytes: those of version 0.1.0 are read, and new ones are the same."""
 
 from __future__ import annotations
 

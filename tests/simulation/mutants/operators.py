@@ -1,4 +1,4 @@
-"""What leads on from an operator's act, broken."""
+"""Mutants of the steps that follow an operator's act."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def mutant(rule: str, theme: str | None = None) -> Callable[[type[World]], type[
 class Verdicts(NamedTuple):
     caught: int
     seeds: int
-    """That were run."""
+    """The number of seeds that were run."""
     rules: Counter[str]
     """Which rule was found broken how often."""
 

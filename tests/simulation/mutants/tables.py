@@ -77,7 +77,7 @@ class _CustomLoop(World):
 
 
 class _Believing(World):
-    """What was heard of a restart counts in another way."""
+    """Heard restarts count in another way."""
 
     reach: type[Reach]
 

@@ -1,4 +1,4 @@
-"""What schemaless values need a new column to be: how many of them need what, so that a few do not decide for all.
+"""Counts which types schemaless values need of a new column, so that a few values do not decide for all.
 
 A plain value, which travels as JSON: ``kinds`` counts values by what each of them needs, ``examples`` has some of them,
 ``fields`` says the same of the fields of objects, ``inside`` of the elements of arrays, or of keys and values of maps.
@@ -76,18 +76,18 @@ class Minority:
     path: tuple[str, ...]
     """Through structs to the column; what is inside of its elements counts as its own."""
     kind: InferredType
-    """What the others need."""
+    """The type that the others need."""
     kept: int
     needs: str
     count: int
     examples: tuple[str, ...]
     all: InferredType
-    """What would take them, too."""
+    """The type that would take them, too."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """What a column becomes, what it would become for all its values, and the values that do not decide."""
+    """The type of a column, the type that all its values would need, and the values that do not decide."""
 
     kind: InferredType | None
     all: InferredType | None

@@ -13,7 +13,7 @@ STORES = ("local", "s3", "gcs", "azure")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What has to be known of a sink."""
+    """The facts about a sink that a configuration needs."""
 
     topic: str
     table: str
@@ -45,7 +45,7 @@ _EXTRAS = {"glue": "glue", "hive": "hive", "azure": "azure", "postgresql": "post
 def answers(
     topic: str, table: str | None, servers: str, catalog: str, store: str, uri: str | None, warehouse: str | None
 ) -> Answers:
-    """What was said, and where nothing was said what is likely.
+    """The given answers, and likely ones in place of the missing.
 
     :raises ConfigError: a catalog or a store is not known, or they do not go together.
     """
@@ -150,7 +150,7 @@ def _clients(found: Answers) -> list[str]:
 
 
 def _extras(found: Answers) -> list[str]:
-    """What a catalog and a store need besides calving."""
+    """The software that a catalog and a store need besides calving."""
     needs = (
         found.catalog,
         found.uri.partition(":")[0].partition("+")[0],

@@ -43,7 +43,7 @@ _EVERYTHING = 10**9
 
 @dataclass(frozen=True, slots=True)
 class TablePreview:
-    """What a table would be after these records; ``before`` None: it would be created."""
+    """A table as it would be after these records; ``before`` None: it would be created."""
 
     name: str
     before: Schema | None
@@ -55,7 +55,7 @@ class TablePreview:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would become of the records that were read."""
+    """The outcome for the records that were read."""
 
     read: int
     tables: tuple[TablePreview, ...]

@@ -45,7 +45,7 @@ class Cycle(enum.Enum):
     OPEN = enum.auto()
     """The rest of the partitions is to be read first, at most one batch."""
     SWEPT = enum.auto()
-    """That batch runs or has ended, or there was no rest: the answer follows as soon as no batch runs."""
+    """This batch runs or has ended, or there was no rest: the answer follows as soon as no batch runs."""
     STOPPED = enum.auto()
     """No batch starts and no answer follows any more."""
 

@@ -1,4 +1,4 @@
-"""What a client gives its reader."""
+"""The messages that a client hands to its reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Arrived(NamedTuple):
-    """What came of one partition: records, or a fault."""
+    """The arrivals of one partition: records, or a fault."""
 
     place: Place
     offset: int
@@ -54,7 +54,7 @@ class Client(ABC):
 
     @abstractmethod
     def take(self, most: int, seconds: float) -> Sequence[Arrived]:
-        """What is there within so many seconds, at most so many records; those of a partition in order."""
+        """The records that arrive within so many seconds, at most so many; those of a partition in order."""
 
     @abstractmethod
     def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
