@@ -84,7 +84,7 @@ def _kind(field: FieldInfo) -> str:
     if literals:
         return " \\| ".join(f"`{v}`" for v in literals)
     text = str(kind)
-    names = (("tuple", "list"), ("bool", "boolean"), ("int", "integer"))
+    names = (("tuple", "list"), ("bool", "boolean"), ("int", "integer"), ("float", "number"))
     return next((shown for name, shown in names if re.search(rf"\b{name}\b", text)), "text")
 
 

@@ -179,7 +179,7 @@ def test_a_union_may_be_named_as_connect_s_general_one(registry: SchemaRegistry)
     ("schema", "reason"),
     [
         ({**schema_of(next={"$ref": "#"})}, "contains itself"),
-        (schema_of(v={"$ref": "#/nowhere"}), "leads nowhere"),
+        (schema_of(v={"$ref": "#/nowhere"}), "refers to nothing"),
         (schema_of(v={"$ref": "lost.json"}), "no reference of the name 'lost.json'"),
         (schema_of(v={"type": "array"}), "items"),
         (schema_of(v={"type": "colour"}), "'colour' is not a type"),

@@ -154,7 +154,7 @@ CONVERSION = [
         "date|time",
         "^$",
         '"object"',
-        "text is wanted",
+        "not text",
     ),
     Difference(
         "a day without a time into a timestamp",

@@ -163,7 +163,9 @@ def test_a_port_that_is_taken_is_said() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=rf"iceberg\.http\.port: 127\.0\.0\.1:{port} cannot be listened on"):
+        with pytest.raises(
+            ConfigError, match=rf"iceberg\.http\.port: the server cannot listen on 127\.0\.0\.1:{port}: "
+        ):
             Server(sink(**{"iceberg.http.port": port}), Worker(status()))
 
 

@@ -100,8 +100,8 @@ def test_a_collector_that_refuses_is_told_once_and_once_it_takes_them_again(
     collector.code = 200
     wait_for(lambda: len(caplog.messages) > 1)
     assert caplog.messages == [
-        "the collector at 127.0.0.1 does not take metrics: HTTP 403; trying on",
-        "the collector at 127.0.0.1 takes metrics again",
+        "the collector at 127.0.0.1 does not accept metrics: HTTP 403; retrying",
+        "the collector at 127.0.0.1 accepts metrics again",
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_collector_that_is_not_there_is_told_once_and_holds_up_no_end(
     started = time.monotonic()
     exporter.close()
     assert time.monotonic() - started < 4
-    assert caplog.messages == ["the collector at 127.0.0.1 does not take metrics: no answer; trying on"]
+    assert caplog.messages == ["the collector at 127.0.0.1 does not accept metrics: no answer; retrying"]
 
 
 def test_the_last_values_are_sent_at_the_end(collector: Collector, export: Callable[..., Exporter]) -> None:
@@ -124,7 +124,7 @@ def test_the_last_values_are_sent_at_the_end(collector: Collector, export: Calla
 
 def test_an_interval_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "often")
-    with pytest.raises(ConfigError, match="OTEL_METRIC_EXPORT_INTERVAL = 'often' is no number of milliseconds"):
+    with pytest.raises(ConfigError, match="OTEL_METRIC_EXPORT_INTERVAL = 'often' is not a number of milliseconds"):
         Exporter("http://127.0.0.1:1/v1/metrics", status)
 
 

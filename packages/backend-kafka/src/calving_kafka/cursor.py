@@ -156,7 +156,7 @@ class KafkaCursor(Cursor):
             return saved
         # One more may be the end mark of what was heard last; a publication takes two at least, with its own.
         if saved < bound.start == bound.end and bound.end - saved - _tail(found.metadata) in (0, 1):
-            log.info("control topic '%s' holds nothing more: all that was in it is committed", self._sink.control_topic)
+            log.info("control topic '%s' has no entries left: all of them were committed", self._sink.control_topic)
             return bound.start
         text = (
             f"control topic '{self._sink.control_topic}', partition {partition}: the saved position {saved} is not"
@@ -165,7 +165,7 @@ class KafkaCursor(Cursor):
         )
         if self._options.on_truncation == "fail":
             raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to resume at {bound.start}")
-        log.error("%s; going on at %d", text, bound.start)
+        log.error("%s; resuming at %d", text, bound.start)
         return bound.start
 
     @patiently

@@ -138,7 +138,7 @@ class Transactions:
             within(seconds + _GRACE, "calving-transaction", call)
         except LateError as error:
             self._stuck = True
-            raise OutcomeUnknownError(f"control topic '{self._topic}': the client does not come back") from error
+            raise OutcomeUnknownError(f"control topic '{self._topic}': the client does not answer") from error
 
     def _abort(self) -> None:
         if self._stuck:

@@ -48,7 +48,7 @@ def inspect(client: Client, options: RedisOptions) -> Durability:
         config = _config(client)
     version = _version(server)
     if version < _OLDEST:
-        raise ConfigError(f"{where(options)}: version {'.'.join(map(str, version))} is too old: 7.0 is wanted")
+        raise ConfigError(f"{where(options)}: version {'.'.join(map(str, version))} is too old: 7.0 or newer is needed")
     if replication.get("role") not in (None, "master"):
         raise ConfigError(f"{where(options)} is a replica: name its primary, or its Sentinels")
     policy = config.get("maxmemory-policy", "noeviction")
@@ -79,7 +79,7 @@ def _complain(options: RedisOptions, problem: str) -> None:
     text = f"{where(options)}: {problem}"
     if not options.accept_loss:
         raise ConfigError(f"{text}, or set iceberg.control.redis.accept-loss = true and accept doubled records")
-    log.warning("%s; going on, because iceberg.control.redis.accept-loss = true", text)
+    log.warning("%s; continuing, because iceberg.control.redis.accept-loss = true", text)
 
 
 def _config(client: Client) -> Mapping[str, str]:

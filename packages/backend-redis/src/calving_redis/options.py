@@ -24,7 +24,7 @@ class RedisOptions(LogOptions):
         description="`host:port` of Sentinels, separated by commas; the URL then only says how to connect.",
     )
     sentinel_service: str = Field(
-        "mymaster", alias="iceberg.control.redis.sentinel-service", description="The name that Sentinel knows it by."
+        "mymaster", alias="iceberg.control.redis.sentinel-service", description="The primary's name in Sentinel."
     )
     sentinel_username: str | None = Field(
         None, alias="iceberg.control.redis.sentinel-username", description="The ACL user of the Sentinels."
@@ -35,7 +35,7 @@ class RedisOptions(LogOptions):
     cluster: bool = Field(
         False, alias="iceberg.control.redis.cluster", description="Redis is a cluster; the URL names one of its nodes."
     )
-    prefix: str = Field("calving:", alias="iceberg.control.redis.prefix", description="What all keys start with.")
+    prefix: str = Field("calving:", alias="iceberg.control.redis.prefix", description="The prefix of all keys.")
     lease_ms: int = Field(
         6_000,
         ge=500,

@@ -37,7 +37,7 @@ def connect(options: ZooKeeperOptions) -> KazooClient:
     if options.authentication != "none":
         if options.username is None or options.password is None:
             raise ConfigError(
-                f"iceberg.control.zookeeper.authentication = {options.authentication} wants .username and .password"
+                f"iceberg.control.zookeeper.authentication = {options.authentication} needs .username and .password"
             )
         password = options.password.get_secret_value()
         settings["default_acl"] = CREATOR_ALL_ACL

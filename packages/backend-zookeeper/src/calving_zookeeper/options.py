@@ -17,9 +17,7 @@ class ZooKeeperOptions(LogOptions):
         alias="iceberg.control.zookeeper.hosts",
         description="The ensemble, `host:port` separated by commas; a path at the end is the root of all nodes.",
     )
-    root: str = Field(
-        "/calving", alias="iceberg.control.zookeeper.root", description="The node that all others are in."
-    )
+    root: str = Field("/calving", alias="iceberg.control.zookeeper.root", description="The parent of all nodes.")
     session_ms: int = Field(
         6_000,
         ge=1_000,
@@ -38,7 +36,7 @@ class ZooKeeperOptions(LogOptions):
     authentication: Literal["none", "digest", "sasl-digest"] = Field(
         "none",
         alias="iceberg.control.zookeeper.authentication",
-        description="`digest`: nodes are the user's alone; `sasl-digest`: the same by SASL DIGEST-MD5.",
+        description="`digest`: only the user has access to the nodes; `sasl-digest`: the same by SASL DIGEST-MD5.",
     )
     tls_ca: str | None = Field(
         None, alias="iceberg.control.zookeeper.tls-ca", description="Certificates to trust (PEM); switches TLS on."

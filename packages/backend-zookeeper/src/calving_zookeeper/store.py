@@ -150,7 +150,7 @@ class Store:
                 continue
             worst = next((r for r in failed if not isinstance(r, RolledBackError | RuntimeInconsistency)), failed[0])
             raise UnavailableError(f"ZooKeeper: {type(worst).__name__} {worst}: nothing was written")
-        raise UnavailableError(f"ZooKeeper: others were faster {_TRIES} times: nothing was written")
+        raise UnavailableError(f"ZooKeeper: other writers were faster {_TRIES} times: nothing was written")
 
     def publication(self, name: str) -> Publication | None:
         """A node of the log; None if it was trimmed meanwhile."""
@@ -237,6 +237,4 @@ class Store:
                 time.sleep(0.2)
             except NoNodeError:
                 break
-        raise OutcomeUnknownError(
-            f"ZooKeeper: {type(cause).__name__}: whether it was written cannot be told"
-        ) from cause
+        raise OutcomeUnknownError(f"ZooKeeper: {type(cause).__name__}: it is unknown whether it was written") from cause

@@ -1,4 +1,4 @@
-"""A process of our own starts with less."""
+"""Keeps pandas out of processes that do not need it, so that they start faster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from types import ModuleType
 
 
 class _Refusing(MetaPathFinder):
-    """Of one thread: another may import pandas meanwhile, as Spark Connect does."""
+    """Refuses pandas in one thread: another may import it meanwhile, as Spark Connect does."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         if name == "pandas" and threading.get_ident() == self._thread:
-            raise ImportError("this process makes no frames")
+            raise ImportError("calving keeps pandas out of this thread")
 
 
 class _Telling(MetaPathFinder):

@@ -27,7 +27,7 @@ def is_number(value: Any) -> bool:
 def text_of(value: Any) -> str:
     """:raises ValueError: it is no text."""
     if not isinstance(value, str):
-        raise ValueError("text is wanted")
+        raise ValueError("not text")
     return value
 
 

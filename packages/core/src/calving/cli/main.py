@@ -50,11 +50,11 @@ def init(
         str, typer.Option(prompt="Catalog (embedded, rest, sql, glue, hive)", help="The kind of catalog.")
     ] = "embedded",
     store: Annotated[
-        str, typer.Option(prompt="Store (local, s3, gcs, azure)", help="Where data files are kept.")
+        str, typer.Option(prompt="Store (local, s3, gcs, azure)", help="The object store of the data files.")
     ] = "local",
     table: Annotated[str | None, typer.Option(help="The table; by default db.<topic>.")] = None,
     uri: Annotated[str | None, typer.Option(help="The catalog's address.")] = None,
-    warehouse: Annotated[str | None, typer.Option(help="Where the catalog puts tables.")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="The location of the catalog's tables.")] = None,
 ) -> None:
     """Write a first configuration, with comments, from a few answers."""
     from calving.cli.init import answers, text_of
@@ -102,7 +102,7 @@ def _shown(sink: App, *, ends: bool) -> AbstractContextManager[None]:
 
 @app.command()
 def replay(file: File, worker: Worker = None) -> None:
-    """Feed the dead letters back through the sink as it is configured now, exactly once; those that fail again stay."""
+    """Feed the dead letters back through the sink as it is configured now, exactly once. Some may fail again."""
     from calving.runtime.app import App
 
     sink = App(load(file, worker).replay(), alone=True)
@@ -126,7 +126,7 @@ def validate(file: File, worker: Worker = None) -> None:
 def preview(
     file: File,
     worker: Worker = None,
-    records: Annotated[int, typer.Option(min=1, help="How many of the newest records are read.")] = 1_000,
+    records: Annotated[int, typer.Option(min=1, help="The number of newest records to read.")] = 1_000,
 ) -> None:
     """Read some records, and show the tables, partitions and bad records that they would make. Writes nothing."""
     from calving.cli.preview import as_text
@@ -146,7 +146,7 @@ def status(
         float | None, typer.Option(min=0.5, help="Show it again every so many seconds, until Ctrl-C.")
     ] = None,
 ) -> None:
-    """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 where all is not well."""
+    """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 if something is wrong."""
     from calving.cli import status as looking
 
     sink = load(file, worker)
@@ -182,7 +182,7 @@ def recover(
     worker: Worker = None,
     table: Annotated[
         list[str] | None,
-        typer.Option(help="A rolled back table: it gets the records again that it no longer holds."),
+        typer.Option(help="A rolled back table: the records that it lacks are read again."),
     ] = None,
     former: Annotated[
         str | None,
@@ -190,7 +190,7 @@ def recover(
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
 ) -> None:
-    """Go on from what the tables hold, after the control log or the positions were lost. Nothing is lost or doubled."""
+    """Rebuild lost positions, or a lost control log, from the ledgers of the tables. No record is lost or doubled."""
     from calving.cli.recover import recover as go_back
 
     for line in go_back(load(file, worker), table or [], former, dry_run=dry_run):
@@ -200,7 +200,7 @@ def recover(
 @app.command()
 def release(
     file: File,
-    table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be given again.")],
+    table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be repeated.")],
     record: Annotated[Path, typer.Option(help="The file to write the discarded files' names to.")],
     worker: Worker = None,
 ) -> None:
@@ -213,9 +213,7 @@ def release(
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where Kafka's data and the warehouse are kept.")] = Path(
-        ".calving-demo"
-    ),
+    folder: Annotated[Path, typer.Option(help="The folder of Kafka's data and the warehouse.")] = Path(".calving-demo"),
     records: Annotated[int, typer.Option(help="Records to produce in this run.")] = 300_000,
 ) -> None:
     """Start a real Kafka, stream records through Spark into an Iceberg table, and prove the result."""

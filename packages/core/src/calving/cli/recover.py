@@ -1,4 +1,4 @@
-"""Brings a sink back whose control log or positions are lost: from what its tables hold, and from the topics."""
+"""Recovers a sink that has lost its control log or positions, from the ledgers of its tables and from the topics."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _MEMBERS_SECONDS = 10.0
 
 
 def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
-    """Rewind to where every record below is in its table, and have each table leave out what it holds beyond.
+    """Rewind to the low watermark, and have each table skip the records that it holds above it.
 
-    Tables in ``rolled_back`` get everything again that they do not hold now. So do tables of which the catalog shows
-    an older state than the control log: what another table's ledger calls settled may not be in them. ``former`` is the
-    name, ``<control topic>.<group>``, that the sink had before: what the tables say under it counts, too. May be run
-    again, also after it was cut off in the middle.
+    Tables in ``rolled_back`` get all records again that they do not hold now. So do tables of which the catalog shows
+    an older state than the control log: offsets that another table's ledger calls settled may be missing in them.
+    ``former`` is the sink's former name, ``<control topic>.<group>``: ledgers under it count, too. Idempotent: rerun it
+    after an interruption.
 
     :raises CalvingError: workers are running, or no table knows anything of this sink.
     """
@@ -91,7 +91,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
             plan = recovery(found, rolled_back, complete=not routes_freely(sink))
         positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
         for name in sorted(older):
-            yield f"table {name} shows an older state than before: it gets again what it no longer holds"
+            yield f"table {name} shows an older state than before: the records that it lacks are read again"
         yield from _lines(plan, positions, stored)
         if dry_run:
             return
@@ -108,7 +108,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         if cursor is not None:
             cursor.close()
         session.close()
-    yield "done: the next run reads on from there"
+    yield "done: the next run resumes there"
 
 
 def _mind_members(source: Source, groups: Iterable[str]) -> None:
@@ -133,7 +133,7 @@ def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
             if len(held := ledgers[name].held(tp)) > 1:
                 raise ConfigError(
                     f"table {name} has changes of {tp} from offset {held[1].start} on that came after it was rolled"
-                    f" back: older ones cannot be put beneath them; roll it back to the snapshot that it had then, and"
+                    f" back: older changes cannot be put beneath them; roll it back to that snapshot again, and"
                     " run `calving recover FILE --table` again"
                 )
 

@@ -67,7 +67,7 @@ def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableI
             record.unlink(missing_ok=True)
         except OutcomeUnknownError as error:
             raise CommandFailedError(
-                f"whether anything was discarded is not known ({error}): run it again with another record; if nothing"
+                f"it is unknown whether anything was discarded ({error}): run it again with another record; if nothing"
                 f" is buffered then, what {record} lists was discarded"
             ) from error
         finally:

@@ -112,7 +112,7 @@ class _Shapes:
             try:
                 found = found[int(step)] if isinstance(found, list) else found[step]
             except (KeyError, IndexError, ValueError, TypeError) as error:
-                raise ValueError(f"$ref '{reference}' leads nowhere") from error
+                raise ValueError(f"$ref '{reference}' refers to nothing") from error
         return found, root, (id(root), pointer)
 
     def _merged(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[Any, Any, Above]:

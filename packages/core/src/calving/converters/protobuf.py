@@ -240,7 +240,7 @@ def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataTyp
 
 def _timestamp(message: Any) -> int:
     if not (_FIRST_SECOND <= message.seconds <= _LAST_SECOND and 0 <= message.nanos < 1_000_000_000):
-        raise ValueError(f"{message.seconds} s and {message.nanos} ns are no google.protobuf.Timestamp")
+        raise ValueError(f"{message.seconds} s and {message.nanos} ns are not a google.protobuf.Timestamp")
     return int(message.seconds * 1_000_000 + message.nanos // 1000)
 
 
@@ -250,7 +250,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 
 def _time_of_day(message: Any) -> time:
     if not 0 <= message.nanos < 1_000_000_000:
-        raise ValueError(f"{message.nanos} ns are no part of a google.type.TimeOfDay")
+        raise ValueError(f"{message.nanos} ns are not within a google.type.TimeOfDay")
     return time(message.hours, message.minutes, message.seconds, message.nanos // 1000)
 
 

@@ -195,7 +195,7 @@ def decimal(precision: int, scale: int) -> Form:
         try:
             return Decimal(value).quantize(unit, context=exact)
         except (Inexact, InvalidOperation) as error:
-            raise ValueError(f"{shown(value)} is no decimal({precision}, {scale})") from error
+            raise ValueError(f"{shown(value)} is not a decimal({precision}, {scale})") from error
 
     return Form(pa.decimal128(precision, scale), read)
 

@@ -48,12 +48,12 @@ class ClassArchive:
             self.options = f"{base} -XX:ArchiveClassesAtExit={self._partial} -Xlog:cds*=off"
 
     def close(self) -> None:
-        """Once Spark has stopped: where the archive is still to be written, end the JVM and wait for that, seconds."""
+        """Call it once Spark has stopped. If the archive is missing, end the JVM, and wait some seconds for it."""
         gateway = SparkContext._gateway
         jvm = getattr(gateway, "proc", None)
         if self._partial is None or gateway is None or not isinstance(jvm, subprocess.Popen) or jvm.stdin is None:
             return
-        log.info("leaving Spark's classes to the next start, once: a few seconds")
+        log.info("writing an archive of Spark's classes for later starts, which takes some seconds, once")
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
         jvm.stdin.close()  # it ends when its input is closed

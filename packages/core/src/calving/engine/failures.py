@@ -51,5 +51,5 @@ def _lasting(text: str) -> str | None:
     if found := _VERSIONS.search(text):
         return f"{found.group(0)}: install the same version for both; {_INTERPRETER}"
     if _STOPPED.search(text):
-        return f"Spark has stopped and does not come back in this process ({said(text)}): start the sink again"
+        return f"Spark has stopped and cannot be started again in this process ({said(text)}): start the sink again"
     return None

@@ -136,7 +136,7 @@ _SERVERS = {
 def _server(server: _Server, rest: str, options: Mapping[str, str]) -> str:
     match = _SERVER.fullmatch(rest)
     if match is None or not match["database"]:
-        raise ConfigError(f"{_URI}: jdbc:{server.scheme.partition('+')[0]}://host:port/database is wanted")
+        raise ConfigError(f"{_URI}: write it as jdbc:{server.scheme.partition('+')[0]}://host:port/database")
     asked = {**dict(parse_qsl(match["query"] or "", keep_blank_values=True)), **options}
     user, password = asked.pop("user", None), asked.pop("password", None)
     login = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""

@@ -70,14 +70,14 @@ def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType
 
 
 def _mind(name: str, few: Minority, rules: TableRules) -> None:
-    """:raises BadRecordError: nothing is tolerated, so that somebody has to say what the column is to be."""
+    """:raises BadRecordError: bad records are not tolerated, so an operator has to declare the column."""
     column = ".".join(few.path)
     text = (
         f"table {name}, column '{column}': {few.kept} of its first values are {declaration(few.kind)}, and {few.count}"
         f" would make it {declaration(merge(few.kind, few.needs))}, such as {', '.join(few.examples)}"
     )
     if rules.tolerates:
-        log.warning("%s: it becomes %s, and the others are bad unless they fit", text, declaration(few.kind))
+        log.warning("%s: the column becomes %s; records whose values do not fit are bad", text, declaration(few.kind))
         return
     raise BadRecordError(
         f'{text}: declare it, iceberg.table.{name}.columns = "{column} {declaration(few.all)}" takes them all and'

@@ -212,15 +212,15 @@ class _Resolution:
     def _order(self) -> tuple[Column, ...]:
         """The order column, if there is one.
 
-        :raises TableTroubleError: the rows that are live cannot be told.
+        :raises TableTroubleError: it is unknown which rows are live.
         """
         name = self._resolver.order_field
         if name is None:
             return ()
         if self._live.equality:
             raise TableTroubleError(
-                f"table {'.'.join(self._table.name())} has equality deletes, and which rows they leave cannot be told"
-                " where an order-field decides; rewrite its data files first"
+                f"table {'.'.join(self._table.name())} has equality deletes, which cannot be combined with an"
+                " order-field: it is unknown which rows they leave; rewrite its data files first"
             )
         schema = self._table.metadata.schema()
         return columns_of(schema, [schema.find_field(name).field_id])

@@ -269,7 +269,9 @@ class Tables:
                 Exception
             ) as error:  # catalogs raise their own errors; the next load shows whether the schema was changed
                 raise _in_vain(f"table {name}: its schema was not changed", error) from error
-        raise UnavailableError(f"table {name}: its schema could not be changed, others were faster {_TRIES} times")
+        raise UnavailableError(
+            f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"
+        )
 
 
 def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutations: RowMutations) -> None:

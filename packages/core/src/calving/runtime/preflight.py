@@ -247,7 +247,7 @@ def refuse_a_loss(
             if tp in every - truncated:
                 raise DataLossError(
                     f"{tp} is stored at {stored.get(tp)}, but table {name} holds its records up to {spans[-1].end}: the"
-                    f" store of positions has gone back, and going on would double them; {_REMEDY}"
+                    f" store of positions has gone back, and continuing would double them; {_REMEDY}"
                 )
     logs = session.log_ids(every)
     # Version 0.1.0 stored no log identity: after a change of the control topic there are positions but no ledger.
@@ -289,7 +289,7 @@ def mind_names(
         if tp.topic not in begun or (unknown and owner.endswith(f".{group}")):
             raise DataLossError(
                 f"table {table} holds records of {tp} up to offset {offset} that a sink of the name {owner} has"
-                f" written, and {control_topic}.{group} begins: if this is the same sink (name,"
+                f" written, and {control_topic}.{group} has no positions in its topic: if this is the same sink (name,"
                 " iceberg.connect.group-id or iceberg.control.topic was changed), change the key back, or"
                 f" stop all workers and run `calving recover FILE --from {owner}`; if it is another sink, and"
                 f" both are to write there, set iceberg.control.other-sinks = {owner}"

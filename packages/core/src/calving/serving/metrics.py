@@ -125,7 +125,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_records_deleted_total", "counter", (), "Changes that left no row.",
            _one(lambda s: s.worker.batches.records.deleted)),
     Metric("calving_records_copied_total", "counter", (),
-           "What became of records that went to several tables, beyond the first: read + copied = written +"
+           "Further copies of records that went to several tables: read + copied = written +"
            " superseded + deleted + dead-lettered + filtered.",
            _one(lambda s: s.worker.batches.records.copied)),
     Metric("calving_records_dead_lettered_total", "counter", ("stage",), "Dead letters, by the stage that refused.",
@@ -196,7 +196,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_deletes_unmatched_total", "counter", ("table",), "Deletes whose key no row had.",
            _mutations(lambda m: m.unmatched)),
     Metric("calving_key_cache_bytes", "gauge", ("table",),
-           "What this worker keeps of a table's key columns on its disk.",
+           "Size of a table's key columns in this worker's cache on disk.",
            _bounded(_each(lambda s: s.coordinator.key_cache))),
 )
 # fmt: on

@@ -98,10 +98,10 @@ class Exporter:
     def _tell(self, done: bool) -> None:
         self._failing = not done
         if done:
-            log.info("the collector at %s takes metrics again", self._host)
+            log.info("the collector at %s accepts metrics again", self._host)
             return
         reason = f"HTTP {self._answer}" if self._answer is not None else "no answer"
-        log.warning("the collector at %s does not take metrics: %s; trying on", self._host, reason)
+        log.warning("the collector at %s does not accept metrics: %s; retrying", self._host, reason)
 
     def _answered(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self._answer = response.status_code
@@ -160,7 +160,7 @@ def _interval() -> float:
     except ValueError:
         found = 0.0
     if found <= 0:
-        raise ConfigError(f"OTEL_METRIC_EXPORT_INTERVAL = {text!r} is no number of milliseconds")
+        raise ConfigError(f"OTEL_METRIC_EXPORT_INTERVAL = {text!r} is not a number of milliseconds")
     return found
 
 

@@ -35,7 +35,7 @@ class Server:
     def __init__(self, sink: Sink, controls: Controls, history: History | None = None) -> None:
         """Starts to listen. ``history``: earlier samples.
 
-        :raises ConfigError: the address cannot be listened on.
+        :raises ConfigError: the server cannot listen on the address.
         """
         keys = sink.keys
         bound = _bound(keys.http_host, keys.http_port or 0)
@@ -106,6 +106,6 @@ def _bound(host: str, port: int) -> socket.socket:
         found.listen(100)  # who asks before the server runs waits for it
     except OSError as error:
         raise ConfigError(
-            f"iceberg.http.port: {host}:{port} cannot be listened on: {error.strerror or error}"
+            f"iceberg.http.port: the server cannot listen on {host}:{port}: {error.strerror or error}"
         ) from error
     return found

@@ -79,7 +79,7 @@ class TableKeys(BaseModel):
         " with them, whatever its records hold; the others are inferred.",
     )
     location: str | None = Field(
-        None, alias="location", description="Where it is put when it is created; default: where the catalog puts it."
+        None, alias="location", description="The table's location when it is created; default: the catalog's choice."
     )
     commit_branch: str | None = Field(None, alias="commit-branch", description="The branch that is committed to.")
     cdc_field: str | None = Field(None, alias="cdc-field", description="As `iceberg.tables.cdc-field`; empty: none.")
@@ -542,10 +542,10 @@ TAKEN_OVER: Mapping[str, str] = {
     "config.action.reload": "a configuration is read when the sink starts",
     "errors.log.enable": "the first bad record of a batch is always in the log",
     "errors.log.include.messages": "records are not logged; dead letters hold them",
-    "errors.retry.delay.max.ms": "what can pass is tried again until it does",
-    "errors.retry.timeout": "what can pass is tried again until it does",
+    "errors.retry.delay.max.ms": "temporary failures are retried until they pass",
+    "errors.retry.timeout": "temporary failures are retried until they pass",
     "header.converter": "headers stay bytes",
-    "iceberg.control.group-id-prefix": "reading the control log takes no group",
+    "iceberg.control.group-id-prefix": "the control log is read without a group",
     "iceberg.coordinator-executor-keep-alive-timeout-ms": "there are no such threads",
 }
 """Keys of a Kafka Connect file that have no effect here, and why. They are named in the log and ignored."""

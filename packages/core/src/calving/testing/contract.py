@@ -300,7 +300,7 @@ class BackendContract:
         store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], Attachment(parked=parked))
         assert store.wait_for(store.cursor(replay=True), CommitComplete)[-1].attached.parked == parked
 
-    @rule("B5.10", "What an operator has released travels with the events of the acknowledgement.")
+    @rule("B5.10", "Released entries are stored with the events of the acknowledgement.")
     def test_what_is_released_travels_with_the_events(self, store: Store) -> None:
         attached = Attachment(released=frozenset({(0, 7), (1, 3)}))
         store.cursor(replay=True).acknowledge({}, [CommitComplete(uuid4())], attached)
@@ -319,7 +319,7 @@ class BackendContract:
             heard += [e.event for e in cursor.read(0.5)]
         assert heard == [*map(StartCommit, written), own]
 
-    @rule("B5.9", "Who leads travels with the events of the acknowledgement.")
+    @rule("B5.9", "The leader's address is stored with the events of the acknowledgement.")
     def test_who_leads_travels_with_the_events(self, store: Store) -> None:
         leader = Leader("m-1", "kafka-1", "https://kafka-1:8083/")
         store.cursor(replay=True).acknowledge({}, [StartCommit(uuid4())], Attachment(leader=leader))

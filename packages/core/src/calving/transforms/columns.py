@@ -23,7 +23,7 @@ class Fields:
     def __init__(self, column: pa.Array) -> None:
         """:raises UnfitTypeError: the column holds no objects."""
         if not pa.types.is_struct(column.type):
-            raise UnfitTypeError(f"an object is wanted, not {column.type}")
+            raise UnfitTypeError(f"it must be an object, not {column.type}")
         self._column = column
         children = children_of(column)
         self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}

@@ -47,7 +47,7 @@ class ExtractField(Sided):
     def change(self, column: pa.Array, *, typed: bool) -> pa.Array:
         for step in self._path:
             if not (typed or pa.types.is_struct(column.type)):
-                return only_nulls(column, f"an object with a field '{step}' is wanted, not {column.type}")
+                return only_nulls(column, f"it must be an object with a field '{step}', not {column.type}")
             fields = Fields(column)
             found = fields.require(step) if typed else fields.get(step)
             column = pa.nulls(len(column)) if found is None else found

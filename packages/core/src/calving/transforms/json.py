@@ -49,7 +49,7 @@ class JsonToMapTransform(Transform):
 
     def apply(self, records: Records) -> list[Records]:
         if not pa.types.is_string(records.value.type):
-            raise UnfitTypeError(f"text is wanted, not {records.value.type}")
+            raise UnfitTypeError(f"it must be text, not {records.value.type}")
         values = each(records.value, _object)
         records = replace(records, typed=True)
         if self._root:

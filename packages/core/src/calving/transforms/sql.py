@@ -41,7 +41,7 @@ class Sql(Transform):
 
     def apply(self, records: Records) -> Records:
         if not pa.types.is_struct(records.value.type):
-            raise UnfitTypeError(f"an object is wanted, not {records.value.type}")
+            raise UnfitTypeError(f"it must be an object, not {records.value.type}")
         for field in records.value.type:
             if holds(field.type, _is_empty):
                 raise UnfitTypeError(f"field '{field.name}': SQL knows no objects without fields")
