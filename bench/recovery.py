@@ -34,7 +34,8 @@ from calving.source.kafka import members
 from campaign.files import locations
 from campaign.proxy import Proxy
 from campaign.run import through
-from tests.e2e.harness import Run, Store, value
+from tests.e2e.harness import Run, Store
+from tests.e2e.sent import value
 
 STORES = ("kafka", "redis", "zookeeper")
 PARTITIONS, WORKERS, RATE, TABLE = 6, 3, 200, "db.events"

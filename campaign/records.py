@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tests.e2e.harness import value
+from tests.e2e.sent import value
 
 _EVERY = 40
 BAD, FILTERED = "dead letters", "nowhere"

@@ -13,8 +13,8 @@ from typing import Any
 
 from campaign.audit import Audit, Claim, Row
 from campaign.changes import Change
-from campaign.checker import Seen, Tables
 from campaign.files import avro, path_of, positions, rows
+from campaign.tables import Seen, Tables
 
 _DELETED = 2
 _POSITIONS = 1

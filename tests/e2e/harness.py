@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import signal
 import subprocess
@@ -25,16 +24,7 @@ from calving.services.process import Process, Service
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
-
-TABLES = ("db.even", "db.odd")
-_PAYLOAD = "x" * 60
-
-
-def value(number: int, tables: Sequence[str] = TABLES) -> bytes:
-    proof = hashlib.sha256(str(number).encode()).hexdigest()[:16]
-    route = tables[number % len(tables)]
-    return json.dumps({"id": number, "route": route, "proof": proof, "pad": _PAYLOAD}).encode()
-
+from tests.e2e.sent import TABLES, value
 
 Store = KafkaServer | RedisServer | ZooKeeperServer
 

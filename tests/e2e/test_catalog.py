@@ -20,7 +20,8 @@ from calving.settings.load import load
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.e2e.harness import TABLES, Run, died
+from tests.e2e.harness import Run, died
+from tests.e2e.sent import TABLES
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services

@@ -16,7 +16,8 @@ from calving.services.process import Process
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from campaign.proxy import Proxy
-from tests.e2e.harness import TABLES, Run, Store, settings_of
+from tests.e2e.harness import Run, Store, settings_of
+from tests.e2e.sent import TABLES
 
 pytestmark = pytest.mark.services
 

@@ -18,7 +18,8 @@ from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from tests.cli.commands import Cli
 from tests.conftest import Topic
-from tests.e2e.harness import TABLES, Run, died, settings_of
+from tests.e2e.harness import Run, died, settings_of
+from tests.e2e.sent import TABLES
 
 pytestmark = pytest.mark.services
 

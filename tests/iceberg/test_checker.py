@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog
 from campaign.audit import Audit, Row
-from campaign.checker import Tables
 from campaign.files import locations, rows
+from campaign.tables import Tables
 
 RECORDS = 6
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-CORE = Path(__file__).parents[2] / "packages" / "core" / "src" / "calving"
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"errors", "version"},
     {"deadline", "host", "importing", "lean", "optional", "plugins", "secrets", "model"},
@@ -116,6 +119,13 @@ def test_no_package_has_more_than_twelve_percent_of_the_core() -> None:
 )
 def test_what_make_starts_besides_tests_can_be_imported(module: str) -> None:
     importlib.import_module(module)
+
+
+def test_the_checker_of_campaigns_shares_no_code_with_the_sink() -> None:
+    imported = "import sys, campaign.checker; print({name.split('.')[0] for name in sys.modules})"
+    found = subprocess.run([sys.executable, "-c", imported], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert "'campaign'" in found.stdout
+    assert "'calving'" not in found.stdout
 
 
 def test_all_errors_of_the_core_stand_in_one_module_and_say_what_the_caller_does_next() -> None:
