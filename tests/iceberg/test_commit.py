@@ -388,6 +388,28 @@ def test_a_table_that_fails_does_not_keep_the_others_from_committing(catalog: Ca
     assert isinstance(failed, Failed) and "does not exist" in failed.reason
 
 
+def test_a_table_without_entries_is_compared_with_its_mark(catalog: Catalog) -> None:
+    table, uuid = REFERENCE.identifier, str(catalog.load_table("db.t").metadata.table_uuid)
+    before = {table: TableMark(uuid, 3)}
+    made = committer(catalog)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(IcebergTarget, "pause", lambda *_: None)
+        outcomes = dict(made.commit(CommitTables(uuid4(), {table: ()}, {0: 2}, NOWHERE, None, before)))
+    found = outcomes[table]
+    assert isinstance(found, Failed) and found.lost and "run `calving recover FILE`" in found.reason
+
+
+def test_a_table_without_entries_that_is_gone_is_named_and_fails_nothing(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have been dropped on purpose."""
+    gone = ("db", "gone")
+    request = CommitTables(uuid4(), {gone: ()}, {0: 2}, NOWHERE, None, {gone: TableMark("u", 3)})
+    assert isinstance(dict(committer(catalog).commit(request))[gone], Committed)
+    assert "table db.gone, which this sink has committed, does not exist" in caplog.text
+    assert "`calving recover FILE`" in caplog.text
+
+
 def test_the_commits_of_a_failing_table_are_parked_beside_its_files_and_made_in_order(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,6 +448,23 @@ def test_files_of_parked_commits_are_deleted_with_the_next_commit_that_does_not_
     assert Path(last.removeprefix("file://")).exists()
     dict(made.commit(CommitTables(uuid4(), {table: (entry(6, file("f6")),)}, {0: 7}, NOWHERE, None)))
     assert not Path(last.removeprefix("file://")).exists()
+
+
+def test_a_parked_commit_is_judged_by_the_restarts_that_are_known_when_it_is_made(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    """Its coordinator had read offsets from after a restart in one partition of the log, and the restart in none."""
+    table, tp = REFERENCE.identifier, TopicPartition("s", 0)
+    held = Reach({tp: (Span(0, 20),)}, {})
+    made = committer(catalog)
+    list(made.commit(CommitTables(uuid4(), {table: (entry(0, file("a")), entry(1, file("b")))}, {0: 2}, held, None)))
+    later = dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f3")
+    again = dataclasses.replace(entry(3, later), spans={tp: (Span(0, 10),)})
+    last = Parking(CatalogStorage(catalog)).park(table, ParkedCommit((again,), {0: 4, 1: 0}, held), None)
+    now = Reach({}, {}, {tp: (1, 0)})
+    request = CommitTables(uuid4(), {table: ()}, {0: 4, 1: 1}, now, None, {}, {table: Parked(last, 1, {})})
+    assert isinstance(dict(made.commit(request))[table], Committed)
+    assert [p.rpartition("/")[2] for p in paths(catalog)] == ["a", "b", "f3"]
 
 
 def test_valid_through_is_written_as_java_writes_it(catalog: Catalog) -> None:

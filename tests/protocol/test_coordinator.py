@@ -8,6 +8,7 @@ import pytest
 
 from calving.errors import ProtocolError
 from calving.model.events import (
+    Attachment,
     CommitComplete,
     CommitToTable,
     DataComplete,
@@ -16,6 +17,8 @@ from calving.model.events import (
     Event,
     PartitionProgress,
     StartCommit,
+    TableId,
+    TableMark,
     TableReference,
 )
 from calving.model.files import DataFile
@@ -71,6 +74,43 @@ def test_a_cycle_without_files_ends_as_soon_as_all_have_answered() -> None:
     assert log.answer(C[1], PartitionProgress(A)) == []
     effect = only(log.answer(C[1], PartitionProgress(B)), Acknowledge)
     assert effect == Acknowledge({0: 2}, (CommitComplete(C[1], None),))
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_loaded"),
+    [
+        ({T.identifier: TableMark("a", 5)}, False),
+        ({T.identifier: TableMark("a", 6)}, False),
+        ({T.identifier: TableMark("a", 4)}, True),
+        ({T.identifier: TableMark("recreated", 5)}, True),
+        ({}, True),
+    ],
+)
+def test_a_new_coordinator_loads_a_table_that_was_seen_in_an_older_state_although_it_gets_nothing(
+    seen: dict[TableId, TableMark], is_loaded: bool
+) -> None:
+    coordinator = Coordinator(Intervals(10, 30, 5), {}, 0, seen)
+    coordinator.tick(0, C[1], BOTH)
+    log, told = Log(coordinator), Attachment(marks={T.identifier: TableMark("a", 5)})
+    coordinator.heard(Envelope(1, 0, CommitComplete(C[0]), attached=told))
+    log.hear(StartCommit(C[1]))
+    effects = log.answer(C[1], PartitionProgress(A), PartitionProgress(B))
+    found = [effect.tables for effect in effects if isinstance(effect, CommitTables)]
+    assert found == ([{T.identifier: ()}] if is_loaded else [])
+
+
+def test_a_table_that_was_loaded_once_is_not_loaded_again_without_files() -> None:
+    coordinator = Coordinator(Intervals(10, 30, 5), {}, 0)
+    coordinator.tick(0, C[1], BOTH)
+    log, told = Log(coordinator), Attachment(marks={T.identifier: TableMark("a", 5)})
+    coordinator.heard(Envelope(1, 0, CommitComplete(C[0]), attached=told))
+    log.hear(StartCommit(C[1]))
+    log.answer(C[1], PartitionProgress(A), PartitionProgress(B))
+    coordinator.settled(T.identifier, Committed(T, None, TableMark("a", 5)))
+    coordinator.tick(10, C[2], BOTH)
+    log.hear(StartCommit(C[2]))
+    effects = log.answer(C[2], PartitionProgress(A), PartitionProgress(B))
+    assert not [effect for effect in effects if isinstance(effect, CommitTables)]
 
 
 def test_files_are_committed_once_all_have_answered() -> None:

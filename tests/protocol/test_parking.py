@@ -147,6 +147,19 @@ def test_a_table_may_not_go_back_behind_what_was_made_of_what_is_parked() -> Non
     assert made.mark(T.identifier, TableMark("u", 5)) == TableMark("u", 5)
 
 
+def test_a_restart_that_a_parked_commit_does_not_know_leaves_nothing_of_its_coverage() -> None:
+    """In a log of several partitions it may mix offsets from before and after the restart."""
+    parked = replace(commit(3), read={0: 4, 1: 0})
+    later = parked.judged_by({TP: (1, 5)})
+    assert later.reach == Reach({}, {}, {TP: (1, 5)}, {0: 2})
+    assert (later.entries, later.read) == (parked.entries, parked.read)
+    assert parked.judged_by({TP: (0, 1)}) == parked
+
+
+def test_a_parked_commit_of_a_log_with_one_partition_was_before_any_restart_that_it_does_not_know() -> None:
+    assert commit(3).judged_by({TP: (0, 5)}) == commit(3)
+
+
 def test_files_are_deleted_once_nobody_is_told_of_them() -> None:
     files = Files()
     made = parking(files)

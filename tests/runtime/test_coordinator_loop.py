@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
 from uuid import uuid4
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from calving.backend.interface import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
 from calving.errors import UnavailableError
-from calving.model.events import Envelope, TableId
+from calving.model.events import Envelope, TableId, TableMark
 from calving.model.offsets import TopicPartition
 from calving.protocol.coordinator import Committed, Failed, Intervals
 from calving.protocol.effects import CommitTables
@@ -19,6 +21,8 @@ PARTITIONS = frozenset((TopicPartition("s", 0),))
 
 
 class NoTables:
+    seen: ClassVar[Mapping[TableId, TableMark]] = {}
+
     def commit(self, request: CommitTables) -> list[tuple[TableId, Committed | Failed]]:
         return []
 

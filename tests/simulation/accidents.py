@@ -44,6 +44,7 @@ class Accidents:
             (odds.losses, self._lose_store),
             (odds.expiry, self._expire_snapshots),
             (odds.backups * 8, self._copy_tables),
+            (odds.hushes, self._hush),
             (odds.backups, self._restore_tables),
             (odds.recreations, self._recreate_topic),
             (odds.truncations, self._truncate),
@@ -126,7 +127,15 @@ class Accidents:
         self.stalled ^= {self._world.names[0]}
         self._world.stats["tables that hung"] += 1
 
+    def _hush(self) -> None:
+        """No records come for one of the tables, or they do again; not if they would show that it was restored."""
+        broker = self._world.broker
+        if not self.catalog_went_back:
+            broker.quiet = self._world.rng.randrange(len(self._world.names)) if broker.quiet is None else None
+
     def _copy_tables(self) -> None:
+        if self._world.broker.quiet is not None:
+            return  # a copy that a table has not outgrown is none
         self._older_tables = {
             name: (list(table.snapshots), table.expired, dict(table.properties), table.sequence)
             for name, table in self._world.tables.items()
@@ -137,8 +146,13 @@ class Accidents:
         world = self._world
         if self.catalog_went_back:
             return
-        names = sorted(self._older_tables)
-        for name in [world.rng.choice(names)] if names and world.chance(0.8) else names:
+        changed = [name for name, older in self._older_tables.items() if older[-1] < world.tables[name].sequence]
+        names, quiet = sorted(changed), world.broker.quiet
+        if names and world.chance(0.8):
+            names = [world.rng.choice(names)] if quiet is None else [n for n in names if n == world.names[quiet]]
+        if not names:
+            return
+        for name in names:
             snapshots, expired, properties, sequence = self._older_tables[name]
             table = world.tables[name]
             before = set(table.rows)
@@ -153,7 +167,7 @@ class Accidents:
             self.taken[name] = before - set(table.rows)
             self.catalog_went_back = True
         self._older_tables = {}
-        world.stats["catalogs restored"] += self.catalog_went_back
+        world.stats["catalogs restored"] += 1
 
     def call_operator(self) -> None:
         """A worker has ended with a loss that it names."""
@@ -208,6 +222,7 @@ class Accidents:
         self.catalog_went_back, self._older_tables = False, {}
         overlooked = self._overlooked() if world.chance(world.odds.zombies) else None
         for name, member in world.members.items():
+            member.expecting = {}
             if name == overlooked:
                 member.sever()
                 world.stats["zombies"] += 1

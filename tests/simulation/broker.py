@@ -23,10 +23,7 @@ class Record(NamedTuple):
     """How often the topic had been recreated."""
     serial: int
     timestamp: int
-
-    @property
-    def is_filtered(self) -> bool:
-        return self.offset % 7 == 0
+    is_filtered: bool
 
     @property
     def table(self) -> int:
@@ -42,6 +39,8 @@ class Broker:
         """Where an open transaction holds the last stable offset."""
         self.reused: set[TopicPartition] = set()
         """Whose offsets have been given to several records under the same identity."""
+        self.quiet: int | None = None
+        """The table for which no records come."""
         self.incarnation = 0
         self._serial = 0
         self.members: dict[str, frozenset[TopicPartition]] = {}
@@ -52,7 +51,8 @@ class Broker:
     def produce(self, tp: TopicPartition, timestamp: int) -> None:
         self._serial += 1
         entries = self.content[tp]
-        entries.append(Record(tp, len(entries), self.incarnation, self._serial, timestamp))
+        record = Record(tp, len(entries), self.incarnation, self._serial, timestamp, len(entries) % 7 == 0)
+        entries.append(record._replace(is_filtered=True) if record.table == self.quiet else record)
 
     def add_partition(self) -> None:
         tp = TopicPartition("s", len(self.content))

@@ -30,6 +30,11 @@ class Ending:
         world.broker.late_notice = world.broker.late_arrival = 0.0
         for table in world.tables.values():
             table.broken = False
+        if world.broker.quiet is not None:
+            # A restored table for which nothing comes is noticed when the next coordinator starts.
+            world.rounds(10)
+            for member in world.members.values():
+                member.die()
         complete = len(world.completed)
         world.rounds(40)
         if world.stats["entries passed over"] and len(world.completed) == complete:

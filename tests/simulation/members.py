@@ -125,6 +125,10 @@ class SimCursor(Cursor):
     def __init__(self, world: World, inner: MemoryCursor, judge: Judge | None) -> None:
         self._world, self._inner, self.judge, self.log = world, inner, judge, inner.log
         self._fetched: dict[int, list[Envelope]] = {}
+        self._late = (0, 0.0)
+        """A partition, and until when nothing of it arrives."""
+        if judge is not None and world.store.partitions > 1 and world.chance(world.odds.slowness):
+            self._late = world.rng.randrange(1, world.store.partitions), world.now + world.rng.randint(20, 120)
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         """As a consumer does: partition by partition, and not always everything there is."""
@@ -138,6 +142,9 @@ class SimCursor(Cursor):
             veil = self._world.veils.get(partition)
             if veil is not None:  # an open transaction hides what is behind it
                 count = min(count, sum(e.offset < veil for e in entries))
+            late, until = self._late
+            if partition == late and self._world.now < until:
+                count = 0
             found += entries[:count]
             del entries[:count]
         if self.judge is not None:
@@ -188,7 +195,8 @@ class Member:
         self.is_coordinating = False
         """Right now, on a thread of its own."""
         self._elect_after = 0.0
-        self._expecting: dict[TopicPartition, int] = {}
+        self.expecting: dict[TopicPartition, int] = {}
+        """Where the partitions must be stored that it hands over right now; empty once an operator has moved positions."""
 
     def step(self) -> None:
         self.work()
@@ -278,9 +286,9 @@ class Member:
             return  # it has died while it handed over
         machine, positions = self.loop.machine, self._world.store.positions
         if leaving:
-            self._expecting = {tp: machine.positions[tp] for tp in leaving} if machine.unpublished else {}
+            self.expecting = {tp: machine.positions[tp] for tp in leaving} if machine.unpublished else {}
             return
-        for tp, expected in self._expecting.items():
+        for tp, expected in self.expecting.items():
             if positions.get(tp, -1) < expected and not self._world.is_upset:
                 raise Violation(
                     f"W6: {tp} was handed over at {positions.get(tp)}, finished batches had read to {expected}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Odds:
     """How likely things are: faults of processes and calls, each time; everything from ``retention`` on, each step.
-    ``interventions`` are recoveries while a commit is on its way."""
+    ``interventions`` are recoveries while a commit is on its way; ``slowness``: of a coordinator, for which a partition of
+    the control log is late."""
 
     crashes: float = 0.02
     faults: float = 0.05
@@ -24,6 +25,7 @@ class Odds:
     retention: float = 0.0
     losses: float = 0.0
     backups: float = 0.0
+    hushes: float = 0.0
     expiry: float = 0.0
     recreations: float = 0.0
     truncations: float = 0.0
@@ -33,6 +35,7 @@ class Odds:
     rollbacks: float = 0.0
     stalls: float = 0.0
     breakage: float = 0.0
+    slowness: float = 0.0
 
 
 CALM = Odds(crashes=0, faults=0, contention=0, restarts=0, expulsions=0, coups=0)
@@ -51,13 +54,16 @@ THEMES: dict[str, Odds] = {
     "topic without identity": Odds(recreations=0.005),
     "truncated": Odds(crashes=0.01, truncations=0.01),
     "open transactions": Odds(stuck=0.03),
-    "catalog restored": Odds(crashes=0.01, contention=0, backups=0.004),
+    "catalog restored": Odds(crashes=0.01, contention=0, backups=0.01, hushes=0.03),
     "entries passed over": Odds(crashes=0.01, omissions=0.02),
     "renamed": Odds(renames=0.003),
     "table recreated": Odds(drops=0.006),
     "rolled back": Odds(rollbacks=0.008),
     "failing table": Odds(
         crashes=0.008, faults=0.04, restarts=0.001, expulsions=0.003, coups=0.005, breakage=0.03, stuck=0.01
+    ),
+    "truncated while a table fails": Odds(
+        crashes=0.005, faults=0.04, expulsions=0.04, coups=0.02, truncations=0.05, breakage=0.05, slowness=0.7
     ),
     "table hangs": Odds(crashes=0.005, stalls=0.02),
 }

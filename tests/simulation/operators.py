@@ -75,7 +75,13 @@ class Operators:
         every = frozenset(world.broker.content)
         own = (world.control_topic, world.group)
         found = {
-            ".".join(name): Held(world.key("").read((), {}), None, {}, others_of(table.properties, (), [".".join(own)]))
+            ".".join(name): Held(
+                world.key("").read((), {}),
+                None,
+                {},
+                others_of(table.properties, (), [".".join(own)]),
+                table.state().mark,
+            )
             for name, table in world.tables.items()
         }
         stored = world.store.positions

@@ -225,10 +225,16 @@ class SimCommitter:
     def __init__(self, world: World, key: LedgerKey, on_request: Callable[[CommitTables], None]) -> None:
         self._world, self._key, self._on_request = world, key, on_request
         self._parking = world.parking(SimStorage(world), lambda: str(world.next_id()))
+        self.seen = {name: self._look(table) for name, table in world.tables.items() if not table.broken}
         self.failing: set[TableId] = set()
         """Tables whose last commit failed."""
         self._late: dict[TableId, CommitTables] = {}
         """Commits that have not come back."""
+
+    def _look(self, table: SimTable) -> TableMark:
+        """As the catalog shows it, which may be a replica that is behind."""
+        is_behind = bool(table.before) and self._world.chance(self._world.odds.staleness)
+        return (self._world.rng.choice(table.before) if is_behind else table.state()).mark
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         self._on_request(request)
@@ -260,7 +266,8 @@ class SimCommitter:
                     int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
                 )
                 target = world.target(world, table, self._key, uuids, mark)
-                done = world.commit_loop(target).settle(commit.entries, commit.read, commit.reach)
+                reach = world.reach_of(commit, request.reach)
+                done = world.commit_loop(target).settle(commit.entries, commit.read, reach)
                 mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
                 self._parking.made(table, commit, mark)
         except WentBack as error:
@@ -269,7 +276,7 @@ class SimCommitter:
             return Failed(str(error), lost=True)
         except AlreadyHeldError as error:
             world.stats["held already"] += 1
-            return Failed(str(error))
+            return self._park(table, last, request, str(error))
         except (CommitRefusedError, CommitUncertainError) as error:
             return self._park(table, last, request, str(error))
         if parked is not None:

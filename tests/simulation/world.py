@@ -25,7 +25,7 @@ from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, Topic, TopicPartition, within
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import Ledger, LedgerKey
+from calving.protocol.ledger import Ledger, LedgerKey, Reach
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchOutcome
@@ -41,7 +41,7 @@ from tests.simulation.odds import THEMES
 from tests.simulation.operators import Operators
 from tests.simulation.tables import Loaded, SimCommitter, SimTable, SimTarget
 
-_STARTING_OVER = ("truncated", "topic without identity")
+_STARTING_OVER = ("truncated", "truncated while a table fails", "topic without identity")
 
 
 class World:
@@ -195,6 +195,10 @@ class World:
         """Parked commits come first."""
         yield from parked
         yield last
+
+    def reach_of(self, commit: ParkedCommit, now: Reach) -> Reach:
+        """What a commit goes by that is parked: what was known at its time, and what has restarted since."""
+        return commit.judged_by(now.restarted).reach
 
     def to_park(self, commit: ParkedCommit) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
         """The entries of a mutation table's commit that are parked, and those that are not."""

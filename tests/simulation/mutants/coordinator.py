@@ -237,6 +237,22 @@ class LatestFirst(World):
         yield from parked
 
 
+@mutant("C6 a new coordinator loads only the tables that get something", "catalog restored")
+class ComparesNothing(World):
+    class _Machine(Coordinator):
+        def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
+            self._seen = self._marks.known
+            return super().heard(envelope)
+
+    coordinator = with_coordinator(_Machine)
+
+
+@mutant("C6 what was parked goes by the restarts that were known at its time", "truncated while a table fails")
+class JudgesAsThen(World):
+    def reach_of(self, commit: ParkedCommit, now: Reach) -> Reach:
+        return commit.reach
+
+
 @mutant("C5 what was parked is deleted before it is written down that it has served", "failing table")
 class DeletesTooEarly(World):
     class parking(Parking):

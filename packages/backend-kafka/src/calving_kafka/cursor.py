@@ -164,7 +164,10 @@ class KafkaCursor(Cursor):
             " may be missing from the tables"
         )
         if self._options.on_truncation == "fail":
-            raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to resume at {bound.start}")
+            raise DataLossError(
+                f"{text}; stop all workers and run `calving recover FILE`, or set"
+                f" iceberg.control.on-truncation = continue to resume at {bound.start} without them"
+            )
         log.error("%s; resuming at %d", text, bound.start)
         return bound.start
 

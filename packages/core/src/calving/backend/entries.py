@@ -104,7 +104,10 @@ def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str
         return saved or 1
     text = f"{log_name}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
     if options.on_truncation == "fail":
-        raise DataLossError(f"{text}; set iceberg.control.on-truncation = continue to replay the entries that are left")
+        raise DataLossError(
+            f"{text}; stop all workers and run `calving recover FILE`, or set iceberg.control.on-truncation = continue"
+            " to replay the entries that are left"
+        )
     log.error("%s; replaying from the first entry", text)
     return 1
 

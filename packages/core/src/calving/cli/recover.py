@@ -103,7 +103,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         cursor = session.follow(replay=False)
         for name in found:
             _mark(catalog, sink, name, replace(control, identity=cursor.log.identity), again=name in rolled_back)
-        refuse_reused_offsets(catalog, sink, cursor.log, found)
+        refuse_reused_offsets(sink, cursor.log, dict(held(catalog, sink, cursor.log.identity, found)))
     finally:
         if cursor is not None:
             cursor.close()

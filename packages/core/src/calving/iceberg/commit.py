@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from types import MappingProxyType
 
 from pyiceberg.catalog import Catalog
 
 from calving.errors import SupersededError, WentBackError
 from calving.iceberg.attempts import Attempts, Late
+from calving.iceberg.catalog import find_table
 from calving.iceberg.parking import CatalogStorage, ParkedCommit, Parking
 from calving.iceberg.reporting import Report
 from calving.iceberg.resolvers import Resolvers
@@ -66,10 +68,13 @@ class IcebergCommitter:
         style: CommitStyle,
         attempts: Attempts,
         tasks: Callable[[], Tasks | None] = lambda: None,
+        seen: Mapping[TableId, TableMark] = MappingProxyType({}),
     ) -> None:
         """``attempts`` belong to the process: an earlier coordinator's may still be running. ``tasks``: the engine on
-        which very large mutation tables are searched; None to search in this process.
+        which very large mutation tables are searched; None to search in this process. ``seen``: the tables that may
+        hold records of the sink, as they are now.
         """
+        self.seen = seen
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
         self._attempts = attempts
         self._parking = Parking(CatalogStorage(catalog))
@@ -121,7 +126,10 @@ class IcebergCommitter:
     def _settled(
         self, table: TableId, latest: ParkedCommit, request: CommitTables, report: Report
     ) -> Committed | Failed:
+        reference = TableReference(self._catalog_name, table[:-1], table[-1])
         try:
+            if not latest.entries and table not in request.parked and self._is_gone(table):
+                return Committed(reference, None)
             done, mark = self._commit_one(table, latest, request, report)
         except WentBackError as error:
             return Failed(str(error), lost=True)
@@ -132,7 +140,6 @@ class IcebergCommitter:
             parked, held_back = self._park(table, latest, request)
             return Failed(str(error), parked=parked, held_back=held_back)
         self._mind_holes(table, done, request.reach)
-        reference = TableReference(self._catalog_name, table[:-1], table[-1])
         admitted = done.admitted
         self._gate.settled(table, admitted)
         if admitted.held_back:
@@ -144,6 +151,18 @@ class IcebergCommitter:
                 listed(before[:3]),
             )
         return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
+
+    def _is_gone(self, table: TableId) -> bool:
+        """Whether a table without entries does not exist: as one that was dropped on purpose, it is no failure."""
+        if find_table(self._catalog, table) is not None:
+            return False
+        log.warning(
+            "table %s, which this sink has committed, does not exist: it was dropped, or a restored catalog does not"
+            " have it; after a restore stop all workers and bring the catalog forward: `calving recover FILE` reads its"
+            " records again only if no other table has been committed since",
+            ".".join(table),
+        )
+        return True
 
     def _park(
         self, table: TableId, commit: ParkedCommit, request: CommitTables
@@ -195,6 +214,7 @@ class IcebergCommitter:
             return self._make(table, latest, request, mark, report)
         snapshot_id = None
         for commit in chain(self._parking.commits(table, parked), [latest]):
+            commit = commit.judged_by(request.reach.restarted)
             done, mark = self._make(table, commit, request, mark, report)
             self._parking.made(table, commit, mark)
             snapshot_id = done.snapshot_id or snapshot_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from calving.model.coverage import (
     merged,
 )
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
-from calving.model.offsets import ControlOffsets, furthest
+from calving.model.offsets import ControlOffsets, TopicPartition, furthest
 from calving.protocol.ledger import NO_LEDGER, Reach
 from calving.protocol.order import ordered
 from calving.wire.codec import Message, decode, encode
@@ -70,6 +70,29 @@ class ParkedCommit:
         found = ordered(self.entries, self.read, self.reach, NO_LEDGER)
         reach = replace(self.reach, covered=found.covered)
         return replace(self, entries=found.entries, read=found.control, reach=reach), found.held_back
+
+    def judged_by(self, restarted: Mapping[TopicPartition, Place]) -> ParkedCommit:
+        """This commit, given the restarts that are known now.
+
+        Its coordinator may not have read a restart that came before some of its entries, in another partition of the
+        control log. Its coverage of such a source partition may mix offsets from before and after: it is dropped, as a
+        coordinator drops its own when it reads the restart. In a control log of one partition the coverage is true,
+        because all entries came before the restart.
+        """
+        new = {
+            tp: place
+            for tp, place in restarted.items()
+            if self.reach.restarted.get(tp) != place and self.read.keys() != {place[0]}
+        }
+        if not new:
+            return self
+        reach = replace(
+            self.reach,
+            covered=_except(self.reach.covered, new),
+            settled=_except(self.reach.settled, new),
+            restarted={**self.reach.restarted, **new},
+        )
+        return replace(self, reach=reach)
 
     def joined(self, later: ParkedCommit) -> ParkedCommit:
         """Both as one. Another coordinator, which had read less, may have made ``later``."""
@@ -208,6 +231,10 @@ class CatalogStorage:
 
 def _union(a: Coverage, b: Coverage) -> Coverage:
     return {tp: merged((*a.get(tp, ()), *b.get(tp, ()))) for tp in {**a, **b}}
+
+
+def _except(coverage: Coverage, partitions: Collection[TopicPartition]) -> Coverage:
+    return {tp: spans for tp, spans in coverage.items() if tp not in partitions}
 
 
 def _first_file(entries: Sequence[Envelope]) -> str:

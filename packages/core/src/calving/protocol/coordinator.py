@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
@@ -78,14 +79,25 @@ class Coordinator:
     park_behind = 2_000
     """Commits of a failing table are parked once a successor would have to read this many entries because of it."""
 
-    def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
-        """``position`` is the saved position at which the log was opened; the first cycle starts at once."""
+    def __init__(
+        self,
+        intervals: Intervals,
+        position: ControlOffsets,
+        now: float,
+        seen: Mapping[TableId, TableMark] = MappingProxyType({}),
+    ) -> None:
+        """``position`` is the saved position at which the log was opened; the first cycle starts at once. ``seen``: the
+        tables as the catalog showed them after that.
+        """
         self._phase = Commit.RESTING
         self.failures: dict[TableId, int] = {}
         """Consecutive failed commits, by table."""
         self._intervals = intervals
         self._buffer = Buffer(position)
         self._marks = Marks()
+        self._seen = seen
+        self._unconfirmed: set[TableId] = set()
+        """Tables that the catalog may show in an older state than the log: they are loaded with the next commit."""
         self._commit_id = NO_COMMIT
         self.started = now - intervals.interval
         """Start of the last cycle."""
@@ -161,8 +173,9 @@ class Coordinator:
         for table, mark in envelope.attached.marks.items():
             self._marks.note(table, mark)
         match envelope.event:
-            case StartCommit(commit_id) if commit_id == self._commit_id:
+            case StartCommit(commit_id) if commit_id == self._commit_id and not self._caught_up:
                 self._caught_up, self._buffer.adopting = True, False
+                self._unconfirmed = self._marks.unconfirmed(self._seen)
             case DataComplete() if envelope.parts is None:
                 self._alone = False
         match envelope.event:
@@ -201,6 +214,7 @@ class Coordinator:
                 if mark is not None:
                     self._marks.note(table, mark)
                 self._buffer.settle(table, self._committing, held_back)
+                self._unconfirmed.discard(table)
                 self.failures.pop(table, None)
                 self._resting.pop(table, None)
                 if snapshot_id is not None:
@@ -239,7 +253,7 @@ class Coordinator:
         self._valid_through = None if partial else self._valid_through_us()
         tables = {
             table: entries
-            for table, entries in self._buffer.tables().items()
+            for table, entries in (dict.fromkeys(sorted(self._unconfirmed), ()) | self._buffer.tables()).items()
             if self._resting.get(table, 0) <= self._cycle
         }
         self._unsettled = set(tables)

@@ -20,6 +20,10 @@ def is_older(found: TableMark, before: TableMark | None) -> bool:
     return before is not None and found.uuid == before.uuid and found.sequence < before.sequence
 
 
+def _confirms(found: TableMark, before: TableMark) -> bool:
+    return found.uuid == before.uuid and found.sequence >= before.sequence
+
+
 class Marks:
     def __init__(self) -> None:
         self._known: dict[TableId, TableMark] = {}
@@ -35,6 +39,10 @@ class Marks:
     def known(self) -> Mapping[TableId, TableMark]:
         """The marks, in the order of the last commits."""
         return dict(self._known)
+
+    def unconfirmed(self, seen: Mapping[TableId, TableMark]) -> set[TableId]:
+        """Marked tables that ``seen`` lacks, or shows in an older state or with another UUID."""
+        return {t for t, mark in self._known.items() if (now := seen.get(t)) is None or not _confirms(now, mark)}
 
     def older(self, tables: Mapping[TableId, TableMark]) -> set[TableId]:
         """Those of ``tables`` whose marks are of an older state than before."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
 from calving.backend.interface import Cursor
 from calving.errors import UnavailableError
-from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId
+from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId, TableMark
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
@@ -29,8 +29,14 @@ _DEAF_READS = 20
 class Committer(Protocol):
     """Commits tables, each isolated from the others."""
 
+    @property
+    def seen(self) -> Mapping[TableId, TableMark]:
+        """The tables that may hold records of the sink, as they were when this committer was made."""
+
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
-        """Commit every table of ``request``; yields each outcome when it is known."""
+        """Commit every table of ``request``; yields each outcome when it is known. A table without entries is only
+        loaded and compared with its mark.
+        """
 
 
 class CoordinatorLoop:
@@ -48,7 +54,7 @@ class CoordinatorLoop:
         """``unknown``: which of these topics the broker does not have. ``leader``: this process, as its events
         name it.
         """
-        self.machine = Coordinator(intervals, cursor.log.start, clock())
+        self.machine = Coordinator(intervals, cursor.log.start, clock(), committer.seen)
         self._interval = intervals.interval
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown

@@ -10,13 +10,14 @@ from uuid import uuid4
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.engine.interface import Engine
 from calving.iceberg.attempts import Attempts
-from calving.iceberg.catalog import open_catalog
+from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.tables import Tables
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.heard import hear, nothing_waits
 from calving.runtime.preflight import (
     commit_style,
+    held,
     own_tables,
     refuse_a_loss,
     refuse_missing_tables,
@@ -59,8 +60,16 @@ class Parts:
         :raises DataLossError: the control log has lost entries that a table has seen.
         """
         style = commit_style(self._sink, cursor.log.identity)
-        refuse_reused_offsets(self._catalog, self._sink, cursor.log, self._held_tables())
-        return IcebergCommitter(self._catalog, self._sink.keys.catalog_name, style, self._attempts, self._engine.beside)
+        tables = dict(held(self._catalog, self._sink, cursor.log.identity, self._held_tables()))
+        refuse_reused_offsets(self._sink, cursor.log, tables)
+        return IcebergCommitter(
+            self._catalog,
+            self._sink.keys.catalog_name,
+            style,
+            self._attempts,
+            self._engine.beside,
+            {table_id(name): found.mark for name, found in tables.items()},
+        )
 
     def nothing_waits(self, backend: Backend) -> bool:
         """Whether every publication so far is committed."""

@@ -17,8 +17,9 @@ from calving.iceberg.commit import CommitStyle
 from calving.iceberg.partition_terms import parse_term, takes
 from calving.iceberg.schemas import as_in
 from calving.iceberg.tables import check_mutations
-from calving.iceberg.target import LoadedTable
+from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.coverage import Coverage, present
+from calving.model.events import TableMark
 from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, named
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_source
@@ -35,7 +36,8 @@ _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
 class Held(NamedTuple):
-    """A table's record of the sink: its ledger, the control log of its last commit, and the offsets skipped for it.
+    """A table's record of the sink: its ledger, the control log of its last commit, the offsets skipped for it, and the
+    table's mark.
 
     ``others``: next source offsets that sinks of other names have written into it, by ``<control topic>.<group>``.
     """
@@ -44,6 +46,7 @@ class Held(NamedTuple):
     log_id: str | None
     left_out: Coverage
     others: Mapping[str, SourceOffsets]
+    mark: TableMark
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -189,6 +192,7 @@ def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Ite
                     properties.get(key.of_table(LOG_ID)),
                     key.left_out(properties),
                     _others(sink, table),
+                    mark_of(table),
                 ),
             )
 
@@ -199,12 +203,12 @@ def ledger_of(key: LedgerKey, table: Table) -> Ledger:
     return key.read(loaded.ancestry, loaded.properties)
 
 
-def refuse_reused_offsets(catalog: Catalog, sink: Sink, control: ControlLog, tables: Iterable[str]) -> None:
+def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, Held]) -> None:
     """B3: a ledger ahead of the log's end would take new events for old ones.
 
     :raises DataLossError: the control log has lost entries that a table has seen.
     """
-    for name, found in held(catalog, sink, control.identity, tables):
+    for name, found in tables.items():
         for partition, offset in found.ledger.control.items():
             end = control.end.get(partition, 0)
             if offset > end:
