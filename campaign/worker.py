@@ -10,6 +10,7 @@ import os
 import runpy
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
 from calving.protocol.admission import Admitted
 from calving.protocol.worker import Worker
+from calving.runtime.tally import Tally
 from calving.runtime.worker import WorkerLoop
 from calving.writing.changes import Last
 
@@ -128,6 +130,12 @@ def _wrong_time() -> None:
     IcebergCommitter.commit = telling  # type: ignore[method-assign]
 
 
+def _uncounted_records() -> None:
+    """It does not count what it filters."""
+    added_to = Tally.added_to
+    Tally.added_to = lambda self, *others: added_to(replace(self, filtered=Counter()), *others)  # type: ignore[method-assign]
+
+
 SABOTAGE: dict[str, Callable[[], None]] = {
     "dropped file": _dropped_file,
     "doubled file": _doubled_file,
@@ -136,6 +144,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "forgotten deletes": _forgotten_deletes,
     "deaf cursor": _deaf_cursor,
     "stuck worker": _stuck_worker,
+    "uncounted records": _uncounted_records,
     "wrong time": _wrong_time,
 }
 

@@ -16,6 +16,7 @@ FOUND = {
     "wrong time": {"invariants"},
     "stuck worker": {"stuck"},
     "deaf cursor": {"stuck", "lost"},
+    "uncounted records": {"unbalanced"},
 }
 
 
