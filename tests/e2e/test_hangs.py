@@ -146,12 +146,14 @@ def assert_it_stops_while_silent(r: Run, server: Store) -> None:
 
 
 def test_a_worker_whose_batch_never_ends_says_where_it_hangs_and_ends_itself(run: Callable[..., Run]) -> None:
-    r = run(settings={"iceberg.stalled-after-ms": "5000"})
+    """Meanwhile the leader, in the same process, says whose answers its commits lack."""
+    r = run(settings={"iceberg.stalled-after-ms": "5000", "iceberg.control.commit.timeout-ms": "2000"})
     worker = r.start("batch:hang:2")
     r.produce(600)
     assert worker.wait(60) == 75
     text = worker.log.read_text()
     assert "this process ends itself: a batch has been running for" in text
+    assert f"PARTIAL: no answer for {r.topic}-0, {r.topic}-1, {r.topic}-2" in text
     r.start()
     r.wait_until_committed()
     r.stop()
