@@ -18,7 +18,7 @@ ENTRIES = [Envelope(0, offset, CommitComplete(UUID(int=offset))) for offset in r
 
 
 class SlowCursor(Cursor):
-    """Of a log that ends with a marker: an entry with every tenth read, and then, maybe, the end."""
+    """An entry with every tenth read, and then, maybe, the end."""
 
     def __init__(self, *, ends: bool) -> None:
         self.log = ControlLog("log", {0: 0}, {0: len(ENTRIES) + 1})

@@ -130,6 +130,10 @@ class SimCursor(Cursor):
         if judge is not None and world.store.partitions > 1 and world.chance(world.odds.slowness):
             self._late = world.rng.randrange(1, world.store.partitions), world.now + world.rng.randint(20, 120)
 
+    @property
+    def has_ended(self) -> bool:
+        return self._inner.has_ended and not any(self._fetched.values())
+
     def read(self, timeout: float) -> Sequence[Envelope]:
         """As a consumer does: partition by partition, and not always everything there is."""
         self._world.call("read")

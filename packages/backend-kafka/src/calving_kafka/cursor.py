@@ -41,7 +41,7 @@ class KafkaCursor(Cursor):
     ) -> None:
         self._sink, self._options, self._sender = sink, options, str(uuid4())
         self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'", strict=replay, progress=watch)
-        group = f"{sink.group}-coord"
+        group, from_saved = f"{sink.group}-coord", replay or watch
         self._consumer = Consumer(
             client_config(
                 sink.kafka,
@@ -49,7 +49,7 @@ class KafkaCursor(Cursor):
                 enable_auto_commit=False,
                 isolation_level="read_committed",
                 auto_offset_reset="error",
-                enable_partition_eof=watch,
+                enable_partition_eof=from_saved,
             )
         )
         # The one transactional id of the sink's coordinators: opening it fences the predecessor's producer.
@@ -65,12 +65,13 @@ class KafkaCursor(Cursor):
         )
         self._trimming = Trimming(sink, options.audit_entries)
         self._assigned: dict[int, int] = {}
-        self._ended: set[int] | None = set() if watch else None
         self._looked = time.monotonic()
         partitions = self._partitions()
+        self._ended = set() if from_saved else set(partitions)
+        """Partitions that were read to an end."""
         bounds = self._bounds(partitions)
-        saved = self._saved(partitions) if replay or watch else {}
-        start = {p: self._start(p, saved.get(p), bounds[p]) if replay or watch else bounds[p].end for p in partitions}
+        saved = self._saved(partitions) if from_saved else {}
+        start = {p: self._start(p, saved.get(p), bounds[p]) if from_saved else bounds[p].end for p in partitions}
         if replay and not saved:
             # Saved now, so that no other sink on the topic trims entries that this one has not read.
             self._writer().write((), GroupOffsets(self._offsets(start), self._consumer.consumer_group_metadata()))
@@ -82,8 +83,8 @@ class KafkaCursor(Cursor):
         return self.entries.undecodable.total()
 
     @property
-    def has_ended(self) -> bool | None:
-        return None if self._ended is None else self._ended >= self._assigned.keys()
+    def has_ended(self) -> bool:
+        return self._ended >= self.log.end.keys()
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         self._mind_new_partitions()
@@ -209,7 +210,7 @@ class KafkaCursor(Cursor):
     def _envelope(self, message: KafkaMessage) -> Envelope | None:
         error = message.error()
         if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF and self._ended is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(cast("int", message.partition()))
                 return None
             if error.code() == KafkaError._AUTO_OFFSET_RESET:

@@ -21,6 +21,8 @@ from calving_redis.options import RedisOptions
 
 _AT_ONCE = 500
 _CLOSE_SECONDS = 0.5
+_Read = tuple[list[Envelope], int | None]
+"""Entries, and the next offset; None if the stream had no more."""
 
 
 class RedisCursor(Cursor):
@@ -43,7 +45,7 @@ class RedisCursor(Cursor):
         self._reader, self._durability, self._sender = reader, durability, str(uuid4())
         self._writer = connect(options) if replay else None
         self.entries = Entries(sink.group, where(options), strict=replay, progress=watch)
-        self._found: queue.Queue[list[Envelope] | CalvingError] = queue.Queue(maxsize=4)
+        self._found: queue.Queue[_Read | CalvingError] = queue.Queue(maxsize=4)
         self._closed = threading.Event()
         self._waiting: int | None = None
         self._epoch = 0
@@ -64,12 +66,17 @@ class RedisCursor(Cursor):
             with reaching(options):
                 before = reader.xrevrange(keys.log, max=f"({start}-0", count=BEFORE)
             start = int(before[-1][0].partition(b"-")[0]) if before else start
+        self._ended = start >= end
         self._thread = threading.Thread(target=self._run, args=(start,), name="calving-redis", daemon=True)
         self._thread.start()
 
     @property
     def undecodable(self) -> int:
         return self.entries.undecodable.total()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         try:
@@ -78,7 +85,9 @@ class RedisCursor(Cursor):
             return []
         if isinstance(found, CalvingError):
             raise found
-        return found
+        entries, reached = found
+        self._ended = self._ended or reached is None or reached >= self.log.end[0]
+        return entries
 
     def acknowledge(
         self,
@@ -137,12 +146,15 @@ class RedisCursor(Cursor):
             while not self._closed.is_set():
                 found = self._reader.xread({self._keys.log: at}, count=_AT_ONCE, block=block)
                 if not found:
+                    if not self._ended:
+                        self._put(([], None))
                     continue
                 if self._writer is not None:
                     self._wait_until_safe()
                 ((_, entries),) = found
                 at = entries[-1][0].decode()
-                self._put([e for e in map(self._envelope, entries) if e is not None])
+                reached = int(entries[-1][0].partition(b"-")[0]) + 1
+                self._put(([e for e in map(self._envelope, entries) if e is not None], reached))
         except ERRORS as error:
             self._put(refused(self._options, error))
         except CalvingError as error:
@@ -168,7 +180,7 @@ class RedisCursor(Cursor):
                 self._reader.hincrby(self._keys.state, "read", 1)
             self._durability.wait(self._reader, self._options)
 
-    def _put(self, found: list[Envelope] | CalvingError) -> None:
+    def _put(self, found: _Read | CalvingError) -> None:
         while not self._closed.is_set():
             try:
                 self._found.put(found, timeout=0.2)

@@ -52,6 +52,8 @@ class ZooKeeperCursor(Cursor):
         # The publication in the middle of which a replay starts begins before it.
         self._first = replay
         self._names: deque[str] = deque()
+        self._listed = False
+        """Whether the publications were listed since it was opened."""
         client.add_listener(self._on_state)
         if replay:
             state = self._store.write(_next_epoch, self._sender)
@@ -69,6 +71,10 @@ class ZooKeeperCursor(Cursor):
     @property
     def undecodable(self) -> int:
         return self.entries.undecodable.total()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._next >= self.log.end[0] or (self._listed and not self._names)
 
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
@@ -154,7 +160,7 @@ class ZooKeeperCursor(Cursor):
             except NoNodeError as error:
                 raise UnavailableError(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
         self._names.extend(name for name in names if int(name) >= self._next or self._first)
-        self._first = False
+        self._first, self._listed = False, True
 
     def _trim(self, saved: int) -> None:
         """Publications that are committed as a whole, but for the last ones. A failure is made good the next time."""

@@ -63,9 +63,11 @@ class Cursor(ABC):
         return 0
 
     @property
-    def has_ended(self) -> bool | None:
-        """Whether ``read`` has returned every entry that the log held when the cursor was opened; None if unknown."""
-        return None
+    @abstractmethod
+    def has_ended(self) -> bool:
+        """Whether ``read`` has returned every entry from the cursor's start on that the log held when the cursor was
+        opened. Known within seconds of reading, also where the last offsets hold no entries, or others' ones.
+        """
 
     @abstractmethod
     def read(self, timeout: float) -> Sequence[Envelope]:

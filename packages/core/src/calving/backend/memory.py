@@ -100,6 +100,10 @@ class MemoryCursor(Cursor):
             if watch:
                 self._at = {p: max(0, at - BEFORE) for p, at in self._at.items()}
 
+    @property
+    def has_ended(self) -> bool:
+        return all(self._at.get(p, 0) >= end for p, end in self.log.end.items())
+
     def read(self, timeout: float) -> Sequence[Envelope]:
         deadline = time.monotonic() + timeout
         while not (found := self._take()) and time.monotonic() < deadline:

@@ -25,7 +25,6 @@ from calving.settings.load import Sink
 from calving.status.listening import Listening
 from calving.status.partitions import committed_up_to
 
-_FIRST_SECONDS, _QUIET_SECONDS = 5.0, 1.0
 _END_SECONDS = 60.0
 
 
@@ -33,23 +32,13 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
     """The entries of the control log from the cursor's start to the end that the log had when it was opened, maybe
     more.
 
-    If the last offsets hold no entries (transaction markers), the cursor says when it has reached the end. If it
-    cannot, reading ends when no more entries come.
-
     :raises UnavailableError: the end was not reached within 60 s.
     """
-    ends = {p: end for p, end in cursor.log.end.items() if cursor.log.start.get(p, 0) < end}
-    is_told = cursor.has_ended is not None
-    until = clock() + (_END_SECONDS if is_told else _FIRST_SECONDS)
-    while ends and not cursor.has_ended and clock() < until:
-        for entry in cursor.read(0.2):
-            yield entry
-            if not is_told and entry.offset < ends.get(entry.partition, 0):
-                until = clock() + _QUIET_SECONDS
-            if entry.offset + 1 >= ends.get(entry.partition, entry.offset + 2):
-                del ends[entry.partition]
-    if is_told and ends and not cursor.has_ended:
-        raise UnavailableError(f"the control log was not read to its end within {_END_SECONDS:.0f} s: try again")
+    until = clock() + _END_SECONDS
+    while not cursor.has_ended:
+        if clock() > until:
+            raise UnavailableError(f"the control log was not read to its end within {_END_SECONDS:.0f} s: try again")
+        yield from cursor.read(0.2)
 
 
 class Heard:

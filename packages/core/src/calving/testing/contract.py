@@ -411,6 +411,31 @@ class BackendContract:
         watcher.close()
         coordinator.acknowledge({}, [StartCommit(uuid4())])
 
+    @rule("B7.6", "A cursor says when it has read all that the log held when it was opened, and not before.")
+    @pytest.mark.parametrize("kind", ["coordinator", "watcher"])
+    def test_a_cursor_knows_when_it_has_read_to_the_end(self, store: Store, kind: str) -> None:
+        for i in range(3):
+            store.publish(0, i or None, i + 1)
+        cursor = store.cursor(replay=True) if kind == "coordinator" else store.session().watch()
+        assert not cursor.has_ended
+        found: list[Envelope] = []
+        deadline = time.monotonic() + 30
+        while not cursor.has_ended:
+            assert time.monotonic() < deadline, "it does not reach the end"
+            found += cursor.read(0.2)
+        assert sum(isinstance(entry.event, DataComplete) for entry in found) == 3
+        cursor.close()
+
+    @rule("B7.7", "A cursor of an empty log, and one that reads from the end, have nothing before their end.")
+    def test_a_cursor_of_an_empty_log_is_at_its_end(self, store: Store) -> None:
+        first = store.cursor(replay=True)
+        deadline = time.monotonic() + 30
+        while not first.has_ended:
+            assert time.monotonic() < deadline, "it does not reach the end"
+            assert first.read(0.2) == []
+        store.publish(0, None, 1)
+        assert store.cursor(replay=False).has_ended
+
     # B8
 
     @rule("B8.1", "Events at and above the saved position are never trimmed.")
