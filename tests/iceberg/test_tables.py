@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from calving.errors import UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
@@ -35,3 +37,21 @@ def test_no_more_than_a_thousand_names_of_missing_tables_are_kept(tmp_path: Path
     tables.refresh([f"db.t{n:04d}" for n in range(1_200)])
     tables.forget_unused()
     assert tables.missing == {f"db.t{n:04d}" for n in range(200, 1_200)}
+
+
+def test_a_table_that_cannot_be_loaded_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
+    catalog.create_namespace("db")
+    names = ["db.broken", "db.well"]
+    for name in names:
+        catalog.create_table(name, SCHEMA)
+    tables = Tables(catalog, "c", TableRules())
+    tables.refresh(names)
+    before = tables.specs()
+    (tmp_path / "db" / "broken" / "metadata").rename(tmp_path / "away")
+    tables.refresh(names)
+    assert tables.specs() == before
+    with pytest.raises(UnavailableError, match=r"table db\.broken cannot be loaded"):
+        tables.refresh(["db.broken"])  # no other tells that it is not the catalog
+    with pytest.raises(UnavailableError, match=r"table db\.broken cannot be loaded"):
+        Tables(catalog, "c", TableRules()).refresh(names)  # which has never seen it

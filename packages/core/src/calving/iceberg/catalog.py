@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ LOOK_SECONDS = 30.0
 
 LISTING_SECONDS = 300.0
 """One request for each namespace."""
+
+_TOGETHER = 16
+"""Tables that are loaded in parallel: a sink may have hundreds, behind a slow catalog."""
 
 _OPEN_TRIES = 3
 _MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
@@ -120,6 +124,31 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
         raise UnavailableError(
             f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {masked(str(error))}"
         ) from error
+
+
+def find_tables(
+    catalog: Catalog, names: Iterable[str], known: Mapping[str, Table]
+) -> tuple[dict[str, Table | None], dict[str, UnavailableError]]:
+    """The tables of these names, loaded in parallel, and the errors of those that cannot be loaded. Such a table is
+    as in ``known`` if others can be loaded: one broken table must not stop the others (C4).
+
+    :raises UnavailableError: none can be loaded, or one that is not known.
+    """
+
+    def find(name: str) -> Table | UnavailableError | None:
+        try:
+            return find_table(catalog, table_id(name))
+        except UnavailableError as error:
+            return error
+
+    wanted = list(dict.fromkeys(names))
+    with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-tables") as pool:
+        loaded = dict(zip(wanted, pool.map(find, wanted), strict=True))
+    errors = {name: each for name, each in loaded.items() if isinstance(each, UnavailableError)}
+    for name, error in errors.items():
+        if name not in known or len(errors) == len(wanted):
+            raise error
+    return {n: known[n] if isinstance(each, UnavailableError) else each for n, each in loaded.items()}, errors
 
 
 def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -20,7 +19,7 @@ from pyiceberg.table import Table
 
 from calving.casting.schema_changes import SchemaChanges
 from calving.errors import CalvingError, ConfigError, UnavailableError
-from calving.iceberg.catalog import find_table, is_rest, table_id
+from calving.iceberg.catalog import find_table, find_tables, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.lineage import VERSION
 from calving.iceberg.new_tables import new_table, possible
@@ -37,8 +36,6 @@ from calving.writing.properties import WriteProperties
 log = logging.getLogger(__name__)
 
 _TRIES = 6
-_TOGETHER = 16
-"""Tables that are loaded in parallel."""
 _UNUSED_SECONDS = 600.0
 _MOST_MISSING = 1_000
 """The most missing tables that are cached: records can name any number."""
@@ -68,14 +65,27 @@ class Tables:
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
         self._barren: set[str] = set()
+        self._troubled: Set[str] = frozenset()
+        """Tables that could not be loaded the last time."""
 
     def refresh(self, names: Iterable[str]) -> None:
-        """Load these tables again, and those that were missing."""
-        wanted = sorted({*names, *self._missing})
-        with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-tables") as pool:
-            found = pool.map(lambda name: find_table(self._catalog, table_id(name)), wanted)
-            for name, table in zip(wanted, found, strict=True):
+        """Load these tables again, and those that were missing. One that cannot be loaded stays as it was, if
+        others can: its files wait for its commit, and the other tables go on (C4).
+
+        :raises UnavailableError: none can be loaded, or one that has not been loaded before.
+        """
+        found, troubled = find_tables(self._catalog, sorted({*names, *self._missing}), self._known)
+        for name in troubled.keys() - self._troubled:
+            log.warning("%s; its files are written for the table as it was loaded before", troubled[name])
+        self._troubled = troubled.keys()
+        for name, table in found.items():
+            if name not in troubled:
                 self._take(name, table)
+
+    @property
+    def loaded(self) -> Mapping[str, Table]:
+        """As they were last loaded."""
+        return dict(self._known)
 
     def forget_unused(self) -> None:
         """Between batches, drop tables that no record has used for a while: names come from records.

@@ -52,7 +52,8 @@ class Parts:
             # After the first start a missing table delays only its own commits.
             for _ in refuse_missing_tables(self._catalog, self._sink):
                 pass
-        refuse_a_loss(self._catalog, self._sink, self._topics, session, log, self._held_tables())
+        tables = self._held_tables()
+        refuse_a_loss(self._catalog, self._sink, self._topics, session, log, tables, self._tables.loaded)
 
     def committer(self, cursor: Cursor) -> IcebergCommitter:
         """The committer of a coordinator that reads with ``cursor``.
@@ -60,7 +61,7 @@ class Parts:
         :raises DataLossError: the control log has lost entries that a table has seen.
         """
         style = commit_style(self._sink, cursor.log.identity)
-        tables = dict(held(self._catalog, self._sink, cursor.log.identity, self._held_tables()))
+        tables = dict(held(self._catalog, self._sink, cursor.log.identity, self._held_tables(), self._tables.loaded))
         refuse_reused_offsets(self._sink, cursor.log, tables)
         return IcebergCommitter(
             self._catalog,
@@ -68,7 +69,7 @@ class Parts:
             style,
             self._attempts,
             self._engine.beside,
-            {table_id(name): found.mark for name, found in tables.items()},
+            {table_id(name): found.mark for name, found in tables.items() if found.mark is not None},
         )
 
     def nothing_waits(self, backend: Backend) -> bool:

@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
 from calving.errors import ConfigError, DataLossError
-from calving.iceberg.catalog import find_table, table_id, tables_of
+from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
 from calving.iceberg.partition_terms import parse_term, takes
 from calving.iceberg.schemas import as_in
@@ -46,7 +46,8 @@ class Held(NamedTuple):
     log_id: str | None
     left_out: Coverage
     others: Mapping[str, SourceOffsets]
-    mark: TableMark
+    mark: TableMark | None
+    """None if the table could not be loaded now."""
 
 
 def commit_style(sink: Sink, log_id: str) -> CommitStyle:
@@ -176,12 +177,16 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list
         return [name for name, found in zip(names, pool.map(ours, names), strict=True) if found]
 
 
-def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Iterator[tuple[str, Held]]:
-    """The records of these tables; missing tables are skipped."""
-    wanted = list(dict.fromkeys(names))
-    with ThreadPoolExecutor(_LOOKING) as pool:
-        tables = list(pool.map(lambda name: find_table(catalog, table_id(name)), wanted))
-    for name, table in zip(wanted, tables, strict=True):
+def held(
+    catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str], known: Mapping[str, Table] | None = None
+) -> Iterator[tuple[str, Held]]:
+    """The records of these tables; missing tables are skipped. ``known``: tables as they were loaded before, for those
+    that cannot be loaded now: what they hold has only grown.
+    """
+    found, troubled = find_tables(catalog, names, known or {})
+    for error in troubled.values():
+        log.warning("%s; what it holds is taken from when it was loaded before", error)
+    for name, table in found.items():
         if table is not None:
             key = ledger_key(sink, log_id, name)
             properties = table.metadata.properties
@@ -192,7 +197,7 @@ def held(catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str]) -> Ite
                     properties.get(key.of_table(LOG_ID)),
                     key.left_out(properties),
                     _others(sink, table),
-                    mark_of(table),
+                    None if name in troubled else mark_of(table),
                 ),
             )
 
@@ -220,7 +225,13 @@ def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, 
 
 
 def refuse_a_loss(
-    catalog: Catalog, sink: Sink, topics: Source, session: Session, control: ControlLog, tables: Iterable[str]
+    catalog: Catalog,
+    sink: Sink,
+    topics: Source,
+    session: Session,
+    control: ControlLog,
+    tables: Iterable[str],
+    known: Mapping[str, Table] | None = None,
 ) -> None:
     """W1: refuse to start if positions are missing, or lower than a table's offsets, or if the control log was
     recreated, because publications that were not committed are lost with it.
@@ -229,7 +240,7 @@ def refuse_a_loss(
     """
     every = topics.partitions()
     # The tables first: other workers may publish and commit meanwhile, and positions only grow.
-    found = dict(held(catalog, sink, control.identity, tables))
+    found = dict(held(catalog, sink, control.identity, tables, known))
     stored = session.committed(every)
     logs = session.log_ids(every)
     identities = topics.identities({tp.topic for tp in every})
