@@ -214,6 +214,7 @@ class FakeCoordinator:
         self.error: BaseException | None = None
         self.ended = self.stopped = self.caught_up = False
         self.moved = 0.0
+        self.has_moved = True
         self.complete_cycles = 0
         self.place = "somewhere"
 

@@ -102,10 +102,10 @@ class App:
 
     def stopped_loops(self) -> Mapping[str, float]:
         """Loops that have ended no step within three times their longest step, and for how many seconds."""
-        now, coordinator = time.monotonic(), self._leadership.coordinator
+        now, moved = time.monotonic(), self._leadership.moved
         still = {"worker": (now - self._round, _STEP_SECONDS)}
-        if coordinator is not None:
-            still["coordinator"] = (now - coordinator.moved, self._leadership.step_seconds)
+        if moved is not None:
+            still["coordinator"] = (now - moved, self._leadership.step_seconds)
         return {name: seconds for name, (seconds, longest) in still.items() if seconds > 3 * longest}
 
     def pause(self) -> None:

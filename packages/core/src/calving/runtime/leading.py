@@ -68,7 +68,8 @@ class CoordinatorThread:
         self.buffered = 0
         self._loop: CoordinatorLoop | None = None
         self.moved = time.monotonic()
-        """When it last made progress, or found nothing to do."""
+        """When it last made progress, or found nothing to do; at first, when it was made."""
+        self.has_moved = False
         self._thread = threading.Thread(target=self._run, name="calving-coordinator", daemon=True)
         self._thread.start()
 
@@ -132,6 +133,7 @@ class CoordinatorThread:
     def _now(self) -> float:
         """The loop's clock. A loop that reads the time makes progress."""
         self.moved = time.monotonic()
+        self.has_moved = True
         return self.moved
 
     def _after_step(self, loop: CoordinatorLoop, committer: IcebergCommitter) -> None:
@@ -197,6 +199,8 @@ class Leadership:
         self.coordinator: CoordinatorThread | None = None
         self.caught_up = False
         """Whether a coordinator of this process has ever read the control log to its end."""
+        self._hung_since: float | None = None
+        """When an abandoned coordinator last made progress, until another one does."""
         self._elect_after = float("-inf")
         self._in_vain = 0
         self._vain_since = float("inf")
@@ -210,6 +214,8 @@ class Leadership:
         running = self.coordinator
         if running is not None:
             self.caught_up = self.caught_up or running.caught_up
+            if running.has_moved:
+                self._hung_since = None
             if running.complete_cycles:
                 self._in_vain, self._vain_since = 0, float("inf")
             if running.ended:
@@ -217,12 +223,25 @@ class Leadership:
             elif self._clock() - running.moved > self._hung_seconds:
                 log.error("the coordinator hangs and is abandoned: it is %s", running.place)
                 running.stop()
+                self._hung_since = running.moved if self._hung_since is None else self._hung_since
                 self._give_up(0.0)
             elif not leads:
                 running.stop()
                 self.coordinator = None
+        if not leads:
+            self._hung_since = None
         if leads and self.coordinator is None and self._clock() >= self._elect_after:
             self.coordinator = self._start()
+
+    @property
+    def moved(self) -> float | None:
+        """When a coordinator of this process last made progress; None if none should. That one was abandoned because it
+        hangs is no progress.
+        """
+        running = self.coordinator
+        if running is not None and (running.has_moved or self._hung_since is None):
+            return running.moved
+        return self._hung_since
 
     def stop(self, seconds: float) -> None:
         """Stop it, after the running commit unless that takes longer than ``seconds``."""
