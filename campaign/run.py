@@ -32,9 +32,9 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port, interruptible
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
-from campaign import changes
+from campaign import changes, records
 from campaign.audit import INVARIANTS
-from campaign.books import books
+from campaign.books import Counters, asked, miscounted, wrong
 from campaign.changes import Workload
 from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, Field, faults_of
@@ -48,7 +48,7 @@ _QUIET_RECORDS = 1000
 _START_SECONDS = 300
 _AFTERWARDS_SECONDS = 3.0
 """Records go on for so long, that the last fault has its full commit."""
-_VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced")
+_VERDICT = ("lost", "doubled", "resurrected", "wrong", "invariants", "stuck", "unbalanced", "miscounted")
 _FORMATS = ("parquet", "orc", "avro")
 
 
@@ -146,14 +146,16 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
             raise RuntimeError(f"the sink has not committed its first records within {_START_SECONDS} s")
         run.mix_formats()
         producing.start()
-        happened = _harm(field, plan)
+        books = Books()
+        happened = _harm(field, plan, books)
         time.sleep(_AFTERWARDS_SECONDS)
         producing.stop()
         settled = _settle(field, plan.settle_seconds)
         checker.watch_the_end(run.sent + _QUIET_RECORDS, plan.settle_seconds)
+        before, first = books.look(run), run.sent
         run.produce(_QUIET_RECORDS, _RECORDS_PER_SECOND)
         checked = checker.report()
-        asked, unbalanced = books(worker.log for worker in run.workers if worker.returncode is None)
+        books.close(before, books.look(run), Counter(outcome(n, run) for n in range(first, run.sent)))
     finally:
         producing.stop()
         run.stop()
@@ -161,11 +163,41 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
         proxy.close()
         store.stop()
         broker.stop()
-    found = _result(plan, field, happened, settled, checked)
-    return {**found, "workers_asked": asked, "unbalanced": unbalanced}
+    return {**_result(plan, field, happened, settled, checked), **asdict(books)}
 
 
-def _harm(field: Field, plan: Plan) -> list[tuple[str, float]]:
+@dataclass
+class Books:
+    """What the workers served of their records, before each fault and at the end. ``miscounted``: outcomes whose
+    counters are not what was sent at the end.
+    """
+
+    scrapes: int = 0
+    unbalanced: int = 0
+    miscounted: int = 0
+    counted: bool = False
+    """Whether the records of the end were counted: nothing was read twice meanwhile."""
+
+    def look(self, run: Run) -> Mapping[Path, Counters]:
+        """Scrape all workers that live."""
+        found = asked(worker.log for worker in run.workers if worker.returncode is None)
+        self.unbalanced += sum(map(wrong, found.values()))
+        self.scrapes += len(found)
+        return found
+
+    def close(self, before: Mapping[Path, Counters], after: Mapping[Path, Counters], sent: Counter[str]) -> None:
+        """``before`` and ``after`` these records."""
+        found = miscounted(before, after, sent)
+        self.counted, self.miscounted = found is not None, len(found or ())
+
+
+def outcome(number: int, run: Sink) -> str:
+    """What becomes of a record, as ``campaign.books`` calls it."""
+    place, _ = changes.place(number, run.tables, run.workload)
+    return {records.BAD: "dead_lettered", records.FILTERED: "filtered"}.get(place, "kept")
+
+
+def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
     """Which faults there were, and when they were over, seconds since the epoch."""
     happened: list[tuple[str, float]] = []
     kinds = faults_of(field.store, plan.workload) if plan.kinds is None else list(plan.kinds)
@@ -174,6 +206,7 @@ def _harm(field: Field, plan: Plan) -> list[tuple[str, float]]:
     while time.monotonic() < end:
         if kinds:
             (kind,) = field.rng.choices(kinds, weights)
+            books.look(field.run)
             print(f"{datetime.now(UTC):%H:%M:%S} {kind}", file=sys.stderr, flush=True)
             FAULTS[kind][0](field)
             happened.append((kind, time.time()))
@@ -312,7 +345,7 @@ def main() -> None:
                 console.print_json(json.dumps(results[-1]))
     for shown in _shown(results):
         console.print(shown)
-    sys.exit(any(result[key] for result in results for key in _VERDICT))
+    sys.exit(any(result[key] for result in results for key in _VERDICT) or not all(r["scrapes"] for r in results))
 
 
 if __name__ == "__main__":

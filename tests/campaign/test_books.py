@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from campaign.books import books, imbalance
+from campaign.books import Counters, asked, counters, imbalance, miscounted, wrong
 
 
 def metrics(**counts: int) -> str:
@@ -22,20 +23,58 @@ def metrics(**counts: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("filtered", "left"),
-    [(10, 0), (9, 1), (11, -1)],
-)
+@pytest.mark.parametrize(("filtered", "left"), [(10, 0), (9, 1), (11, -1)])
 def test_every_record_that_was_read_is_somewhere(filtered: int, left: int) -> None:
-    assert imbalance(metrics(read=100, written=85, dead_lettered=5, filtered=filtered)) == left
+    found = counters(metrics(read=100, written=85, dead_lettered=5, filtered=filtered))
+    assert imbalance(found) == left and wrong(found) == (left != 0)
 
 
 def test_a_record_that_is_copied_to_a_second_table_is_written_twice() -> None:
-    assert imbalance(metrics(read=100, copied=3, written=90, superseded=7, deleted=6)) == 0
+    assert imbalance(counters(metrics(read=100, copied=3, written=90, superseded=7, deleted=6))) == 0
+
+
+def test_rows_that_are_in_no_file_are_not_balanced_by_copies() -> None:
+    assert wrong(counters(metrics(read=100, copied=-3, written=97)))
+
+
+BEFORE = {Path("a"): counters(metrics(read=100, written=90, filtered=10))}
+SENT = Counter(kept=7, dead_lettered=2, filtered=1)
+
+
+def after(**counts: int) -> dict[Path, Counters]:
+    right = {"read": 110, "written": 95, "superseded": 3, "copied": 1, "dead_lettered": 2, "filtered": 11}
+    return {Path("a"): counters(metrics(**{**right, **counts}))}
+
+
+def test_counters_grow_by_what_was_sent() -> None:
+    assert miscounted(BEFORE, after(), SENT) == []
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        ({"read": 109, "filtered": 10}, ["read", "filtered"]),
+        ({"written": 96, "dead_lettered": 1}, ["kept", "dead_lettered"]),
+        ({"read": 111, "written": 96}, ["read", "kept"]),
+    ],
+)
+def test_a_sink_whose_counters_add_up_and_are_wrong_is_found(counts: dict[str, int], found: list[str]) -> None:
+    there = after(**counts)
+    assert not wrong(there[Path("a")])
+    assert miscounted(BEFORE, there, SENT) == found
+
+
+def test_counters_of_a_worker_that_came_or_read_again_say_nothing() -> None:
+    text = "# TYPE calving_restarts counter\ncalving_restarts_total 1\n"
+    refused = '# TYPE calving_publications counter\ncalving_publications_total{outcome="fenced"} 1\n'
+    assert miscounted(BEFORE, {**after(), Path("b"): {}}, SENT) is None
+    for more in (text, refused):
+        again = {Path("a"): {**after()[Path("a")], **counters(more)}}
+        assert miscounted(BEFORE, again, SENT) is None
 
 
 @pytest.fixture
-def wrong() -> Iterator[str]:
+def page() -> Iterator[str]:
     """The status page of a worker that does not count what it filters."""
 
     class Page(BaseHTTPRequestHandler):
@@ -55,8 +94,9 @@ def wrong() -> Iterator[str]:
     server.shutdown()
 
 
-def test_a_worker_that_does_not_count_what_it_filters_does_not_add_up(wrong: str, tmp_path: Path) -> None:
+def test_a_worker_that_does_not_count_what_it_filters_does_not_add_up(page: str, tmp_path: Path) -> None:
     telling, silent = tmp_path / "a.log", tmp_path / "b.log"
-    telling.write_text(f"the status page: {wrong}\n")
+    telling.write_text(f"the status page: {page}\n")
     silent.write_text("no page yet\n")
-    assert books([telling, silent]) == (1, 1)
+    (found,) = asked([telling, silent]).values()
+    assert wrong(found)
