@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -231,6 +232,21 @@ def test_every_answer_is_quick_for_a_sink_with_many_partitions_and_tables() -> N
             client.get(path)
             took = min(_seconds(client, path) for _ in range(5))
             assert took < (0.1 if path == "/metrics" else 0.05), path
+
+
+def test_a_server_that_nobody_asks_takes_less_than_a_thousandth_of_a_core() -> None:
+    with serving(Worker(status(time.time(), tables=20, partitions=10))):
+        threads = [t for t in threading.enumerate() if t.name in ("calving-http", "calving-history")]
+        assert len({t.name for t in threads}) == 2
+
+        def used() -> float:
+            """CPU seconds of these threads, which are all that a port adds to a worker."""
+            return sum(time.clock_gettime(time.pthread_getcpuclockid(t.ident or 0)) for t in threads)
+
+        time.sleep(1)  # the first sample is taken, and the connections of the first requests are closed
+        before = used()
+        time.sleep(5)
+        assert used() - before < 0.005
 
 
 def _seconds(client: Client, path: str) -> float:

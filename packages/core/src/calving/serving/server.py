@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import threading
@@ -22,13 +23,25 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be known, not listened on
 
 
 class _Uvicorn(uvicorn.Server):
-    """Checks once a second for its end instead of ten times, which would be most of its CPU in an idle sink."""
+    """Sleeps until it is closed. To look ten times a second would be most of its CPU in an idle sink."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._closed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        tenths = 0
-        while not await self.on_tick(tenths):
-            tenths += 10
-            await asyncio.sleep(1.0)
+        self._loop = asyncio.get_running_loop()
+        await self.on_tick(0)
+        if not self.should_exit:
+            await self._closed.wait()
+
+    def close(self) -> None:
+        """From any thread; does not wait."""
+        self.should_exit = self.force_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self._closed.set)
 
 
 class Server:
@@ -57,6 +70,7 @@ class Server:
             lifespan="off",
             ws="none",
             server_header=False,
+            date_header=False,
             limit_concurrency=100,
             timeout_keep_alive=30,
             ssl_certfile=keys.http_certificate,
@@ -72,7 +86,7 @@ class Server:
     def close(self) -> None:
         """Without waiting for who still reads."""
         self._ended.set()
-        self._server.should_exit = self._server.force_exit = True
+        self._server.close()
 
     def _serve(self, bound: socket.socket) -> None:
         try:
