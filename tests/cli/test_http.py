@@ -9,16 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from calving.engine.local import LocalEngine
+from calving.errors import FencedError
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import Envelope
+from calving.protocol.worker import Worker
 from calving.runtime.app import App
+from calving.serving.metrics import METRICS
 from calving.settings.load import load
 from calving.source.interface import Listener
 from calving.source.kafka import KafkaGroup
 from calving_kafka.cursor import KafkaCursor
+from calving_kafka.session import KafkaSession
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.serving.collector import collecting, values
@@ -207,3 +212,56 @@ def test_entries_that_cannot_be_decoded_are_counted_over_restarts(cli: Cli) -> N
         client.ask("POST", f"/connectors/{cli.name}/restart", **BEARER)
         wait_for(lambda: sums(client)["calving_restarts_total"] == 1 and client.get("/readyz").code == 200)
         spoil(2)
+
+
+def test_every_metric_gets_a_value_in_a_run(cli: Cli) -> None:
+    """What is declared and never set would be missed by nobody but the person who needs it."""
+    cli.keys |= {
+        "iceberg.tables.upsert-mode-enabled": True,
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.source.on-data-loss": "skip",
+    }
+    declared, seen = {metric.name for metric in METRICS}, set[str]()
+
+    def missing() -> set[str]:
+        seen.update(name.removesuffix("_count") for name in sums(client))
+        return declared - seen
+
+    with running(cli) as client:
+        wait_for(lambda: missing() is not None and sums(client).get("calving_commit_lag_records") == 0)
+        cli.topic.send(b"{", b"{", b'{"id": 1}', b'{"id": 1}', None)
+        wait_for(lambda: missing() is not None and sums(client)["calving_records_read_total"] == 105)
+        wait_for(lambda: missing() is not None and sums(client).get("calving_commit_lag_records") == 0)
+        connector = f"/connectors/{cli.name}"
+        client.ask("PUT", f"{connector}/pause", **BEARER)
+        wait_for(lambda: client.get(f"{connector}/status").json["connector"]["state"] == "PAUSED")
+        cli.send(101, 111)
+        gone = [KafkaPartition(cli.topic.name, 0, -1)]
+        cli.topic.admin.delete_records(gone)[gone[0]].result()
+        wait_for(lambda: sums(client).get("calving_records_lost_total") == 10)
+        assert missing() == set()
+
+
+def causes(client: Client) -> set[str]:
+    return {reason["cause"] for reason in client.get("/api/status").json["reasons"]}
+
+
+def test_a_running_worker_tells_its_causes_and_when_they_are_gone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.keys["iceberg.control.commit.timeout-ms"] = 1000
+
+    def refuse(*_: object) -> None:
+        raise FencedError("refused")
+
+    with running(cli) as client:
+        wait_for(lambda: client.get("/readyz").code == 200)
+        for cause, part, name, broken in (
+            ("publication-refused", KafkaSession, "publish", refuse),
+            ("cycle-incomplete", Worker, "heard", lambda *_: None),
+            ("control-log-behind", KafkaSession, "lead", lambda *_: False),
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(part, name, broken)
+                wait_for(lambda cause=cause: cause in causes(client))  # type: ignore[misc]
+            wait_for(lambda: not causes(client))
+        cli.topic.send(*[b"{"] * 3)
+        wait_for(lambda: causes(client) == {"dead-letter-share"})

@@ -73,7 +73,7 @@ def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(
         wait_for_rows(r, "db.odd", sent)
     assert rows_of(r, "db.even") < 900
     assert "table db.even: still committing" in worker.log.read_text()
-    wait(lambda: "DEGRADED: files of table db.even are not committed\n" in worker.log.read_text())
+    wait(lambda: "DEGRADED: table-failing: table db.even: " in worker.log.read_text())
     assert stops_cleanly(worker, 20)
     r.start()
     r.wait_until_committed()

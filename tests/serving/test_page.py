@@ -132,3 +132,13 @@ def test_row_mutations_are_shown_where_there_are_any(tmp_path: Path) -> None:
     plain = replace(found, coordinator=replace(found.coordinator, mutations={}))
     with serving(Worker(plain)) as client:
         assert '<section id="changes" hidden="">' in browse(client.url, tmp_path, "--dump-dom")
+
+
+def test_a_worker_that_starts_over_says_why(tmp_path: Path) -> None:
+    found = status(time.time())
+    error = "UnavailableError: table db.t <cannot> be loaded"
+    worker = replace(found.worker, joined=False, leads=False, error=error)
+    with serving(Worker(replace(found, worker=worker))) as client:
+        drawn = browse(client.url, tmp_path, "--dump-dom")
+    assert "Why it does not run" in drawn
+    assert "<b>starts over</b> UnavailableError: table db.t &lt;cannot&gt; be loaded" in drawn

@@ -30,7 +30,7 @@ from calving.model.ranges import Range
 from calving.runtime.tally import Tally
 from calving.runtime.worker import Publications
 from calving.status.folding import after_cycle
-from calving.status.health import Cause, not_ready, reasons
+from calving.status.health import Cause, Reason, Told, not_ready, reasons
 from calving.status.histogram import Histogram
 from calving.status.listening import Listening
 from calving.status.partitions import committed_up_to
@@ -295,3 +295,34 @@ def test_what_a_former_leader_knew_of_failing_tables_degrades_nothing() -> None:
     )
     assert len(reasons(replace(LEADS, coordinator=failing), 1_001.0)) == 3
     assert reasons(replace(WELL, coordinator=failing), 1_001.0) == ()
+
+
+def test_the_log_has_a_reason_once_when_it_comes_and_when_it_goes() -> None:
+    told = Told()
+    table, refused = Reason(Cause.TABLE_FAILING, "db.t", "table db.t: why"), Reason(Cause.PUBLICATION_REFUSED, "", "3")
+    assert told.lines([table]) == ["DEGRADED: table-failing: table db.t: why"]
+    assert told.lines([replace(table, text="table db.t: why, and for longer"), refused]) == [
+        "DEGRADED: publication-refused: 3"
+    ]
+    assert told.lines([refused]) == ["no longer DEGRADED: table-failing db.t"]
+    assert told.lines([]) == ["no longer DEGRADED: publication-refused"]
+
+
+def test_a_worker_that_starts_over_says_why_no_cycle_ends() -> None:
+    worker = replace(WELL.worker, joined=False, error="UnavailableError: table db.t cannot be loaded")
+    (reason,) = reasons(replace(WELL, worker=worker, log=LogStatus(cycle_at=900.0)), 1_000.0)
+    assert reason.text.endswith("for 100 s; it starts over: UnavailableError: table db.t cannot be loaded")
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("table db.t does not exist", "table db.t: does not exist (3 commits failed in a row)"),
+        ("table db.t: others were faster", "table db.t: others were faster (3 commits failed in a row)"),
+        ("the catalog answers 500", "table db.t: the catalog answers 500 (3 commits failed in a row)"),
+    ],
+)
+def test_the_reason_of_a_failing_table_names_it_once(reason: str, text: str) -> None:
+    failing = {"db.t": Failure(3, reason)}
+    (found,) = reasons(replace(LEADS, coordinator=CoordinatorStatus(failing=failing)), 1_001.0)
+    assert found.text == text

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from calving.errors import UnavailableError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.summary import mutations_in
@@ -21,11 +23,14 @@ from calving.runtime.heard import Heard
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
 
+_LOOKING = 16
+"""Tables that are loaded in parallel."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
     """``state``: ok; waiting, for the next commit; DEGRADED: several cycles committed nothing, entries are parked,
-    or offsets are missing; missing, where there is no such table.
+    offsets are missing, or the table cannot be loaded; missing, where there is no such table.
     """
 
     name: str
@@ -42,21 +47,37 @@ class TableHealth:
     """Control entries that are parked."""
     mutations: Mapping[str, int] = field(default_factory=dict)
     """Row mutations and their times in the last commit that reports them, by name."""
+    why: str = ""
+    """Why the table cannot be loaded, or cannot take what waits; empty if that is not known here."""
 
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
     """The health of every table in the settings, with records of the sink, or with uncommitted files."""
-    names = dict.fromkeys([*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)])
-    return [_health(sink, name, find_table(catalog, table_id(name)), heard) for name in names]
+    names = list(dict.fromkeys([*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)]))
+    with ThreadPoolExecutor(_LOOKING) as pool:
+        found = pool.map(lambda name: _found(catalog, name), names)
+        return [_health(sink, name, table, heard) for name, table in zip(names, found, strict=True)]
 
 
-def _health(sink: Sink, name: str, table: Table | None, heard: Heard) -> TableHealth:
+def _found(catalog: Catalog, name: str) -> Table | UnavailableError | None:
+    """One table that cannot be loaded says nothing of the others."""
+    try:
+        return find_table(catalog, table_id(name))
+    except UnavailableError as error:
+        return error
+
+
+def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard: Heard) -> TableHealth:
     parked = heard.parked(table_id(name))
-    if table is None:
+    if table is None or isinstance(table, UnavailableError):
         waiting = heard.waiting(table_id(name), {})
         cycles = heard.cycles(waiting)
+        if table is not None:
+            # Which of the files that were heard it holds already is not known.
+            return TableHealth(name, "DEGRADED", parked=parked, why=str(table))
         state = "DEGRADED" if cycles >= DEGRADED or parked else "missing"
-        return TableHealth(name, state, cycles=cycles, files=_files(waiting), parked=parked)
+        why = f"table {name} does not exist"
+        return TableHealth(name, state, cycles=cycles, files=_files(waiting), parked=parked, why=why)
     key = ledger_key(sink, heard.log_id, name)
     loaded = LoadedTable(table, key.branch)
     waiting = heard.waiting(table_id(name), key.read(loaded.ancestry, loaded.properties).control)

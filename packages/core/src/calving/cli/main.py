@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from calving.errors import CalvingError, ConfigError
+from calving.errors import CalvingError, ConfigError, UnavailableError
 from calving.optional import reason
 from calving.settings.load import load
 from calving.version import __version__
 
 if TYPE_CHECKING:
+    from calving.cli.status import Status
     from calving.runtime.app import App
 
 app = typer.Typer(
@@ -119,7 +121,7 @@ def validate(file: File, worker: Worker = None) -> None:
     from calving.cli.inspect import validate as check
 
     for line in check(load(file, worker)):
-        out.print(f"[green]ok[/green] {line}")
+        out.print(Text.assemble(("ok", "green"), " ", line))
 
 
 @app.command()
@@ -150,19 +152,27 @@ def status(
     from calving.cli import status as looking
 
     sink = load(file, worker)
-    found = looking.status(sink)
+
+    def show(found: Status) -> None:
+        if as_json:
+            print(json.dumps(looking.as_json(found, time.time())), flush=True)  # noqa: T201 - for programs
+            return
+        lines = out.height if watch is not None and out.is_terminal else None
+        parts = list(looking.as_text(found, time.time(), lines))
+        if watch is not None:
+            out.clear()
+        out.print(*parts, sep="\n", highlight=False)
+
+    show(found := looking.status(sink))
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how to stop watching
-        while True:
-            if watch is not None and not as_json:
-                out.clear()
-            if as_json:
-                print(json.dumps(looking.as_json(found, time.time())), flush=True)  # noqa: T201 - for programs
-            else:
-                out.print(*looking.as_text(found, time.time()), sep="\n")
-            if watch is None:
-                break
+        while watch is not None:
             time.sleep(watch)
-            found = looking.status(sink)
+            try:
+                found = looking.status(sink)
+            except UnavailableError as error:  # what is watched may be away for a while
+                _tell_error(str(error))
+            else:
+                show(found)
     if not found.well:
         raise typer.Exit(_NOT_WELL)
 
@@ -194,7 +204,7 @@ def recover(
     from calving.cli.recover import recover as go_back
 
     for line in go_back(load(file, worker), table or [], former, dry_run=dry_run):
-        out.print(line)
+        out.print(line, markup=False)
 
 
 @app.command()
@@ -208,7 +218,7 @@ def release(
     from calving.cli.release import release as discard
 
     for line in discard(load(file, worker), table, record):
-        out.print(line)
+        out.print(line, markup=False)
 
 
 @app.command()
@@ -261,5 +271,10 @@ def main() -> None:
 def _fail(error: Exception, code: int, text: str | None = None) -> None:
     if os.environ.get("CALVING_TRACEBACK"):
         raise error
-    Console(stderr=True).print(f"[red]error:[/red] {text or error}", highlight=False, soft_wrap=True)
+    _tell_error(text or str(error))
     sys.exit(code)
+
+
+def _tell_error(text: str) -> None:
+    """Errors quote names and paths, which may look like markup."""
+    Console(stderr=True).print(Text.assemble(("error:", "red"), " ", text), soft_wrap=True)

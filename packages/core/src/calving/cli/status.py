@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from calving.cli.health import TableHealth, health, is_well
 from calving.cli.inspect import Position, positions_of, positions_table
+from calving.cli.leader import reasons_of
 from calving.iceberg.catalog import open_catalog
 from calving.model.coverage import text_of
 from calving.model.events import Leader
+from calving.model.offsets import TopicPartition
 from calving.model.text import counted, listed
 from calving.runtime.heard import hear
 from calving.settings.load import Sink
 from calving.source.opening import open_source
 from calving.terminal.texts import ago
 
+_FRAMES = 14
+"""Lines of a screen that are neither partitions, tables nor reasons."""
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A sink as it is seen from outside. ``well``: no table is DEGRADED, and the last commit cycle had answers for all
-    partitions.
+    """A sink as it is seen from outside. ``told``: subject and sentence of each reason that the leader gives; None if
+    there is none that answers. ``well``: the leader has none, no table is DEGRADED, and the last commit cycle had
+    answers for all partitions.
     """
 
     sink: Sink
@@ -34,17 +41,21 @@ class Status:
     workers: int
     leader: Leader | None
     """As the control log names it; None if no worker runs."""
+    told: tuple[tuple[str, str], ...] | None = None
 
     @property
     def well(self) -> bool:
-        return is_well(self.tables, {p.partition: p.answered for p in self.positions})
+        return not self.told and is_well(self.tables, {p.partition: p.answered for p in self.positions})
 
     @property
     def reasons(self) -> list[str]:
-        """Why it is DEGRADED; empty where it is well."""
+        """Why it is DEGRADED, in the leader's words where it has some; empty where it is well."""
+        told = self.told or ()
+        known = {subject for subject, _ in told}
+        tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
         silent = [p.partition for p in self.positions if p.answered is False]
-        last = [f"the last commit cycle had no answer for {listed(silent)}"] if silent else []
-        return [*(f"table {t.name}: {_trouble(t)}" for t in self.tables if t.state == "DEGRADED"), *last]
+        last = [f"the last commit lacks answers for {listed(silent)}"] if silent else []
+        return list(dict.fromkeys([*(text for _, text in told), *tables, *last]))
 
 
 def status(sink: Sink) -> Status:
@@ -62,17 +73,35 @@ def status(sink: Sink) -> Status:
     ]
     source = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
     workers = len(source.members(sink.group))
-    return Status(sink, tuple(positions), tuple(tables), workers, heard.leader if workers else None)
+    leader = heard.leader if workers else None
+    told = reasons_of(leader, sink.keys.name)
+    return Status(sink, tuple(positions), tuple(tables), workers, leader, None if told is None else tuple(told))
 
 
-def as_text(status: Status, now: float) -> Iterator[RichTable | str]:
-    """For people."""
-    yield positions_table(status.sink, status.positions, heard=True)
-    yield _tables(status.tables, now)
-    if any(t.mutations for t in status.tables):
-        yield _mutations(status.tables)
-    yield from (f"DEGRADED: {reason}" for reason in status.reasons)
-    yield _workers(status)
+def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
+    """For people. ``lines``: of a screen: what is furthest behind or in trouble comes first, and the rest is cut."""
+    partitions, tables = status.positions, status.tables
+    if lines is not None:
+        room = max(4, lines - _FRAMES - 2 * len(status.reasons))
+        partitions = tuple(sorted(partitions, key=_behind))[: max(3, room - len(tables))]
+        tables = tuple(sorted(tables, key=_in_trouble))[: max(3, room - len(partitions))]
+    yield positions_table(status.sink, partitions, heard=True)
+    yield _tables(tables, now)
+    hidden = len(status.positions) - len(partitions), len(status.tables) - len(tables)
+    if any(hidden):
+        yield Text(f"and {counted(hidden[0], 'partition')}, {counted(hidden[1], 'table')} more", "dim")
+    if lines is None and any(t.mutations for t in tables):
+        yield _mutations(tables)
+    yield from (Text(f"DEGRADED: {reason}", "red") for reason in status.reasons)
+    yield Text(_workers(status))
+
+
+def _behind(position: Position) -> tuple[bool, int, TopicPartition]:
+    return position.answered is not False, -(position.to_commit or position.lag), position.partition
+
+
+def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
+    return table.state != "DEGRADED", table.state == "ok", table.name
 
 
 def as_json(status: Status, now: float) -> dict[str, Any]:
@@ -133,13 +162,15 @@ def _workers(status: Status) -> str:
     return f"{run}; {status.leader.member} on {where} leads"
 
 
-def _tables(tables: Iterable[TableHealth], now: float) -> RichTable:
-    names = ("table", "state", "records", "last commit", "valid through", "waits", "missing")
-    shown = RichTable(*names, title="Tables")
+def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
+    names = ["table", "state", "records", "last commit", "valid through", "waits"]
+    lacking = any(t.missing for t in tables)
+    shown = RichTable(*names, *(["missing"] if lacking else []), title="Tables")
     for t in tables:
-        missing = text_of(t.missing) if t.missing else "-"
         times = ago(t.committed_at, now), ago(_valid_through(t), now)
-        shown.add_row(t.name, t.state, t.records, *times, _waits(t) or "-", missing)
+        missing = [text_of(t.missing) if t.missing else "-"] if lacking else []
+        state = Text(t.state, "red" if t.state == "DEGRADED" else "")
+        shown.add_row(Text(t.name), state, t.records, *times, _waits(t) or "-", *missing)
     return shown
 
 
@@ -178,4 +209,5 @@ def _waits(table: TableHealth) -> str:
 def _trouble(table: TableHealth) -> str:
     missing = f"it lacks {text_of(table.missing)}" if table.missing else ""
     waits = f"{_waits(table)} wait" if _waits(table) else ""
-    return "; ".join(part for part in (waits, missing) if part)
+    why = table.why or f"table {table.name}"
+    return ": ".join(part for part in (why, "; ".join(part for part in (waits, missing) if part)) if part)

@@ -11,11 +11,14 @@ from calving.model.offsets import TopicPartition
 from calving.runtime.batch import BatchRunner
 from calving.runtime.worker import Publications, WorkerLoop
 from calving.status.board import Board
+from calving.status.health import Told, reasons
 from calving.status.listening import Listening
 from calving.status.partitions import HeldPartitions
 from calving.status.values import Batches, WorkerStatus
 
 log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 5.0
 
 
 class Reporter:
@@ -30,7 +33,9 @@ class Reporter:
         self._lost: Counter[str] = Counter()
         self._undecodable = 0
         self._seen: Hashable = None
-        self._degraded: frozenset[str] = frozenset()
+        self._told = Told()
+        self._looked = float("-inf")
+        """When it was last looked for reasons; some come with time alone."""
 
     def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool, caught_up: bool) -> None:
         """Report a step of the loop."""
@@ -45,7 +50,10 @@ class Reporter:
             len(loop.skipped),
             loop.undecodable,
         )
+        now = time.time()
         if seen == self._seen:
+            if now - self._looked > _LOOK_SECONDS:
+                self._tell_degraded(now)
             return
         self._seen = seen
         listening = self.listening
@@ -67,8 +75,8 @@ class Reporter:
             restarts=self.restarts,
             error=self._error,
         )
-        self._board.worker(worker, listening.status(time.time() - time.monotonic()))
-        self._tell_degraded()
+        self._board.worker(worker, listening.status(now - time.monotonic()))
+        self._tell_degraded(now)
 
     def ended(self, loop: WorkerLoop) -> None:
         """Keep the totals of a loop that has ended."""
@@ -93,15 +101,10 @@ class Reporter:
         )
         self._board.worker(worker, status.log)
 
-    def _tell_degraded(self) -> None:
-        now = frozenset(self._board.status.log.degraded)
-        if now != self._degraded:
-            self._degraded = now
-            names = ", ".join(f"table {name}" for name in sorted(now))
-            if names:
-                log.warning("DEGRADED: files of %s are not committed", names)
-            else:
-                log.warning("no longer DEGRADED: the files are committed")
+    def _tell_degraded(self, now: float) -> None:
+        self._looked = now
+        for line in self._told.lines(reasons(self._board.status, now)):
+            log.warning(line)
 
 
 def _by_topic(skipped: dict[TopicPartition, int]) -> Counter[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from calving.model.text import counted, listed
@@ -41,6 +41,20 @@ def reasons(status: Status, now: float) -> tuple[Reason, ...]:
     return (*_tables(status), *_order(status), *_cycles(status), *_log(status, now), *_records(status))
 
 
+class Told:
+    """Which reasons the log has: each is told once, when it appears and when it is gone."""
+
+    def __init__(self) -> None:
+        self._known: frozenset[tuple[Cause, str]] = frozenset()
+
+    def lines(self, found: Collection[Reason]) -> list[str]:
+        """What is new."""
+        before, self._known = self._known, frozenset((each.cause, each.subject) for each in found)
+        new = [f"DEGRADED: {r.cause}: {r.text}" for r in found if (r.cause, r.subject) not in before]
+        gone = sorted(before - self._known)
+        return [*new, *(f"no longer DEGRADED: {cause} {subject}".rstrip() for cause, subject in gone)]
+
+
 def not_ready(status: Status) -> tuple[str, ...]:
     """Why this worker is not ready; empty if it is."""
     worker = status.worker
@@ -64,7 +78,8 @@ def _tables(status: Status) -> Iterator[Reason]:
         found[name] = f"it lacks {missing} after two commits that should have held them"
     for name, failure in status.led.failing.items():
         if failure.times >= DEGRADED or name in found:
-            found[name] = f"it could not be committed {failure.times} times in a row: {failure.reason}"
+            reason = failure.reason.removeprefix(f"table {name}").removeprefix(":").strip()
+            found[name] = f"{reason} ({counted(failure.times, 'commit')} failed in a row)"
     for name in sorted(found):
         yield Reason(Cause.TABLE_FAILING, name, f"table {name}: {found[name]}")
 
@@ -85,7 +100,9 @@ def _log(status: Status, now: float) -> Iterator[Reason]:
     sink = status.sink
     silent = now - (status.log.cycle_at or sink.started_at)
     if silent > 3 * sink.interval + 2 * sink.timeout:
-        yield Reason(Cause.CONTROL_LOG_BEHIND, "", f"this worker has seen no commit cycle end for {silent:.0f} s")
+        worker = status.worker
+        why = f"; it starts over: {worker.error}" if worker.error is not None and not worker.joined else ""
+        yield Reason(Cause.CONTROL_LOG_BEHIND, "", f"this worker has seen no commit cycle end for {silent:.0f} s{why}")
 
 
 def _records(status: Status) -> Iterator[Reason]:
