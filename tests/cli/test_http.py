@@ -247,7 +247,7 @@ def causes(client: Client) -> set[str]:
 
 
 def test_a_running_worker_tells_its_causes_and_when_they_are_gone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    cli.keys["iceberg.control.commit.timeout-ms"] = 1000
+    cli.keys["iceberg.control.commit.timeout-ms"] = 2000
 
     def refuse(*_: object) -> None:
         raise FencedError("refused")
@@ -263,5 +263,5 @@ def test_a_running_worker_tells_its_causes_and_when_they_are_gone(cli: Cli, monk
                 patch.setattr(part, name, broken)
                 wait_for(lambda cause=cause: cause in causes(client))  # type: ignore[misc]
             wait_for(lambda: not causes(client))
-        cli.topic.send(*[b"{"] * 3)
-        wait_for(lambda: causes(client) == {"dead-letter-share"})
+        cli.topic.send(*[b"{"] * 50)
+        wait_for(lambda: "dead-letter-share" in causes(client))
