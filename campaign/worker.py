@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from calving.iceberg import resolution
+from calving.iceberg import deletions
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
 from calving.protocol.admission import Admitted
@@ -100,7 +100,7 @@ def _first_changes() -> None:
 
 def _forgotten_deletes() -> None:
     """New deletes of a data file replace the earlier ones."""
-    resolution._Resolution._read_dead = lambda self, path: BitMap64()  # type: ignore[method-assign]
+    deletions.Deletions._read = lambda self, path: BitMap64()  # type: ignore[method-assign]
 
 
 def _deaf_cursor() -> None:

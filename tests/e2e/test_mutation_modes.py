@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from calving.cli.maintain import maintain
 from calving.iceberg.catalog import open_catalog
+from calving.settings.load import load
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.iceberg.histories import duckdb_rows
@@ -90,7 +92,7 @@ def test_with_an_order_field_the_greatest_wins_from_whichever_partition(sink: Cl
         assert table_of(sink) == sorted((key, f"v{at}") for key, (at, _) in expected.items())
 
 
-def test_keys_stay_keys_with_equality(sink: Cli) -> None:
+def test_keys_stay_keys_with_equality_until_they_are_turned_into_positions(sink: Cli) -> None:
     sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.row-deletes": "equality"}
     chance, expected = random.Random(4), Rows()
     for _ in range(2):
@@ -98,3 +100,18 @@ def test_keys_stay_keys_with_equality(sink: Cli) -> None:
         table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
         check(table, equality=True)
         assert sorted(duckdb_rows(table, "id, name")) == sorted(expected.values())
+    seen = sink.run("maintain", "--dry-run")
+    assert "equality-delete files with 1" in seen, seen
+    check(open_catalog("iceberg", sink.catalog_keys).load_table("db.t"), equality=True)
+    said = sink.run("maintain")
+    assert "table db.t: " in said and " became " in said
+    assert table_of(sink) == sorted(expected.values())
+    upsert(sink, chance, expected)
+    assert "became" in next(maintain(load(sink.config), ["db.t"], dry_run=False))
+    assert table_of(sink) == sorted(expected.values())
+    assert list(maintain(load(sink.config), [], dry_run=False)) == ["table db.t: no equality deletes"]
+
+
+def test_a_table_that_is_only_appended_to_is_not_maintained(sink: Cli) -> None:
+    said = sink.run("maintain", "--table", "db.t", code=2)
+    assert "table db.t: this sink only appends to it, and has nothing to maintain" in said

@@ -2,7 +2,7 @@
 from each other, heard in any order, committed by coordinators that are replaced; then the exact rows.
 
 ``python -m tests.iceberg.acceptance --seeds 200`` runs every combination: how rows are deleted (positions in version 2,
-vectors in version 3, equality deletes), how the table is partitioned, and 1 or 4 partitions of the control log.
+vectors in version 3, equality deletes, which ``calving maintain`` turns into positions now and then), how the table is partitioned, and 1 or 4 partitions of the control log.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ class History:
             self._buffer.settle(table, read, outcome.held_back)
             self.counts["held back"] += bool(outcome.held_back)
             self.counts["commits"] += outcome.snapshot_id is not None
+        if self.table.equality and self._chance.random() < 0.2:
+            self.counts["converted"] += sum(done.files for done in self.table.maintain(at_once=40))
         return len(self._buffer.tables().get(table_id(self.table.name), ()))
 
 

@@ -21,6 +21,8 @@ from pyiceberg.types import LongType, NestedField, StringType
 from calving.casting.table import TableConverter
 from calving.errors import CommitRefusedError
 from calving.iceberg.catalog import table_id
+from calving.iceberg.conversion import Converted
+from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.resolution import Resolver
 from calving.iceberg.rules import TableRules
@@ -152,6 +154,16 @@ class MutationTable:
             except CommitRefusedError:
                 target.discard()
         raise AssertionError("every attempt was refused")
+
+    def maintain(self, **given: Any) -> list[Converted]:
+        """Turn equality deletes into positions, as ``calving maintain`` does."""
+        done = self.maintain_only(**given)
+        check(self.table)
+        return done
+
+    def maintain_only(self, **given: Any) -> list[Converted]:
+        """The same, while others may add equality deletes."""
+        return list(Maintenance(self.catalog, table_id(self.name), KEY, {"engine-name": "calving"}, **given).convert())
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows that should be in the table."""

@@ -49,7 +49,7 @@ def test_spark_reads_every_history(catalog: Catalog, version: int, where: str) -
         assert rows_of(rows) == table.rows(), table.name
 
 
-def test_spark_reads_equality_deletes_of_every_layout(tmp_path: Path) -> None:
+def test_spark_reads_equality_deletes_of_every_layout_and_the_positions_that_they_become(tmp_path: Path) -> None:
     catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
     tables = []
     for seed, layout in enumerate([*LAYOUTS, "other buckets"]):
@@ -59,8 +59,19 @@ def test_spark_reads_equality_deletes_of_every_layout(tmp_path: Path) -> None:
     with tables[-1].table.update_spec() as spec:  # deletes are there under both specs then
         spec.remove_field(tables[-1].table.spec().fields[0].name).add_field("id", BucketTransform(3), "thirds")
     play(tables[-1], "other buckets", 300, 6, 3)
-    found = spark_on(str(tmp_path), *(f"select * from iceberg.{table.name}" for table in tables))
-    for table, rows in zip(tables, found, strict=True):
+    heads = [table.table.current_snapshot() for table in tables]
+    for table in tables:
+        table.maintain()
+    found = spark_on(
+        str(tmp_path),
+        *(
+            f"select * from iceberg.{t.name} version as of {h.snapshot_id}"
+            for t, h in zip(tables, heads, strict=True)
+            if h
+        ),
+        *(f"select * from iceberg.{table.name}" for table in tables),
+    )
+    for table, rows in zip(tables * 2, found, strict=True):
         assert rows_of(rows) == table.rows(), table.name
 
 

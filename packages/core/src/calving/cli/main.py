@@ -208,6 +208,24 @@ def recover(
 
 
 @app.command()
+def maintain(
+    file: File,
+    worker: Worker = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="A table; without it, all tables whose rows the sink's records change.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
+) -> None:
+    """Turn equality deletes into position deletes, which engines read faster. The sink may run, and rows stay as they
+    are.
+    """
+    from calving.cli.maintain import maintain as turn
+
+    for line in turn(load(file, worker), table or [], dry_run=dry_run):
+        out.print(line, markup=False, highlight=False)
+
+
+@app.command()
 def release(
     file: File,
     table: Annotated[list[str], typer.Option(help="A table that can never take its files; may be repeated.")],

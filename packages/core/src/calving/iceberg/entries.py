@@ -117,14 +117,13 @@ class Live:
     """Position-delete files that refer to one data file, by its path."""
     wide: list[LiveDelete] = field(default_factory=list)
     """Position-delete files that refer to several data files of a partition."""
-    equality: int = 0
-    """Number of equality-delete files."""
+    equality: list[LiveDelete] = field(default_factory=list)
 
     def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
         """The ``wide`` delete files that may refer to a data file."""
         about = data.candidate
         for delete in self.wide:
-            same = delete.file.spec_id == about.spec_id and _values(delete.file) == about.partition
+            same = delete.file.spec_id == about.spec_id and partition_of(delete.file) == about.partition
             if same and delete.sequence >= data.sequence:
                 yield delete
 
@@ -169,14 +168,15 @@ class Manifests:
             file.record_count,
             file.file_size_in_bytes,
             file.spec_id,
-            _values(file),
+            partition_of(file),
             {each: lower[each] for each in self._ids if each in lower},
             {each: upper[each] for each in self._ids if each in upper},
         )
         return LiveData(candidate, sequence, manifest)
 
 
-def _values(file: DataFile) -> tuple[Any, ...]:
+def partition_of(file: DataFile) -> tuple[Any, ...]:
+    """The values of its partition."""
     return tuple(file.partition[i] for i in range(len(file.partition)))
 
 
@@ -184,7 +184,7 @@ def _sort_in(live: Live, entry: LiveData | LiveDelete) -> None:
     if isinstance(entry, LiveData):
         live.data[entry.candidate.path] = entry
     elif entry.file.content is DataFileContent.EQUALITY_DELETES:
-        live.equality += 1
+        live.equality.append(entry)
     elif (about := referenced(entry.file)) is not None:
         live.scoped.setdefault(about, []).append(entry)
     else:

@@ -124,7 +124,7 @@ class Lookups:
 
     def _here(self, looking: Looking, file: Candidate, keys: Keys) -> tuple[Matches, bool]:
         reading = looking.reading
-        is_one = len(reading.columns) == 1 and is_searchable(reading.columns[0].arrow)
+        is_one = len(reading.columns) == 1 and is_searchable(keys.columns[0])
         ordered = self._ordered(looking, file) if is_one and pays(len(keys), file.records) else None
         if ordered is not None:
             return keys.searched(ordered), True

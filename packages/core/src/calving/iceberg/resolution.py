@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,8 +14,9 @@ from pyiceberg.table import Table
 from pyroaring import BitMap64
 
 from calving.errors import TableTroubleError
-from calving.iceberg.delete_files import Deleted, read_positions, write_deleted
-from calving.iceberg.entries import FileKey, Live, Manifests, key_of
+from calving.iceberg.delete_files import Deleted, write_deleted
+from calving.iceberg.deletions import Deletions, KnownPositions
+from calving.iceberg.entries import FileKey, Live, Manifests
 from calving.iceberg.lookups import Looking, Lookups
 from calving.model import files
 from calving.model.mutations import MutationCounts
@@ -26,8 +27,6 @@ from calving.mutations.keys import Keys, Matches, different
 from calving.mutations.lookup import Tasks
 from calving.mutations.ordering import Found, losers
 from calving.protocol.admission import Step
-
-_MOST_VECTORS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Resolver:
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
         self._manifests: tuple[frozenset[int], Manifests] | None = None
-        self._positions: OrderedDict[tuple[FileKey, str], BitMap64] = OrderedDict()
+        self.positions = KnownPositions()
         self._steps: tuple[Step, ...] = ()
         self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
         """Matches of ``_steps`` by id columns and file: after a refused attempt only new files are searched."""
@@ -100,19 +99,6 @@ class Resolver:
             self._steps, self._matches = steps, {}
         return self._matches
 
-    def positions(self, table: Table, delete: DataFile, of: str) -> BitMap64:
-        """The positions of a data file that a delete file names."""
-        known = key_of(delete), of
-        found = self._positions.pop(known, None)
-        self.know(known, read_positions(table.io, delete, of) if found is None else found)
-        return self._positions[known]
-
-    def know(self, known: tuple[FileKey, str], positions: BitMap64) -> None:
-        """Cache the positions in a delete file that was read or written."""
-        self._positions[known] = positions
-        while len(self._positions) > _MOST_VECTORS:
-            self._positions.popitem(last=False)
-
 
 class _Resolution:
     """One resolution."""
@@ -124,25 +110,26 @@ class _Resolution:
         self._counts: Counter[str] = Counter()
         self._live = Live()
         self._files: dict[str, Candidate] = {}
-        self._dead: dict[str, BitMap64] = {}
+        self._deletions = Deletions(table, self._live, resolver.positions)
         self._hits: defaultdict[str, BitMap64] = defaultdict(BitMap64)
 
     def run(self) -> Resolved:
         started = self._clock()
         by_ids = _key_files(self._steps)
         self._live = self._resolver.live(self._table, self._branch, frozenset(i for ids in by_ids for i in ids))
+        self._deletions = Deletions(self._table, self._live, self._resolver.positions)
         metadata = self._table.metadata
         new = new_files((step.data_files for step in self._steps), metadata.specs(), metadata.schema())
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
         for ids, key_files in by_ids.items():
             self._locate(ids, key_files)
-        deleted, gone = self._deleted()
+        deleted, gone = self._deletions.added(self._files, self._hits)
+        self._counts["superseded"] += self._deletions.new
         resolved = self._clock()
         written: list[str] = []
         deletes = write_deleted(self._table, deleted, written)
-        for made, each in zip(deletes, deleted, strict=True):
-            self._resolver.know((key_of(made), each.file.path), each.positions)
+        self._resolver.positions.know(deletes, deleted)
         self._counts["positions"] += sum(len(each.positions) for each in deleted)
         seconds = {"load": loaded - started, "resolve": resolved - loaded, "write": self._clock() - resolved}
         return self._made(deleted, gone, tuple(deletes), tuple(written), seconds)
@@ -225,63 +212,23 @@ class _Resolution:
         schema = self._table.metadata.schema()
         return columns_of(schema, [schema.find_field(name).field_id])
 
-    def _deleted(self) -> tuple[list[Deleted], list[Candidate]]:
-        """The files with newly deleted rows, and the files without any live row."""
-        partly, wholly = [], []
-        for path, hits in self._hits.items():
-            file = self._files[path]
-            before = self._before(path)
-            new = hits - before
-            if not new:
-                continue
-            self._counts["superseded"] += len(new)
-            after = before | new
-            if len(after) == file.records:
-                wholly.append(file)
-            else:
-                partly.append(Deleted(file, after))
-        return partly, wholly
-
     def _before(self, path: str) -> BitMap64:
         """The rows of a file that are deleted in the head."""
-        if path not in self._dead:
-            self._dead[path] = self._read_dead(path)
-        return self._dead[path]
-
-    def _read_dead(self, path: str) -> BitMap64:
-        found = BitMap64()
-        data = self._live.data.get(path)
-        if data is not None:
-            for delete in (*self._live.scoped.get(path, ()), *self._live.wide_of(data)):
-                found |= self._resolver.positions(self._table, delete.file, path)
-        return found
+        return self._deletions.before(path)
 
     def _made(
         self,
-        deleted: Iterable[Deleted],
+        deleted: Sequence[Deleted],
         gone: Sequence[Candidate],
         deletes: tuple[DataFile, ...],
         written: tuple[str, ...],
         seconds: Mapping[str, float],
     ) -> Resolved:
-        """P1 and P6: remove replaced delete files, data files without live rows, and delete files about
-        removed files.
-        """
-        removed: set[FileKey] = set()
-        manifests: set[str] = set()
-        dangling = self._live.scoped.keys() - self._live.data.keys()
-        for path in (*(each.file.path for each in deleted), *(file.path for file in gone), *dangling):
-            for delete in self._live.scoped.get(path, ()):
-                removed.add(key_of(delete.file))
-                manifests.add(delete.manifest)
-        for file in gone:
-            if file.step is None:
-                removed.add((file.path, None))
-                manifests.add(self._live.data[file.path].manifest)
+        removed, manifests = self._deletions.removed(deleted, gone)
         unused = frozenset(file.path for file in gone if file.step is not None)
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
         counts = MutationCounts(**self._counts)
-        return Resolved(data, deletes, frozenset(removed), frozenset(manifests), written, unused, counts, seconds)
+        return Resolved(data, deletes, removed, manifests, written, unused, counts, seconds)
 
 
 def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.DataFile]]]:

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
-from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate
+from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
 from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
 from calving.iceberg.ancestry import ancestors
@@ -147,25 +147,35 @@ class IcebergTarget:
                 ".".join(self._table),
             )
         prepared = self._prepared(table, admitted)
+        gone = expired(table.metadata, self._branch)
+        changes = (SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
+        if self._key.outdated(state.properties, admitted.reach):
+            changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
+        made = self.commit(state, prepared, changes)
+        remove_files(table.io, gone)
+        return made
+
+    def commit(self, state: LoadedTable, prepared: Prepared, changes: tuple[TableUpdate, ...] = ()) -> int:
+        """Commit once, on exactly ``state``. Returns the id of the last snapshot.
+
+        :raises CommitRefusedError, CommitUncertainError: ``landed`` finds its snapshot, if there is one.
+        """
+        table = state.table
         self._snapshots = prepared.snapshots
         self._tried.append(prepared.snapshots[-1].snapshot_id)
         self.unused[self._tried[-1]] = prepared.unused
         self._required = _guarded(state)
-        gone = expired(table.metadata, self._branch)
-        changes = (*prepared.updates, SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
-        if self._key.outdated(state.properties, admitted.reach):
-            changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         guards = (*prepared.requirements, AssertTableUUID(uuid=table.metadata.table_uuid))
         try:
             with self._watch.step("commit"):
-                table._do_commit(changes, guards)  # the catalog's commit, then the clean-up of old metadata files
+                # the catalog's commit, then the clean-up of old metadata files
+                table._do_commit((*prepared.updates, *changes), guards)
         except CommitFailedException as error:
             raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
             raise CommitUncertainError(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
         self._see(table)
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
-        remove_files(table.io, gone)
         return self._tried[-1]
 
     def _prepared(self, table: Table, admitted: Admitted) -> Prepared:

@@ -104,8 +104,12 @@ class Pruning:
     @cached_property
     def _bounds(self) -> list[_Bounds]:
         found = zip(self._columns, self._keys.columns, strict=True)
-        # Engines do not agree on the order of UUIDs, and two values are soon both there.
-        return [_Bounds(c, values) for c, values in found if not isinstance(c.kind, UUIDType | BooleanType)]
+        # Engines do not agree on the order of UUIDs, two values are soon both there, and null is within no bounds.
+        return [
+            _Bounds(column, values)
+            for column, values in found
+            if not isinstance(column.kind, UUIDType | BooleanType) and not values.null_count
+        ]
 
 
 class _Bounds:

@@ -39,10 +39,10 @@ def different(keys: Sequence[pa.Array]) -> int:
 
 
 class Keys:
-    """Different keys, numbered from 0, each with the last step of the commit that changes it."""
+    """Different keys, numbered from 0, each with the last step of the commit that changes it. Null is a value."""
 
     def __init__(self, columns: Sequence[Column], steps: Sequence[Iterable[pa.RecordBatch]]) -> None:
-        """``steps``: for each, rows whose first columns are these, and none of them null."""
+        """``steps``: for each, rows whose first columns are these."""
         self._names = [str(column.field_id) for column in columns]
         schema = pa.schema([*((str(c.field_id), c.arrow) for c in columns), (_STEP, pa.int32())])
         batches = [
@@ -118,7 +118,7 @@ class Keys:
         places = pc.indices_nonzero(mask)
         if not len(places):
             return places, pa.array([], pa.int32())
-        left = pa.Table.from_batches([batch.select(self._names).take(places)]).append_column(_PLACE, places)
+        left = self._by_value(batch.take(places).columns).append_column(_PLACE, places)
         both = left.join(self._numbered, self._names, join_type="inner", use_threads=False).sort_by(_PLACE)
         return _whole(both[_PLACE]), _whole(both[_KEY])
 
@@ -129,7 +129,12 @@ class Keys:
     @cached_property
     def _numbered(self) -> pa.Table:
         numbers = pa.array(range(len(self)), pa.int32())
-        return pa.Table.from_batches([self.rows]).append_column(_KEY, numbers)
+        return self._by_value(self.columns).append_column(_KEY, numbers)
+
+    def _by_value(self, columns: Sequence[pa.Array]) -> pa.Table:
+        """Rows with the numbers of their values instead of these: a join takes no null for another."""
+        found = (pc.index_in(column, value_set=known) for column, known in zip(columns, self._values, strict=False))
+        return pa.Table.from_arrays(list(found), self._names)
 
 
 def _repeated(value: int, count: int) -> pa.Array:

@@ -13,9 +13,11 @@ _ROWS_OF_A_SEARCH = 12
 _KINDS = (pa.int32(), pa.int64(), pa.string(), pa.binary())
 
 
-def is_searchable(kind: pa.DataType) -> bool:
-    """Whether keys of one column of this type can be searched for."""
-    return kind in _KINDS and hasattr(pc, "search_sorted")  # older releases of Arrow do not have it
+def is_searchable(keys: pa.Array) -> bool:
+    """Whether these keys of one column can be searched for."""
+    return (
+        keys.type in _KINDS and not keys.null_count and hasattr(pc, "search_sorted")
+    )  # older releases of Arrow do not have it
 
 
 def pays(keys: int, rows: int) -> bool:

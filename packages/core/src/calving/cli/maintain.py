@@ -1,0 +1,80 @@
+"""Maintains the tables of a sink, which may run (rule E3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pyiceberg.catalog import Catalog
+
+from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
+from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.entries import Manifests
+from calving.iceberg.maintenance import Maintenance
+from calving.model.text import counted
+from calving.mutations.cache import KeyCache
+from calving.runtime.preflight import ledger_key, own_tables, routed_tables
+from calving.settings.load import Sink
+from calving.version import __version__
+
+
+def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[str]:
+    """Turn the equality deletes of these tables into position deletes; without names, of all mutation tables.
+
+    May be run at any time, several times at once, and again after it was cut off.
+
+    :raises ConfigError: a table does not exist, or is only appended to.
+    :raises CommandFailedError: others have committed too fast; what is done stays done.
+    """
+    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
+    cache = KeyCache(sink.keys.key_cache_bytes)
+    for name in _tables(catalog, sink, names):
+        if dry_run:
+            yield f"table {name}: {_seen(catalog, sink, name)}"
+        else:
+            yield from _converted(catalog, sink, name, cache)
+
+
+def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
+    for name in names:
+        if sink.mutations(name) is None:
+            raise ConfigError(f"table {name}: this sink only appends to it, and has nothing to maintain")
+        if find_table(catalog, table_id(name)) is None:
+            raise ConfigError(f"table {name} does not exist")
+    found = names or [*own_tables(sink), *routed_tables(catalog, sink, ())]
+    return [name for name in dict.fromkeys(found) if sink.mutations(name) is not None]
+
+
+def _seen(catalog: Catalog, sink: Sink, name: str) -> str:
+    """What there is to do."""
+    table, key = find_table(catalog, table_id(name)), ledger_key(sink, "", name)
+    head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
+    live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else None
+    if live is None or not live.equality:
+        return "no equality deletes"
+    newest = max(delete.sequence for delete in live.equality)
+    files = sum(data.sequence < newest for data in live.data.values())
+    keys = sum(delete.file.record_count for delete in live.equality)
+    return (
+        f"{counted(len(live.equality), 'equality-delete file')} with {counted(keys, 'key')}, for at most"
+        f" {counted(files, 'data file')}"
+    )
+
+
+def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache) -> Iterator[str]:
+    about = {"engine-name": "calving", "engine-version": __version__}
+    maintenance = Maintenance(catalog, table_id(name), ledger_key(sink, "", name), about, cache)
+    commits = 0
+    try:
+        for done in maintenance.convert():
+            commits += 1
+            yield (
+                f"table {name}: {counted(done.files, 'equality-delete file')} with {counted(done.keys, 'key')} became"
+                f" {counted(done.rows, 'position')} in {counted(len(done.deletes), 'delete file')}"
+            )
+    except (CommitRefusedError, CommitUncertainError) as error:
+        raise CommandFailedError(
+            f"table {name}: others committed faster each time, or the catalog gave no answer ({error}); nothing is"
+            " lost, run it again"
+        ) from error
+    if not commits:
+        yield f"table {name}: no equality deletes"

@@ -1,0 +1,227 @@
+"""Turns equality deletes of one head of a table into positions (E3).
+
+That changes no row for a reader. Any of the equality deletes may go first, because a position delete names rows, and
+applies whatever came before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import PrimitiveType
+from pyroaring import BitMap64
+
+from calving.errors import TableTroubleError
+from calving.iceberg.delete_files import Deleted, write_deleted
+from calving.iceberg.deletions import Deletions, KnownPositions
+from calving.iceberg.entries import FileKey, Live, LiveData, LiveDelete, Manifests, key_of, partition_of
+from calving.iceberg.lookups import Looking, Lookups
+from calving.mutations.cache import KeyCache
+from calving.mutations.candidates import Pruning
+from calving.mutations.columns import Column, Reading
+from calving.mutations.keys import Keys
+
+KEYS_AT_ONCE = 1_000_000
+"""Keys that are held in memory, and of which one commit removes the deletes if there are several files."""
+
+_Scope = tuple[int, tuple[Any, ...]] | None
+"""The spec and the partition that an equality delete applies to; None: all partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The delete files that a snapshot adds, and the files that it removes."""
+
+    deletes: tuple[DataFile, ...]
+    removed: frozenset[FileKey]
+    manifests: frozenset[str]
+    """Manifests that name removed files."""
+    files: int
+    """How many equality-delete files are removed."""
+    keys: int
+    """How many keys these have."""
+    rows: int
+    """How many rows positions delete now."""
+
+
+class Conversion:
+    """The conversion of the oldest equality deletes of one branch, kept until its commit.
+
+    After a refused attempt only new data files are searched, and only changed delete files are written again.
+    """
+
+    def __init__(self, cache: KeyCache | None = None, at_once: int = KEYS_AT_ONCE) -> None:
+        self._lookups, self._at_once, self._known = Lookups(cache), at_once, KnownPositions()
+        self._manifests: tuple[frozenset[int], Manifests] | None = None
+        self._chosen: frozenset[FileKey] = frozenset()
+        self._hits: dict[str, BitMap64] = {}
+        self._made: dict[str, tuple[BitMap64, DataFile]] = {}
+        self._written: list[str] = []
+
+    def of(self, table: Table, branch: str) -> Converted | None:
+        """What the next commit on this head of the branch changes; None: it has no equality deletes.
+
+        :raises TableTroubleError: files of the table cannot be read.
+        """
+        live = self._live(table, branch)
+        chosen = self._still(live.equality)
+        if not chosen:
+            chosen = list(self._oldest(live.equality))
+            self._chosen, self._hits = frozenset(key_of(delete.file) for delete in chosen), {}
+        if not chosen:
+            return None
+        self._search(table, live, chosen)
+        files = {path: data.candidate for path, data in live.data.items()}
+        deletions = Deletions(table, live, self._known)
+        deleted, gone = deletions.added(files, {path: rows for path in files if (rows := self._hits[path])})
+        removed, manifests = deletions.removed(deleted, gone)
+        return Converted(
+            self._deletes(table, deleted),
+            removed | self._chosen,
+            manifests | {delete.manifest for delete in chosen},
+            len(chosen),
+            sum(delete.file.record_count for delete in chosen),
+            deletions.new,
+        )
+
+    def unused(self, used: Iterable[DataFile]) -> list[str]:
+        """The written files that are not among the ones used in the end."""
+        kept = {file.file_path for file in used}
+        return [path for path in self._written if path not in kept]
+
+    def _live(self, table: Table, branch: str) -> Live:
+        """The live files, with the bounds of the columns that the equality deletes compare."""
+        head = table.metadata.snapshot_by_name(branch)
+        place = head.manifest_list if head is not None else None
+        if self._manifests is None:
+            wanted = frozenset(table.schema().identifier_field_ids)
+            self._manifests = wanted, Manifests(wanted)
+        live = self._manifests[1].live(table.io, place)
+        compared = frozenset(each for delete in live.equality for each in delete.file.equality_ids or ())
+        if compared <= self._manifests[0]:
+            return live
+        self._manifests = compared, Manifests(compared)
+        return self._manifests[1].live(table.io, place)
+
+    def _still(self, deletes: Iterable[LiveDelete]) -> list[LiveDelete]:
+        """Those that the attempt before has taken; none if one of them is gone, for what it deleted may be back."""
+        found = [delete for delete in deletes if key_of(delete.file) in self._chosen]
+        return found if len(found) == len(self._chosen) else []
+
+    def _oldest(self, deletes: Sequence[LiveDelete]) -> Iterator[LiveDelete]:
+        """The ones of the next commit."""
+        left = self._at_once
+        for delete in sorted(deletes, key=lambda each: (each.sequence, each.file.file_path)):
+            if left <= 0:
+                return
+            yield delete
+            left -= delete.file.record_count
+
+    def _search(self, table: Table, live: Live, chosen: Sequence[LiveDelete]) -> None:
+        fresh = [data for path, data in live.data.items() if path not in self._hits]
+        hits = {data.candidate.path: BitMap64() for data in fresh}
+        for group in _groups(table, chosen):
+            among = {data.candidate.path: data for data in fresh if group.may_delete_from(data)}
+            if among:
+                for keys in group.keys(self._at_once):
+                    self._lookups.begin()
+                    for path, rows in self._rows(group, keys, among):
+                        hits[path].update(rows)
+        self._hits |= hits
+
+    def _rows(self, group: _Group, keys: Keys, among: dict[str, LiveData]) -> Iterator[tuple[str, list[int]]]:
+        """The rows of each file that these keys delete."""
+        pruning = Pruning(keys, group.columns, group.table.metadata.specs())
+        wanted = [
+            (data.candidate, few) for data in among.values() if (few := pruning.keys_of(data.candidate)) is not None
+        ]
+        looking = Looking(group.table, group.reading, len(group.columns), ())
+        found, _ = self._lookups.look(looking, wanted)
+        for (file, _), matches in zip(wanted, found, strict=True):
+            if len(matches.rows):
+                latest = group.sequences.take(keys.last_steps.take(matches.keys))
+                yield file.path, matches.rows.filter(pc.greater(latest, among[file.path].sequence)).to_pylist()
+
+    def _deletes(self, table: Table, deleted: Sequence[Deleted]) -> tuple[DataFile, ...]:
+        """The delete files of these rows; those that an earlier attempt has written are taken."""
+        missing = [each for each in deleted if self._made.get(each.file.path, (None,))[0] != each.positions]
+        for each, made in zip(missing, write_deleted(table, missing, self._written), strict=True):
+            self._made[each.file.path] = each.positions, made
+        return tuple(self._made[each.file.path][1] for each in deleted)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Equality deletes of the same columns and the same scope."""
+
+    table: Table
+    columns: tuple[Column, ...]
+    scope: _Scope
+    deletes: Sequence[LiveDelete]
+
+    @cached_property
+    def reading(self) -> Reading:
+        mapping = self.table.name_mapping()
+        return Reading(self.table.io, self.columns, tuple(mapping.root) if mapping is not None else ())
+
+    @cached_property
+    def sequences(self) -> pa.Array:
+        """The different sequence numbers of the deletes: the steps of their keys."""
+        return pa.array(sorted({delete.sequence for delete in self.deletes}), pa.int64())
+
+    def may_delete_from(self, data: LiveData) -> bool:
+        about = data.candidate
+        is_older = any(data.sequence < delete.sequence for delete in self.deletes)
+        return is_older and self.scope in (None, (about.spec_id, about.partition))
+
+    def keys(self, at_once: int) -> Iterator[Keys]:
+        """The keys, at most about so many at a time."""
+        steps = {sequence: number for number, sequence in enumerate(self.sequences.to_pylist())}
+        held: list[list[pa.RecordBatch]] = [[] for _ in steps]
+        count = 0
+        for delete in self.deletes:
+            for batch in self.reading.batches(delete.file.file_path, delete.file.file_format.value):
+                held[steps[delete.sequence]].append(batch)
+                count += batch.num_rows
+                if count >= at_once:
+                    yield Keys(self.columns, held)
+                    held, count = [[] for _ in steps], 0
+        if count:
+            yield Keys(self.columns, held)
+
+
+def _groups(table: Table, deletes: Iterable[LiveDelete]) -> list[_Group]:
+    found: dict[tuple[tuple[int, ...], _Scope], list[LiveDelete]] = {}
+    for delete in deletes:
+        found.setdefault((tuple(sorted(delete.file.equality_ids or ())), _scope(table, delete.file)), []).append(delete)
+    return [_Group(table, _columns(table, ids), scope, members) for (ids, scope), members in found.items()]
+
+
+def _scope(table: Table, file: DataFile) -> _Scope:
+    spec = table.metadata.specs()[file.spec_id]
+    is_divided = any(not isinstance(each.transform, VoidTransform) for each in spec.fields)
+    return (file.spec_id, partition_of(file)) if is_divided else None
+
+
+def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:
+    """The compared columns; one that was dropped is still compared, as it was last."""
+    schemas = [table.schema(), *sorted(table.metadata.schemas, key=lambda each: -each.schema_id)]
+    found = []
+    for each in ids:
+        kind = next((schema.find_type(each) for schema in schemas if each in schema.field_ids), None)
+        if not isinstance(kind, PrimitiveType):
+            raise TableTroubleError(
+                f"table {'.'.join(table.name())} has equality deletes by field {each}, which is no single value"
+            )
+        found.append(Column(each, kind))
+    if not found:
+        raise TableTroubleError(f"table {'.'.join(table.name())} has equality deletes without equality ids")
+    return tuple(found)

@@ -1,0 +1,95 @@
+"""Maintains one branch of a table beside the sinks that write it: changes files, and no row (E3).
+
+Each commit is one attempt on exactly the loaded head, as a sink's is, and is prepared anew on a newer head. It carries
+the ledger of the head, which no commit can have changed meanwhile. If the process dies, its attempt has landed or
+not, and the next run goes on from what the table has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from pyiceberg.catalog import Catalog
+
+from calving.errors import CommitRefusedError, CommitUncertainError
+from calving.iceberg.catalog import find_table
+from calving.iceberg.conversion import KEYS_AT_ONCE, Conversion, Converted
+from calving.iceberg.layers import Prepared
+from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.orphans import delete_orphans
+from calving.iceberg.target import IcebergTarget, LoadedTable
+from calving.model.events import TableId
+from calving.mutations.cache import KeyCache
+from calving.protocol.ledger import LedgerKey, carried
+
+MAX_TRIES = 50
+
+
+class Maintenance:
+    """Of one branch of one table."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        table: TableId,
+        key: LedgerKey,
+        about: Mapping[str, str],
+        cache: KeyCache | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        at_once: int = KEYS_AT_ONCE,
+    ) -> None:
+        """``key``: names the branch. ``about``: entries for the summaries of its snapshots."""
+        self._catalog, self._table, self._key, self._about = catalog, table, key, about
+        self._cache, self._sleep, self._at_once = cache, sleep, at_once
+
+    def convert(self) -> Iterator[Converted]:
+        """Turn all equality deletes into positions; yields each commit.
+
+        :raises TableTroubleError: the table cannot be loaded or read.
+        :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
+        """
+        while self._has_branch() and (done := self._commit(Conversion(self._cache, self._at_once))) is not None:
+            yield done
+
+    def _has_branch(self) -> bool:
+        table = find_table(self._catalog, self._table)
+        return table is not None and self._key.branch in table.metadata.refs
+
+    def _commit(self, conversion: Conversion) -> Converted | None:
+        target = IcebergTarget(self._catalog, self._table, self._key.branch, self._key, {}, sleep=self._sleep)
+        made: dict[int, Converted] = {}
+        is_refused = True
+        state = target.load()
+        for tries in range(1, MAX_TRIES + 1):
+            found = conversion.of(state.table, self._key.branch)
+            if found is None:
+                delete_orphans(state.table.io, conversion.unused(()))
+                return None
+            prepared = self._prepared(state, found)
+            made[prepared.snapshots[-1].snapshot_id] = found
+            try:
+                landed: int | None = target.commit(state, prepared)
+            except (CommitRefusedError, CommitUncertainError) as error:
+                state = target.load()
+                landed = target.landed(state)
+                is_refused = is_refused and isinstance(error, CommitRefusedError) and target.moved(state)
+                if landed is None and is_refused:
+                    target.discard()
+                if landed is None and tries == MAX_TRIES:
+                    if is_refused:  # by all attempts
+                        delete_orphans(state.table.io, conversion.unused(()))
+                    raise
+            if landed is not None:
+                # No other attempt can land any more: they all require an earlier head.
+                delete_orphans(state.table.io, conversion.unused(made[landed].deletes))
+                return made[landed]
+            target.pause(1)
+        raise AssertionError("unreachable")
+
+    def _prepared(self, state: LoadedTable, found: Converted) -> Prepared:
+        head = next(iter(state.ancestry), {})
+        snapshot = new_snapshot(state.table, {**carried(head), **self._about}, self._key.branch)
+        snapshot.add_deletes(found.deletes, ())
+        snapshot.remove(found.removed, found.manifests)
+        return Prepared((snapshot,), *snapshot.prepare())
