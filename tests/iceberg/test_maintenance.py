@@ -272,7 +272,7 @@ def test_a_sink_commits_all_the_while(catalog_keys: dict[str, str]) -> None:
     beside = threading.Thread(target=maintain)
     beside.start()
     chance = random.Random(1)
-    for number in range(15):
+    for number in range(8):
         keys = chance.sample(range(40), 12)
         table.commit(table.step([row(key, f"s{number}") for key in keys[:9]], [{"id": key} for key in keys[9:]]))
     ended.set()
