@@ -188,9 +188,9 @@ def create(
     return MutationTable(catalog, name, ids, order)
 
 
-def play(table: MutationTable, layout: str, seed: int, commits: int, sources: int = 1) -> None:
+def play(table: MutationTable, layout: str, seed: int, commits: int, sources: int = 1, *, shared: bool = False) -> None:
     """Random updates and deletes of few keys; every few commits somebody else is faster. ``sources``: partitions of the
-    topic, each with the keys of its own.
+    topic, each with the keys of its own, or with ``shared`` ones.
     """
     chance = random.Random(seed)
     serial = 0
@@ -204,9 +204,9 @@ def play(table: MutationTable, layout: str, seed: int, commits: int, sources: in
         if layout == "evolved" and number == commits // 2:
             _evolve(table.table)
         steps = []
-        for _ in range(chance.choice([1, 1, 2, 3])):
+        for _ in range(chance.choice([1, 1, 2, 3]) * (2 if shared else 1)):
             source = chance.randrange(sources) if sources > 1 else 0
-            own = range(source, 40, sources)
+            own = range(40) if shared else range(source, 40, sources)
             keys = chance.sample(own, chance.randrange(1, min(12, len(own))))
             cut = chance.randrange(len(keys) + 1)
             steps.append(table.step(rows(keys[:cut]), rows(keys[cut:]), source=source))

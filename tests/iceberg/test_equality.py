@@ -67,6 +67,34 @@ def test_a_history_of_changes_leaves_what_a_dict_has(catalog: Catalog, layout: s
     assert duckdb_rows(table.table) == table.rows() == rows_of(table.table)
 
 
+@pytest.mark.parametrize("layout", ["flat", "by key", "moving"])
+def test_of_several_partitions_that_change_a_key_at_once_the_later_one_wins(catalog: Catalog, layout: str) -> None:
+    table = made(catalog, layout)
+    play(table, layout, 5, 8, 3, shared=True)
+    assert duckdb_rows(table.table) == table.rows()
+
+
+def test_steps_of_different_partitions_with_a_key_in_common_are_snapshots_of_one_commit(catalog: Catalog) -> None:
+    table = made(catalog, "flat")
+    assert (
+        snapshots_of(table, *(table.step([row(1, name), row(ord(name), name)], source=ord(name)) for name in "ab")) == 2
+    )
+    assert duckdb_rows(table.table) == table.rows()
+
+
+def test_a_row_of_one_partition_is_not_deleted_by_what_another_has_deleted_before(catalog: Catalog) -> None:
+    table = made(catalog, "flat")
+    first = [table.step([row(5, name)], source=0) for name in "ab"]
+    table.commit(*first, table.step([], [{"id": 1}], source=0), table.step([row(1, "new")], source=1))
+    assert duckdb_rows(table.table) == table.rows() == [(1, "new", 0), (5, "b", 0)]
+
+
+def test_an_inserted_row_is_deleted_by_the_later_change_of_another_partition(catalog: Catalog) -> None:
+    table = made(catalog, "flat")
+    table.commit(table.step([], inserts=[row(1, "a")], source=0), table.step([row(1, "b")], source=1))
+    assert duckdb_rows(table.table) == [(1, "b", 0)]
+
+
 def test_steps_of_one_partition_are_snapshots_of_one_commit(catalog: Catalog) -> None:
     table = made(catalog, "flat")
     versions = len(table.table.metadata.metadata_log)

@@ -19,6 +19,8 @@ from calving.model.files import DataFile, FileContent, PartitionTuple
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.mutations.candidates import tells_partition
+from calving.mutations.columns import Reading
+from calving.protocol.admission import Step
 from calving.records.fields import arrow_schema
 from calving.writing.identity import optional
 from calving.writing.mutations import without_bloom_filters
@@ -99,6 +101,27 @@ class EqualityDeletes:
             {**without_bloom_filters(table.metadata.properties), "write.format.default": "parquet"},
             {name: str(value) for name, value in table.io.properties.items() if isinstance(value, str | int)},
         )
+
+
+def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[DataFile]]]:
+    """For each set of id columns the key files of each step: the id columns of a table may change."""
+    found: dict[tuple[int, ...], list[list[DataFile]]] = {}
+    steps = list(steps)
+    for number, step in enumerate(steps):
+        for file in step.delete_files:
+            found.setdefault(id_columns(file), [[] for _ in steps])[number].append(file)
+    return found
+
+
+def id_columns(file: DataFile) -> tuple[int, ...]:
+    """The field ids of a key file's columns."""
+    return tuple(sorted(file.equality_ids or ()))
+
+
+def key_rows(reading: Reading, found: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
+    """The columns of these files, one after the other."""
+    for file in found:
+        yield from reading.batches(file.file_path, file.file_format)
 
 
 def unpartitioned(specs: Iterable[PartitionSpec]) -> int | None:

@@ -23,6 +23,7 @@ from pyiceberg.table.update import (
 
 from calving.iceberg.key_files import EqualityDeletes, live_specs
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.overlaps import Overlaps, overlaps
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.model.offsets import TopicPartition
 from calving.protocol.admission import Step
@@ -42,7 +43,8 @@ class Prepared:
 
 def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterable[Step]) -> Prepared:
     """The snapshots of the steps. Only the last one gets ``summary``: the others hold a part of the commit."""
-    layers = _joined(steps)
+    steps = list(steps)
+    layers = _joined(steps, overlaps(table, steps))
     below = {name: value for name, value in summary.items() if name == COMMIT_ID}
     snapshots: list[SinkSnapshot] = []
     updates: list[TableUpdate] = []
@@ -73,18 +75,21 @@ def add_unpartitioned(catalog: Catalog, table: Table) -> None:
     catalog.commit_table(table, (same,), (AddPartitionSpecUpdate(spec=spec),))
 
 
-def _joined(steps: Iterable[Step]) -> list[Step]:
+def _joined(steps: Iterable[Step], shared: Overlaps) -> list[Step]:
     """Join steps as far as no step deletes rows of another: each partition's deletes come after its earlier rows.
 
-    The rows of a key come from one partition, so steps of different ones can share a snapshot.
+    Steps of different partitions share a snapshot if they have no key in common; else the later one wins (M2).
     """
     layers: list[list[Step]] = []
     last: dict[TopicPartition, int] = {}
     unknown: list[int] = []
-    for step in steps:
+    places: list[int] = []
+    for number, step in enumerate(steps):
         # Of an unknown source, it follows all that came before it, and all that come later follow it.
         below = [last[tp] for tp in step.source & last.keys()] + unknown if step.source else range(len(layers))
         place = max((each + bool(step.delete_files) for each in below), default=0)
+        place = max([place, *(places[earlier] + above for earlier, above in shared.get(number, ()))])
+        places.append(place)
         if place == len(layers):
             layers.append([])
         layers[place].append(step)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -17,6 +16,7 @@ from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, write_deleted
 from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, Manifests
+from calving.iceberg.key_files import by_id_columns, id_columns, key_rows
 from calving.iceberg.lookups import Looking, Lookups
 from calving.model import files
 from calving.model.mutations import MutationCounts
@@ -115,7 +115,7 @@ class _Resolution:
 
     def run(self) -> Resolved:
         started = self._clock()
-        by_ids = _key_files(self._steps)
+        by_ids = by_id_columns(self._steps)
         self._live = self._resolver.live(self._table, self._branch, frozenset(i for ids in by_ids for i in ids))
         self._deletions = Deletions(self._table, self._live, self._resolver.positions)
         metadata = self._table.metadata
@@ -139,7 +139,7 @@ class _Resolution:
         columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
         mapping = self._table.name_mapping()
         reading = Reading(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
-        keys = Keys(columns, [_rows(reading, found) for found in key_files])
+        keys = Keys(columns, [key_rows(reading, found) for found in key_files])
         if not len(keys):
             return
         self._counts["keys"] += len(keys)
@@ -147,7 +147,7 @@ class _Resolution:
         found = self._look(ids, reading, keys, columns, range(end))
         self._tell(keys, found, lambda: self._look(ids, reading, keys, columns, range(end, len(key_files)), new=True))
         if order:
-            changes = [keys.orders_of(_rows(reading, of_step)) for of_step in key_files]
+            changes = [keys.orders_of(key_rows(reading, of_step)) for of_step in key_files]
             for path, position in losers(keys, changes, found, lambda place: place[1] in self._before(place[0])):
                 self._hits[path].add(position)
             return
@@ -188,7 +188,9 @@ class _Resolution:
 
         known = self._resolver.known(self._steps)
         new_to_us = [(file, few) for file, few in wanted if (ids, file.path) not in known]
-        key_files = tuple((f.file_path, f.file_format) for s in self._steps for f in s.delete_files if _ids(f) == ids)
+        key_files = tuple(
+            (f.file_path, f.file_format) for s in self._steps for f in s.delete_files if id_columns(f) == ids
+        )
         looking = Looking(self._table, reading, len(columns), key_files)
         matches, cached = self._resolver.lookups.look(looking, new_to_us)
         known.update(((ids, file.path), found) for (file, _), found in zip(new_to_us, matches, strict=True))
@@ -229,22 +231,3 @@ class _Resolution:
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
         counts = MutationCounts(**self._counts)
         return Resolved(data, deletes, removed, manifests, written, unused, counts, seconds)
-
-
-def _key_files(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[files.DataFile]]]:
-    """For each set of id columns the key files of each step: the id columns of a table may change."""
-    found: dict[tuple[int, ...], list[list[files.DataFile]]] = {}
-    steps = list(steps)
-    for number, step in enumerate(steps):
-        for file in step.delete_files:
-            found.setdefault(_ids(file), [[] for _ in steps])[number].append(file)
-    return found
-
-
-def _ids(file: files.DataFile) -> tuple[int, ...]:
-    return tuple(sorted(file.equality_ids or ()))
-
-
-def _rows(reading: Reading, found: Sequence[files.DataFile]) -> Iterator[pa.RecordBatch]:
-    for file in found:
-        yield from reading.batches(file.file_path, file.file_format)
