@@ -222,7 +222,7 @@ def maintain(
     from calving.cli.maintain import maintain as turn
 
     for line in turn(load(file, worker), table or [], dry_run=dry_run):
-        out.print(line, markup=False, highlight=False)
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
