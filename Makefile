@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate histories fuzz docs pictures site matrix lock release-check clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate histories fuzz fuzz-native docs pictures site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -18,6 +18,7 @@ help:
 	@echo "make histories seeded histories of tables whose rows records change (ARGS='--seeds 200')"
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
 	@echo "               SEED=7 CASE=12 repeats one case"
+	@echo "make fuzz-native  random and damaged bytes for the decoders in Rust, under AddressSanitizer"
 	@echo "make docs      write the generated pages again"
 	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
@@ -102,6 +103,12 @@ fuzz: SECONDS = 3600
 fuzz: $(BIN)/calving
 	@nice $(BIN)/python -m tests.fuzz.run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(CASE),--case $(CASE)) \
 		$(if $(ONLY),--records $(ONLY))
+
+# The stable compiler has the sanitizer, and takes the option if it is told that it may. With a target, build scripts go without.
+fuzz-native: SECONDS = 600
+fuzz-native:
+	@cd packages/native/fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(CURDIR)/.cache/fuzz \
+		nice $(CARGO) run --quiet --locked --release --target $(shell uname -m)-unknown-linux-gnu -- $(SECONDS) $(SEED)
 
 docs: $(BIN)/calving
 	@$(BIN)/python -m tests.generate_docs

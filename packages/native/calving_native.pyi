@@ -7,20 +7,27 @@ class Column:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
-class JsonDecoder:
-    """Reads objects of schemaless JSON into columns.
+class Decoder:
+    """Reads records of one form into columns.
 
-    ``fields``: name, kind (boolean, long, double, string, date, timestamp, timestamptz, decimal(P,S), struct, list, or
-    other: only nulls are taken, and there is no column), and the fields of a struct or the element of a list.
-    ``closed``: fields besides these mean nothing; else they may only be null. ``nesting``: levels of objects and
-    arrays.
+    ``fields``: of each its names (the first one is the column's), its kind, what is inside it, and how a null is
+    written: -2 as a value, -1 not at all, 0 or 1 as this branch of a union of two. ``src/kinds.rs`` has the kinds.
     """
 
-    def __init__(self, fields: Sequence[object], closed: bool, nesting: int) -> None: ...
-    def decode(self, values: list[bytes]) -> tuple[Column, list[int]]:
-        """A row for each value that was taken, and the places of the others."""
-    def decode_column(self, values: object) -> tuple[Column, list[int]]:
-        """The same of an Arrow column of bytes without nulls. :raises ValueError: it is another one."""
+    @staticmethod
+    def of_json(fields: Sequence[object], closed: bool, fold: bool, nesting: int) -> Decoder:
+        """Of objects. ``closed``: fields besides these mean nothing; else they may only be null. ``fold``: names are
+        compared in lower case, in which those of the fields are. ``nesting``: levels of objects and arrays.
+        """
+    @staticmethod
+    def of_avro(fields: Sequence[object]) -> Decoder:
+        """Of records in Avro's binary form."""
+    def decode(self, values: object, head: bytes, tail: bytes) -> tuple[Column, list[int], list[int]]:
+        """A row for each value that was taken, and the places of those that were refused, and of those that are not
+        between ``head`` and ``tail``. ``values``: a list of bytes, or an Arrow column of them without nulls.
+
+        :raises ValueError: it is another column.
+        """
 
 class Records:
     """Consecutive records of one partition, as columns of equal length."""

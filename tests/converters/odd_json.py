@@ -12,6 +12,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -21,8 +22,12 @@ from pyiceberg.types import (
     NestedField,
     StringType,
     StructType,
+    TimestampNanoType,
     TimestampType,
+    TimestamptzNanoType,
     TimestamptzType,
+    TimeType,
+    UUIDType,
 )
 
 _KINDS: dict[str, IcebergType] = {
@@ -41,6 +46,19 @@ _KINDS: dict[str, IcebergType] = {
     "n38": DecimalType(38, 10),
     "m": MapType(200, StringType(), 201, LongType(), value_required=False),
     "raw": BinaryType(),
+    "uuid": UUIDType(),
+    "four": FixedType(4),
+    "time": TimeType(),
+    "nanos": TimestampNanoType(),
+    "nanos utc": TimestamptzNanoType(),
+    "by number": MapType(210, IntegerType(), 211, StringType(), value_required=True),
+    "by day": MapType(
+        220,
+        DateType(),
+        221,
+        StructType(NestedField(222, "x", LongType(), required=True), NestedField(223, "t", TimeType(), required=False)),
+        value_required=False,
+    ),
 }
 _X, _Y = NestedField(51, "x", LongType(), required=False), NestedField(52, "y", TimestamptzType(), required=False)
 SCHEMA = Schema(
@@ -87,14 +105,19 @@ _TEXTS = (
     '"\\u0041"', '"\\u00e9"', '"\\u20AC"', '"\\ud83d\\ude00"', '"\\ud83d"', '"\\ude00"', '"\\ud83dx"', '"\\ud83d\\u0041"', '"\\u12"',
     '"\\x41"', '"é"', '"日本語テキスト"', '"😀"', '"\t"', '"\x7f"', '"\\u0000"', '"0123456"', '"01234567"', '"012345678"',
     '"0123456\\n"', '"01234567\\u00e9tail"', '"}"', '"{"', '","', '"\\"}"', '"1"', '"+7"', '"-0"', '"007"', '"7 "', '"٣"', '"true"',
-    '"12.5"', '"9223372036854775808"', '"not a number"', '"\\uD83D\\uDE00"', '"\\ud83d\\ud83d\\ude00"',
+    '"12.5"', '"AAECAw=="', '"AAECAw"', '"AAECAw="', '"AAECAx=="', '"AP8="', '"AP9="', '"A"', '"AA AA"', '"AA-_"', '"===="', '"AA=A"',
+    '"6ba7b810-9dad-11d1-80b4-00c04fd430c8"', '"6BA7B810-9DAD-11D1-80B4-00C04FD430C8"', '"6ba7b8109dad11d180b400c04fd430c8"',
+    '"{6ba7b810-9dad-11d1-80b4-00c04fd430c8}"', '"6ba7b810-9dad-11d1-80b4-00c04fd430cg"', '"6ba7b810-9dad11d1--80b4-00c04fd430c8"',
+    '"12.50"', '"-0.004"', '"00.5"', '"1e2"', '" 1"', '"9223372036854775808"', '"not a number"', '"\\uD83D\\uDE00"', '"\\ud83d\\ud83d\\ude00"',
 )
 _OTHERS = (
     "null", "true", "false", "nul", "True", "[]", "{}", "[1]", "[1,2,3]", "[null]", '["a",null,"b"]', "[1,]", "[,1]", "[[1]]",
     '{"x":1}', '{"x":1,"y":0}', '{"x":null}', '{"x":1,"x":2}', '{"z":1}', '{"z":null}', '{"y":"2026-01-03T04:05:06Z"}',
     '[{"x":1.5},{"x":null},null,{}]', '[{"x":1}, {"x":2, "w":3}]', "[1 , 2]", '{ "x" : 1 }', "[" * 70 + "]" * 70, "", " ", "nan",
     '[1,"a"]', '["\\ud83d"]', '{"x":1e400}', '{"a":{"b":[1,{"c":"\\n"}]}}', '{"a":"\x01"}', "[1e400]", "[1e5,-0.0]",
-    '{"a":"\\ud83d"}',
+    '{"a":"\\ud83d"}', '{"a":1,"b":2,"a":3}', '{"a":1,"\\u0061":2}', '{"1":"x"}', '{"1":"x","01":"y"}', '{"1":"x","2":null}', '{"-5":"x"}',
+    '{"2026-01-03":{"x":1}}', '{"2026-01-03":{"x":null}}', '{"2026-01-03":{"x":1,"t":5}}', '{"2026-01-03":{"t":5}}', '{"2026-13-03":{"x":1}}',
+    '{"2026-01-03":{"x":1,"new":1}}', '{"2026-01-03":null}', '{"a":{}}',
 )
 _FITTING = {
     "b": ("true", "false", "null"), "i": ("1", "-5", "null"), "f": ("1.5", "2"), "d": ("0.1", "1e5", "7"), "s": _TEXTS[:9],
@@ -102,7 +125,10 @@ _FITTING = {
     "tz": ('"2026-01-03T04:05:06.789Z"', "1767225600000"), "o": ('{"x":1}', '{"y":5,"x":null}'), "l1": ("[1]", "[1,2,3]"),
     "l2": ('["a","b"]', "[]"), "l3": ('[{"x":1}]',),
     "n": ("1.23", "5", "1.005", "-1.005", "0.125", "-0.004", "99999999.99"), "n38": ("1.5", "12345678901234567890.12345678905"),
-    "m": ("null", '{"a":1}'), "raw": ("null", "null", '"AP8="'),
+    "m": ("null", '{"a":1}', "{}", '{"a":1,"b":null}'), "raw": ("null", "null", '"AP8="', '"AP8"', '""'),
+    "uuid": ('"6ba7b810-9dad-11d1-80b4-00c04fd430c8"',), "four": ('"AAECAw=="', '"AAECAw"'), "time": ("0", "86399999", '"12:30:15.5"'),
+    "nanos": ('"2026-01-03T04:05:06.123456789"', "1767225600000"), "nanos utc": ('"2026-01-03T04:05:06.123456789Z"', "-1"),
+    "by number": ('{"1":"x","-2":"y"}', "{}"), "by day": ('{"2026-01-03":{"x":1,"t":5}}', '{"2026-01-03":null}'),
 }
 _WHOLE = (
     b"", b"null", b"[]", b"1", b'"a"', b"{}", b" {} ", b"{}{}", b"{} x", b"\xef\xbb\xbf{}", b"{", b"}", b'{"l":1}}', b'{"l":1},', b"{,}",

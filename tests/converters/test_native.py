@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, LongType, MapType, NestedField, StringType
+from pyiceberg.types import DoubleType, LongType, MapType, NestedField, StringType, StructType
 
 from calving.casting.table import TableConverter
 from calving.converters import native
 from calving.converters.json import JsonConverter
-from calving.converters.native import NativeJson, native_json
+from calving.converters.native import Decoder, json_decoder
+from calving.converters.native_json import NativeJson, fields_of, native_json
 from calving.model.record_path import Evolution, Limits
+from calving.records.arrays import entries, maps, offsets_of
 from calving.records.jsontext import parse
 from calving.records.projection import Projection
 from calving.records.values import Values, texts
@@ -24,7 +26,7 @@ from tests.converters.odd_json import SCHEMA, record
 
 pytest.importorskip("calving_native")
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", StringType(), required=False))
-COUNT = 2_500
+COUNT = 1_500
 NESTING = 20
 
 
@@ -38,6 +40,12 @@ def reader(converter: TableConverter, unknown: Any = "ignore") -> NativeJson:
     return found
 
 
+def decoder(converter: TableConverter, *, closed: bool) -> Decoder:
+    target = converter.target
+    fold = target.lookup(target.columns).folds
+    return json_decoder(fields_of(target), closed=closed, fold=fold, nesting=NESTING)
+
+
 def outcome(converter: TableConverter, values: Values) -> tuple[list[str], list[str], list[str]]:
     """Rows, reasons and changes. Numbers for dates and times, of which Python has no early and no late ones."""
     found = converter.convert(values)
@@ -49,25 +57,33 @@ def outcome(converter: TableConverter, values: Values) -> tuple[list[str], list[
 def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_temporal(column.type):
         return column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
+    if pa.types.is_map(column.type):
+        keys, items = map(_plain, entries(column))
+        return maps(offsets_of(column), keys, items, pa.map_(keys.type, items.type), column.is_null())
     if pa.types.is_struct(column.type):
         inner = [_plain(child) for child in column.flatten()]
         return pa.StructArray.from_arrays(inner, column.type.names, mask=column.is_null())
     return column
 
 
-@pytest.mark.parametrize("evolve", [False, True])
-def test_a_record_that_is_taken_has_the_row_that_the_exact_way_gives_it(evolve: bool) -> None:
-    random, unknown = Random(evolve), "add" if evolve else "ignore"
-    fast, exact = (
-        table(SCHEMA, evolve=evolve),
-        TableConverter("t", SCHEMA, Evolution(evolve=evolve), {}, Limits(nesting=NESTING), exactly=True),
-    )
-    decoder = native._NATIVE.JsonDecoder(native.fields_of(SCHEMA.as_struct()), unknown == "ignore", NESTING)
-    taken = 0
+MAPPED = {2: ("i", "number"), 5: ("d", "I"), 51: ("w",), 1: ("b2",), 24: ("unknown",)}
+
+
+@pytest.mark.parametrize(
+    ("evolve", "fold", "names"), [(False, False, {}), (True, False, {}), (False, True, {}), (True, False, MAPPED)]
+)
+def test_a_record_that_is_taken_has_the_row_that_the_exact_way_gives_it(
+    evolve: bool, fold: bool, names: dict[int, tuple[str, ...]]
+) -> None:
+    random, taken = Random(str((evolve, fold, names))), 0
+    evolution, limits = Evolution(evolve=evolve, case_insensitive=fold), Limits(nesting=NESTING)
+    fast = TableConverter("t", SCHEMA, evolution, names, limits)
+    exact = TableConverter("t", SCHEMA, evolution, names, limits, exactly=True)
+    reader = decoder(fast, closed=not evolve)
     for _ in range(COUNT):
         raw = record(random)
-        rows, refused = decoder.decode([raw])
-        data = pa.array(rows)
+        raw = raw.upper() if fold and random.random() < 0.3 else raw
+        data, refused, _ = reader.read([raw])
         data.validate(full=True)
         assert len(data) + len(refused) == 1
         if not refused:
@@ -80,13 +96,12 @@ def test_a_record_that_is_taken_has_the_row_that_the_exact_way_gives_it(evolve: 
 def test_among_others_a_record_is_taken_or_refused_as_alone() -> None:
     random = Random(7)
     records = [record(random) for _ in range(COUNT)]
-    decoder = native._NATIVE.JsonDecoder(native.fields_of(SCHEMA.as_struct()), True, NESTING)
-    rows, refused = decoder.decode(records)
-    data = pa.array(rows)
+    reader = decoder(table(SCHEMA), closed=True)
+    data, refused, _ = reader.read(records)
     data.validate(full=True)
-    alone = [decoder.decode([raw]) for raw in records]
-    assert refused == [i for i, (_, found) in enumerate(alone) if found]
-    assert repr(_plain(data).to_pylist()) == repr([v for part, _ in alone for v in _plain(pa.array(part)).to_pylist()])
+    alone = [reader.read([raw]) for raw in records]
+    assert refused == [i for i, (_, found, _) in enumerate(alone) if found]
+    assert repr(_plain(data).to_pylist()) == repr([v for part, _, _ in alone for v in _plain(part).to_pylist()])
 
 
 @pytest.mark.parametrize("route", ["s", "o.y", "somewhere.else", "unknown"])
@@ -162,19 +177,37 @@ def test_a_field_without_a_column_is_refused_where_the_table_would_get_one() -> 
     assert refused == [9]
 
 
-def test_a_value_for_a_column_of_another_type_is_refused_and_its_absence_is_not() -> None:
+def test_a_value_of_another_type_than_its_column_is_refused() -> None:
     kind = MapType(5, StringType(), 6, LongType())
     schema = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "m", kind, required=False))
-    rows, refused = reader(table(schema)).read([b'{"id":1,"m":null}', b'{"id":2}', b'{"id":3,"m":{}}']) or (None, [])
+    rows, refused = reader(table(schema)).read([b'{"id":1,"m":{"a":1}}', b'{"id":2}', b'{"id":3,"m":7}']) or (None, [])
     assert refused == [2]
     assert rows is not None
-    assert rows.to_pylist() == [{"id": 1}, {"id": 2}]
+    assert rows.to_pylist() == [{"id": 1, "m": [("a", 1)]}, {"id": 2, "m": None}]
 
 
-def test_where_names_are_folded_or_mapped_it_is_left_to_others() -> None:
-    folded = table(case_insensitive=True)
-    mapped = TableConverter("t", NUMBERS, Evolution(), {1: ("number",)})
-    assert [native_json(Projection((t.target,)), NESTING) for t in (folded, mapped)] == [None, None]
+def test_a_column_is_found_by_its_mapped_names_and_ignoring_case_where_the_table_says_so() -> None:
+    values = [b'{"id":1}', b'{"number":2}', b'{"No":3}', b'{"ID":4}', b'{"number":5,"No":6}']
+    mapped = TableConverter("t", NUMBERS, Evolution(), {1: ("number", "No")})
+    rows, refused = reader(mapped, "look").read(values) or (pa.array([]), [])
+    assert (rows.field(0).to_pylist(), refused) == ([None, 2, 3, None], [4])
+    rows, refused = reader(table(case_insensitive=True), "look").read(values[:4]) or (pa.array([]), [])
+    assert (rows.field(0).to_pylist(), refused) == ([1, None, None, 4], [])
+
+
+def test_a_name_whose_lower_case_only_python_knows_is_refused() -> None:
+    schema = Schema(NestedField(1, "größe", LongType(), required=False))
+    values = ['{"größe":1}'.encode(), '{"GRÖSSE":2}'.encode(), '{"GRÖßE":2}'.encode()]
+    rows, refused = reader(table(schema, case_insensitive=True), "look").read(values) or (pa.array([]), [])
+    assert (rows.field(0).to_pylist(), refused) == ([1], [1, 2])
+
+
+def test_a_null_inside_of_a_column_that_requires_a_value_is_refused() -> None:
+    inner = StructType(NestedField(3, "x", LongType(), required=True))
+    schema = Schema(NestedField(1, "o", inner, required=True))
+    values = [b'{"o":{"x":1}}', b'{"o":{"x":null}}', b'{"o":{}}', b'{"o":null}']
+    _, refused = reader(table(schema)).read(values) or (None, [])
+    assert refused == [1, 2]  # whether the column has a value at all is for the table to judge
 
 
 def test_the_environment_switches_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,11 +223,19 @@ def test_another_version_of_it_is_not_used(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_no_bytes_is_an_error_not_a_crash() -> None:
-    decoder = native._NATIVE.JsonDecoder([("id", "long", [])], True, NESTING)
+    found = native._NATIVE.Decoder.of_json([(["id"], "long", [], -2)], True, False, NESTING)
     with pytest.raises(TypeError):
-        decoder.decode([None])
+        found.decode([None], b"", b"")
+    with pytest.raises(ValueError, match="a column of bytes without nulls is wanted"):
+        found.decode(pa.array([b"{}", None]), b"", b"")
     with pytest.raises(ValueError, match="no column of kind map"):
-        native._NATIVE.JsonDecoder([("m", "map", [])], True, NESTING)
+        native._NATIVE.Decoder.of_json([(["m"], "map", [], -2)], True, False, NESTING)
+
+
+def test_a_panic_in_rust_is_an_error() -> None:
+    endless = native._NATIVE.Decoder.of_json([(["x"], f"fixed({2**64 - 1})", [], -2)], True, False, NESTING)
+    with pytest.raises(RuntimeError, match="the decoder broke: capacity overflow"):
+        endless.decode([b'{"x":null}'] * 2, b"", b"")
 
 
 def test_a_block_has_the_same_outcome_with_and_without_rust(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ of an embedded catalog. Only the broker is not there.
 
 from __future__ import annotations
 
+import os
 import shutil
 import uuid
 from collections import Counter
@@ -23,6 +24,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 
 from calving.casting.table import TableConverter
 from calving.converters.json import JsonConverter
+from calving.converters.native import SWITCH
 from calving.engine import shipping
 from calving.engine.local import LocalEngine
 from calving.errors import BadRecordError
@@ -290,8 +292,8 @@ def _patched(exactly: bool, native: bool) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(mock.patch("calving.tasks.task.open_reader", _Source))
         stack.enter_context(mock.patch("calving.runtime.batch._WORTH_A_TASK", 2))
-        if not native:
-            stack.enter_context(mock.patch("calving.converters.native.absence", lambda: "not wanted"))
+        if exactly or not native:
+            stack.enter_context(mock.patch.dict(os.environ, {SWITCH: "0"}))
         if exactly:
             never = property(lambda _: False, lambda _, __: None)
             stack.enter_context(mock.patch.object(JsonConverter, "fast", never, create=True))

@@ -8,45 +8,269 @@ use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::{ArrowError, DataType, Field, Fields, TimeUnit};
 
-/// What a column holds, and what makes a new one.
+/// A field of a record: what it is called, what it holds, and where its null is.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The first one is the column's own.
+    pub names: Vec<String>,
+    pub kind: Kind,
+    pub null: Null,
+}
+
+/// Whether a value may be null, and how that is written where it is not a value of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Null {
+    Never,
+    Plain,
+    /// The branch of a union of two.
+    Branch(i64),
+}
+
+/// What a column holds, and how that is read.
 #[derive(Clone, Debug)]
 pub enum Kind {
     Boolean,
+    /// Of 64 bits, text taken as well.
     Long,
+    /// Of the bits of its type, and from the least to the most.
+    Whole {
+        kind: DataType,
+        least: i64,
+        most: i64,
+    },
+    Float,
     Double,
     Text,
-    /// Microseconds since 1970, in UTC or of no zone.
+    /// The text of one of these, of which a number tells.
+    Choice(Arc<[String]>),
+    /// In JSON as base64, `padded` to whole groups, or as it may be.
+    Binary {
+        padded: bool,
+    },
+    Fixed(usize),
+    Uuid,
+    /// Microseconds or nanoseconds since 1970, in UTC or of no zone.
     Instant {
+        nanos: bool,
         utc: bool,
     },
     /// Days since 1970.
     Date,
+    /// Microseconds of a day.
+    Time,
+    /// Rounded to its scale.
     Decimal {
         precision: u8,
         scale: u8,
     },
+    /// Never rounded; as bytes, or as so many of them.
+    Unscaled {
+        precision: u8,
+        scale: u8,
+        bytes: Option<usize>,
+    },
     /// Of a type that is not read: nulls alone, which need no column.
     Other,
-    Struct(Vec<(String, Kind)>),
-    List(Box<Kind>),
+    Struct(Vec<Wanted>),
+    List(Box<Wanted>),
+    /// Keys, and values.
+    Map(Box<[Wanted; 2]>),
 }
 
 pub enum Values {
     Boolean(Vec<bool>),
     Long(Vec<i64>),
+    Whole { numbers: Vec<i64>, kind: DataType, least: i64, most: i64 },
+    Float(Vec<f32>),
     Double(Vec<f64>),
     Text { ends: Vec<i32>, bytes: Vec<u8> },
-    Instant { micros: Vec<i64>, utc: bool },
+    Choice { ends: Vec<i32>, bytes: Vec<u8>, of: Arc<[String]> },
+    Binary { ends: Vec<i32>, bytes: Vec<u8>, padded: bool },
+    Fixed { bytes: Vec<u8>, size: usize },
+    Uuid(Vec<u8>),
+    Instant { numbers: Vec<i64>, nanos: bool, utc: bool },
     Date(Vec<i32>),
+    Time(Vec<i64>),
     Decimal { unscaled: Vec<i128>, precision: u8, scale: u8 },
+    Unscaled { unscaled: Vec<i128>, precision: u8, scale: u8, bytes: Option<usize> },
     Other,
     Struct(Vec<Column>),
     List { ends: Vec<i32>, items: Box<Column> },
+    Map { ends: Vec<i32>, entries: Box<[Column; 2]> },
+}
+
+const UUID_BYTES: usize = 16;
+
+impl Values {
+    fn new(kind: &Kind) -> Values {
+        let columns = |wanted: &[Wanted]| wanted.iter().map(Column::new).collect();
+        match kind.clone() {
+            Kind::Boolean => Values::Boolean(vec![]),
+            Kind::Long => Values::Long(vec![]),
+            Kind::Whole { kind, least, most } => Values::Whole { numbers: vec![], kind, least, most },
+            Kind::Float => Values::Float(vec![]),
+            Kind::Double => Values::Double(vec![]),
+            Kind::Text => Values::Text { ends: vec![0], bytes: vec![] },
+            Kind::Choice(of) => Values::Choice { ends: vec![0], bytes: vec![], of },
+            Kind::Binary { padded } => Values::Binary { ends: vec![0], bytes: vec![], padded },
+            Kind::Fixed(size) => Values::Fixed { bytes: vec![], size },
+            Kind::Uuid => Values::Uuid(vec![]),
+            Kind::Instant { nanos, utc } => Values::Instant { numbers: vec![], nanos, utc },
+            Kind::Date => Values::Date(vec![]),
+            Kind::Time => Values::Time(vec![]),
+            Kind::Decimal { precision, scale } => Values::Decimal { unscaled: vec![], precision, scale },
+            Kind::Unscaled { precision, scale, bytes } => {
+                Values::Unscaled { unscaled: vec![], precision, scale, bytes }
+            }
+            Kind::Other => Values::Other,
+            Kind::Struct(fields) => Values::Struct(columns(&fields)),
+            Kind::List(item) => Values::List { ends: vec![0], items: Box::new(Column::new(&item)) },
+            Kind::Map(entry) => Values::Map { ends: vec![0], entries: Box::new(entry.each_ref().map(Column::new)) },
+        }
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        match self {
+            Values::Boolean(flags) => flags.reserve(rows),
+            Values::Long(numbers) | Values::Time(numbers) => numbers.reserve(rows),
+            Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.reserve(rows),
+            Values::Float(numbers) => numbers.reserve(rows),
+            Values::Double(numbers) => numbers.reserve(rows),
+            Values::Date(days) => days.reserve(rows),
+            Values::Decimal { unscaled, .. } | Values::Unscaled { unscaled, .. } => unscaled.reserve(rows),
+            Values::Text { ends, .. } | Values::Choice { ends, .. } | Values::Binary { ends, .. } => ends.reserve(rows),
+            Values::List { ends, .. } | Values::Map { ends, .. } => ends.reserve(rows),
+            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.reserve(rows)),
+            Values::Fixed { .. } | Values::Uuid(_) | Values::Other => (),
+        }
+    }
+
+    /// What stands where a null is.
+    fn blank(&mut self) {
+        match self {
+            Values::Boolean(flags) => flags.push(false),
+            Values::Long(numbers) | Values::Time(numbers) => numbers.push(0),
+            Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.push(0),
+            Values::Float(numbers) => numbers.push(0.0),
+            Values::Double(numbers) => numbers.push(0.0),
+            Values::Date(days) => days.push(0),
+            Values::Decimal { unscaled, .. } | Values::Unscaled { unscaled, .. } => unscaled.push(0),
+            Values::Fixed { bytes, size } => bytes.resize(bytes.len() + *size, 0),
+            Values::Uuid(bytes) => bytes.resize(bytes.len() + UUID_BYTES, 0),
+            Values::Text { ends, .. } | Values::Choice { ends, .. } | Values::Binary { ends, .. } => again(ends),
+            Values::List { ends, .. } | Values::Map { ends, .. } => again(ends),
+            Values::Struct(columns) => columns.iter_mut().for_each(Column::null),
+            Values::Other => (),
+        }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        match self {
+            Values::Boolean(flags) => flags.truncate(len),
+            Values::Long(numbers) | Values::Time(numbers) => numbers.truncate(len),
+            Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.truncate(len),
+            Values::Float(numbers) => numbers.truncate(len),
+            Values::Double(numbers) => numbers.truncate(len),
+            Values::Date(days) => days.truncate(len),
+            Values::Decimal { unscaled, .. } | Values::Unscaled { unscaled, .. } => unscaled.truncate(len),
+            Values::Fixed { bytes, size } => bytes.truncate(len * *size),
+            Values::Uuid(bytes) => bytes.truncate(len * UUID_BYTES),
+            Values::Text { ends, bytes } | Values::Choice { ends, bytes, .. } | Values::Binary { ends, bytes, .. } => {
+                bytes.truncate(shortened(ends, len));
+            }
+            Values::List { ends, items } => items.truncate(shortened(ends, len)),
+            Values::Map { ends, entries } => {
+                let end = shortened(ends, len);
+                entries.iter_mut().for_each(|column| column.truncate(end));
+            }
+            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.truncate(len)),
+            Values::Other => (),
+        }
+    }
+
+    /// Type, buffers and children.
+    fn parts(self) -> Result<Parts, ArrowError> {
+        let moment = |unit, utc: bool| DataType::Timestamp(unit, utc.then(|| "UTC".into()));
+        let decimal = |precision, scale: u8| DataType::Decimal128(precision, scale as i8);
+        let (kind, buffers) = match self {
+            Values::Boolean(flags) => (DataType::Boolean, vec![BooleanBuffer::from(flags).into_inner()]),
+            Values::Long(numbers) => (DataType::Int64, vec![Buffer::from_vec(numbers)]),
+            Values::Whole { numbers, kind, .. } => {
+                let buffer = narrowed(numbers, kind.primitive_width());
+                (kind, vec![buffer])
+            }
+            Values::Float(numbers) => (DataType::Float32, vec![Buffer::from_vec(numbers)]),
+            Values::Double(numbers) => (DataType::Float64, vec![Buffer::from_vec(numbers)]),
+            Values::Date(days) => (DataType::Date32, vec![Buffer::from_vec(days)]),
+            Values::Time(micros) => (DataType::Time64(TimeUnit::Microsecond), vec![Buffer::from_vec(micros)]),
+            Values::Instant { numbers, nanos, utc } => {
+                let unit = if nanos { TimeUnit::Nanosecond } else { TimeUnit::Microsecond };
+                (moment(unit, utc), vec![Buffer::from_vec(numbers)])
+            }
+            Values::Decimal { unscaled, precision, scale } | Values::Unscaled { unscaled, precision, scale, .. } => {
+                (decimal(precision, scale), vec![Buffer::from_vec(unscaled)])
+            }
+            Values::Fixed { bytes, size } => {
+                let size = i32::try_from(size).map_err(|error| ArrowError::InvalidArgumentError(error.to_string()))?;
+                (DataType::FixedSizeBinary(size), vec![Buffer::from_vec(bytes)])
+            }
+            Values::Uuid(bytes) => (DataType::FixedSizeBinary(UUID_BYTES as i32), vec![Buffer::from_vec(bytes)]),
+            Values::Text { ends, bytes } | Values::Choice { ends, bytes, .. } => {
+                (DataType::Utf8, vec![Buffer::from_vec(ends), Buffer::from_vec(bytes)])
+            }
+            Values::Binary { ends, bytes, .. } => {
+                (DataType::Binary, vec![Buffer::from_vec(ends), Buffer::from_vec(bytes)])
+            }
+            Values::Other => (DataType::Null, vec![]),
+            Values::Struct(columns) => {
+                let (fields, children) = finished(columns)?;
+                return Ok((DataType::Struct(fields), vec![], children));
+            }
+            Values::List { ends, items } => {
+                let (field, child) = items.finish()?;
+                return Ok((DataType::List(Arc::new(field)), vec![Buffer::from_vec(ends)], vec![child]));
+            }
+            Values::Map { ends, entries } => {
+                let [keys, values] = *entries;
+                let count = keys.len();
+                let ((key, keys), (value, values)) = (keys.finish()?, values.finish()?);
+                let kind = DataType::Struct(Fields::from(vec![key.with_nullable(false), value]));
+                let entries = ArrayData::builder(kind.clone()).len(count).child_data(vec![keys, values]).build()?;
+                let field = Arc::new(Field::new("entries", kind, false));
+                return Ok((DataType::Map(field, false), vec![Buffer::from_vec(ends)], vec![entries]));
+            }
+        };
+        Ok((kind, buffers, vec![]))
+    }
+}
+
+/// Nothing more.
+fn again(ends: &mut Vec<i32>) {
+    ends.push(*ends.last().unwrap_or(&0));
+}
+
+/// Keep the first `len` ends; where the last of them is.
+fn shortened(ends: &mut Vec<i32>, len: usize) -> usize {
+    ends.truncate(len + 1);
+    ends.last().map_or(0, |&end| end as usize)
+}
+
+/// Numbers of so many bytes each, which they are known to fit.
+fn narrowed(numbers: Vec<i64>, width: Option<usize>) -> Buffer {
+    match width {
+        Some(1) => Buffer::from_vec(numbers.into_iter().map(|number| number as i8).collect::<Vec<_>>()),
+        Some(2) => Buffer::from_vec(numbers.into_iter().map(|number| number as i16).collect::<Vec<_>>()),
+        Some(4) => Buffer::from_vec(numbers.into_iter().map(|number| number as i32).collect::<Vec<_>>()),
+        _ => Buffer::from_vec(numbers),
+    }
 }
 
 pub struct Column {
     /// As it stands in an object, with the quote behind it.
     pub key: Key,
+    /// Other names of it.
+    pub aliases: Vec<Box<[u8]>>,
+    pub null: Null,
     pub values: Values,
     /// The object that this column has had a value of last, by number.
     pub seen_in: u64,
@@ -89,42 +313,34 @@ impl Key {
     }
 }
 
+type Parts = (DataType, Vec<Buffer>, Vec<ArrayData>);
+
 impl Column {
-    pub fn new(name: &str, kind: &Kind) -> Column {
-        let values = match kind {
-            Kind::Boolean => Values::Boolean(vec![]),
-            Kind::Long => Values::Long(vec![]),
-            Kind::Double => Values::Double(vec![]),
-            Kind::Text => Values::Text { ends: vec![0], bytes: vec![] },
-            Kind::Instant { utc } => Values::Instant { micros: vec![], utc: *utc },
-            Kind::Date => Values::Date(vec![]),
-            Kind::Decimal { precision, scale } => {
-                Values::Decimal { unscaled: vec![], precision: *precision, scale: *scale }
-            }
-            Kind::Other => Values::Other,
-            Kind::Struct(fields) => Values::Struct(fields.iter().map(|(n, k)| Column::new(n, k)).collect()),
-            Kind::List(kind) => Values::List { ends: vec![0], items: Box::new(Column::new("item", kind)) },
-        };
-        Column { key: Key::new(name), values, seen_in: 0, len: 0, valid: vec![] }
+    pub fn new(wanted: &Wanted) -> Column {
+        let (name, others) = wanted.names.split_first().map_or(("", &[][..]), |(name, others)| (name, others));
+        Column {
+            key: Key::new(name),
+            aliases: others.iter().map(|name| name.as_bytes().into()).collect(),
+            null: wanted.null,
+            values: Values::new(&wanted.kind),
+            seen_in: 0,
+            len: 0,
+            valid: vec![],
+        }
     }
 
     pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Whether a name of the column is as `equal` says.
+    pub fn is_called(&self, equal: impl Fn(&[u8]) -> bool) -> bool {
+        equal(self.key.name()) || self.aliases.iter().any(|name| equal(name))
+    }
+
     /// Room for as many values.
     pub fn reserve(&mut self, rows: usize) {
-        match &mut self.values {
-            Values::Boolean(flags) => flags.reserve(rows),
-            Values::Long(numbers) => numbers.reserve(rows),
-            Values::Double(numbers) => numbers.reserve(rows),
-            Values::Instant { micros, .. } => micros.reserve(rows),
-            Values::Date(days) => days.reserve(rows),
-            Values::Decimal { unscaled, .. } => unscaled.reserve(rows),
-            Values::Other => (),
-            Values::Text { ends, .. } | Values::List { ends, .. } => ends.reserve(rows),
-            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.reserve(rows)),
-        }
+        self.values.reserve(rows);
     }
 
     /// The value that was just pushed counts.
@@ -142,46 +358,34 @@ impl Column {
         }
         self.valid.push(false);
         self.len += 1;
-        match &mut self.values {
-            Values::Boolean(flags) => flags.push(false),
-            Values::Long(numbers) => numbers.push(0),
-            Values::Double(numbers) => numbers.push(0.0),
-            Values::Instant { micros, .. } => micros.push(0),
-            Values::Date(days) => days.push(0),
-            Values::Decimal { unscaled, .. } => unscaled.push(0),
-            Values::Other => (),
-            Values::Text { ends, .. } | Values::List { ends, .. } => ends.push(*ends.last().unwrap_or(&0)),
-            Values::Struct(columns) => columns.iter_mut().for_each(Column::null),
-        }
+        self.values.blank();
     }
 
     /// Keep the first `len` values. Without `present` or `null` after it, a push is forgotten as well.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         self.valid.truncate(len);
-        match &mut self.values {
-            Values::Boolean(flags) => flags.truncate(len),
-            Values::Long(numbers) => numbers.truncate(len),
-            Values::Double(numbers) => numbers.truncate(len),
-            Values::Instant { micros, .. } => micros.truncate(len),
-            Values::Date(days) => days.truncate(len),
-            Values::Decimal { unscaled, .. } => unscaled.truncate(len),
-            Values::Other => (),
-            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.truncate(len)),
+        self.values.truncate(len);
+    }
+
+    /// Whether two values from this place on are the same, or may be.
+    pub fn repeats(&self, start: usize) -> bool {
+        match &self.values {
+            _ if self.len < start + 2 => false,
             Values::Text { ends, bytes } => {
-                ends.truncate(len + 1);
-                bytes.truncate(ends[len] as usize);
+                let text = |end: &[i32]| bytes.get(end[0] as usize..end[1] as usize);
+                has_twice(ends[start..].windows(2).map(text).collect())
             }
-            Values::List { ends, items } => {
-                ends.truncate(len + 1);
-                items.truncate(ends[len] as usize);
-            }
+            Values::Long(numbers) => has_twice(numbers[start..].to_vec()),
+            Values::Date(days) => has_twice(days[start..].to_vec()),
+            Values::Uuid(bytes) => has_twice(bytes[start * UUID_BYTES..].chunks(UUID_BYTES).collect()),
+            _ => true,
         }
     }
 
     pub fn finish(self) -> Result<(Field, ArrayData), ArrowError> {
         let len = self.len();
-        let (kind, buffers, children) = parts(self.values)?;
+        let (kind, buffers, children) = self.values.parts()?;
         let nulls = if self.valid.contains(&false) { Some(NullBuffer::from(self.valid)) } else { None };
         let mut builder = ArrayData::builder(kind.clone()).len(len).buffers(buffers).child_data(children);
         builder = builder.nulls(nulls);
@@ -190,32 +394,9 @@ impl Column {
     }
 }
 
-type Parts = (DataType, Vec<Buffer>, Vec<ArrayData>);
-
-fn parts(values: Values) -> Result<Parts, ArrowError> {
-    Ok(match values {
-        Values::Boolean(flags) => (DataType::Boolean, vec![BooleanBuffer::from(flags).into_inner()], vec![]),
-        Values::Long(numbers) => (DataType::Int64, vec![Buffer::from_vec(numbers)], vec![]),
-        Values::Double(numbers) => (DataType::Float64, vec![Buffer::from_vec(numbers)], vec![]),
-        Values::Date(days) => (DataType::Date32, vec![Buffer::from_vec(days)], vec![]),
-        Values::Decimal { unscaled, precision, scale } => {
-            (DataType::Decimal128(precision, scale as i8), vec![Buffer::from_vec(unscaled)], vec![])
-        }
-        Values::Other => (DataType::Null, vec![], vec![]),
-        Values::Instant { micros, utc } => {
-            let zone = if utc { Some("UTC".into()) } else { None };
-            (DataType::Timestamp(TimeUnit::Microsecond, zone), vec![Buffer::from_vec(micros)], vec![])
-        }
-        Values::Text { ends, bytes } => (DataType::Utf8, vec![Buffer::from_vec(ends), Buffer::from_vec(bytes)], vec![]),
-        Values::Struct(columns) => {
-            let (fields, children) = finished(columns)?;
-            (DataType::Struct(fields), vec![], children)
-        }
-        Values::List { ends, items } => {
-            let (field, child) = items.finish()?;
-            (DataType::List(Arc::new(field)), vec![Buffer::from_vec(ends)], vec![child])
-        }
-    })
+fn has_twice<T: Ord>(mut values: Vec<T>) -> bool {
+    values.sort_unstable();
+    values.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 fn finished(columns: Vec<Column>) -> Result<(Fields, Vec<ArrayData>), ArrowError> {

@@ -5,16 +5,9 @@
 
 #![forbid(unsafe_code)]
 
-use arrow_data::ArrayData;
-use arrow_schema::ArrowError;
-
-use crate::columns::{self, Column, Kind, Values};
-use crate::{numbers, times};
-
-/// The record goes the reference's way.
-#[derive(Debug)]
-pub struct Refused;
-pub type Read<T> = Result<T, Refused>;
+use crate::columns::{Column, Null, Values};
+use crate::decoder::{Read, Refused};
+use crate::{numbers, texts, times};
 
 /// Objects and arrays in each other, whatever the sink allows: the stack has an end.
 const DEEPEST: usize = 64;
@@ -190,46 +183,28 @@ fn special(word: u64) -> u64 {
     (zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64)) | control) & HIGH
 }
 
-/// Reads objects whose fields are columns. `closed`: other fields mean nothing; else they may only be null.
-pub struct Decoder {
-    pub fields: Vec<(String, Kind)>,
+/// How objects are read. `closed`: fields that are no columns mean nothing; else they may only be null. `fold`: a name is
+/// what it is in lower case, as those of the columns are. `nesting`: levels of objects and arrays.
+pub struct Rules {
     pub closed: bool,
+    pub fold: bool,
     pub nesting: usize,
 }
 
-/// Rows of the records that were taken, in order, and the places of the others.
-pub struct Decoded {
-    pub rows: ArrayData,
-    pub refused: Vec<usize>,
-}
-
-impl Decoder {
-    pub fn decode<'a>(&self, records: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<Decoded, ArrowError> {
-        let mut columns: Vec<Column> = self.fields.iter().map(|(name, kind)| Column::new(name, kind)).collect();
-        columns.iter_mut().for_each(|column| column.reserve(records.len()));
-        let mut reader = Reader { closed: self.closed, deepest: self.nesting.min(DEEPEST), objects: 0 };
-        let (mut rows, mut refused) = (0, vec![]);
-        for (place, record) in records.enumerate() {
-            if reader.record(record, &mut columns).is_ok() {
-                rows += 1;
-            } else {
-                columns.iter_mut().for_each(|column| column.truncate(rows));
-                refused.push(place);
-            }
-        }
-        Ok(Decoded { rows: columns::rows(columns, rows)?, refused })
-    }
-}
-
-struct Reader {
+pub struct Reader {
     closed: bool,
+    fold: bool,
     deepest: usize,
     /// Objects so far, refused ones among them.
     objects: u64,
 }
 
 impl Reader {
-    fn record(&mut self, text: &[u8], columns: &mut [Column]) -> Read<()> {
+    pub fn new(rules: &Rules) -> Reader {
+        Reader { closed: rules.closed, fold: rules.fold, deepest: rules.nesting.min(DEEPEST), objects: 0 }
+    }
+
+    pub fn record(&mut self, text: &[u8], columns: &mut [Column]) -> Read<()> {
         if std::str::from_utf8(text).is_err() {
             return Err(Refused);
         }
@@ -260,7 +235,7 @@ impl Reader {
                 }
                 None => {
                     let name = cursor.simple()?;
-                    columns.iter().position(|column| column.key.name() == name)
+                    self.place(columns, name)?
                 }
             };
             cursor.blanks();
@@ -282,20 +257,40 @@ impl Reader {
             more = cursor.goes_on(b'}')?;
         }
         if found < columns.len() {
-            columns.iter_mut().filter(|column| column.seen_in != number).for_each(Column::null);
+            columns.iter_mut().filter(|column| column.seen_in != number).try_for_each(nothing)?;
         }
         Ok(())
+    }
+
+    /// The column of a field.
+    fn place(&self, columns: &[Column], name: &[u8]) -> Read<Option<usize>> {
+        let found = columns.iter().position(|column| column.is_called(|own| own == name));
+        if found.is_some() || !self.fold {
+            return Ok(found);
+        }
+        // What other letters are in lower case is not known here.
+        if !name.is_ascii() {
+            return Err(Refused);
+        }
+        Ok(columns.iter().position(|column| column.is_called(|own| own.eq_ignore_ascii_case(name))))
     }
 
     fn value(&mut self, cursor: &mut Cursor, column: &mut Column, depth: usize) -> Read<()> {
         let first = cursor.peek();
         if first == b'n' {
             cursor.word(b"null")?;
-            column.null();
-            return Ok(());
+            return nothing(column);
         }
         match &mut column.values {
             Values::Long(numbers) => numbers.push(long(cursor)?),
+            Values::Whole { numbers, least, most, .. } => {
+                let number = numbers::whole(cursor)?;
+                if !(*least..=*most).contains(&number) {
+                    return Err(Refused);
+                }
+                numbers.push(number);
+            }
+            Values::Float(numbers) => numbers.push(numbers::single(numbers::double(cursor)?).ok_or(Refused)?),
             Values::Double(numbers) => numbers.push(numbers::double(cursor)?),
             Values::Text { ends, bytes } => {
                 cursor.expect(b'"')?;
@@ -306,16 +301,52 @@ impl Reader {
                 cursor.word(if first == b't' { b"true" } else { b"false" })?;
                 flags.push(first == b't');
             }
-            Values::Instant { micros, utc } => micros.push(instant(cursor, *utc)?),
+            Values::Instant { numbers, nanos, utc } => numbers.push(instant(cursor, *nanos, *utc)?),
             Values::Date(days) => days.push(day(cursor)?),
-            Values::Decimal { unscaled, precision, scale } => {
-                unscaled.push(numbers::decimal(cursor, (*precision).into(), (*scale).into())?);
+            Values::Time(micros) => micros.push(time(cursor)?),
+            Values::Binary { ends, bytes, padded } => {
+                cursor.expect(b'"')?;
+                texts::base64(cursor.simple()?, *padded, bytes).ok_or(Refused)?;
+                ends.push(i32::try_from(bytes.len()).map_err(|_| Refused)?);
             }
-            Values::Other => return Err(Refused),
+            Values::Fixed { bytes, size } => {
+                let start = bytes.len();
+                cursor.expect(b'"')?;
+                texts::base64(cursor.simple()?, false, bytes).ok_or(Refused)?;
+                if bytes.len() - start != *size {
+                    return Err(Refused);
+                }
+            }
+            Values::Uuid(bytes) => {
+                cursor.expect(b'"')?;
+                bytes.extend(texts::uuid(cursor.simple()?).ok_or(Refused)?);
+            }
+            Values::Decimal { unscaled, precision, scale } => {
+                // As text it is the same number.
+                let quoted = cursor.take(b'"');
+                unscaled.push(numbers::decimal(cursor, (*precision).into(), (*scale).into(), true)?);
+                if quoted {
+                    cursor.expect(b'"')?;
+                }
+            }
+            Values::Unscaled { unscaled, precision, scale, .. } => {
+                if cursor.take(b'"') {
+                    let mut bytes = vec![];
+                    texts::base64(cursor.simple()?, true, &mut bytes).ok_or(Refused)?;
+                    unscaled.push(numbers::unscaled(&bytes, *precision).ok_or(Refused)?);
+                } else {
+                    unscaled.push(numbers::decimal(cursor, (*precision).into(), (*scale).into(), false)?);
+                }
+            }
+            Values::Choice { .. } | Values::Other => return Err(Refused),
             Values::Struct(columns) => self.object(cursor, columns, depth + 1)?,
             Values::List { ends, items } => {
                 self.list(cursor, items, depth + 1)?;
                 ends.push(i32::try_from(items.len()).map_err(|_| Refused)?);
+            }
+            Values::Map { ends, entries } => {
+                self.map(cursor, entries, depth + 1)?;
+                ends.push(i32::try_from(entries[0].len()).map_err(|_| Refused)?);
             }
         }
         column.present();
@@ -334,6 +365,30 @@ impl Reader {
             more = cursor.goes_on(b']')?;
         }
         Ok(())
+    }
+
+    /// An object whose names are keys: texts, or what stands in them.
+    fn map(&mut self, cursor: &mut Cursor, entries: &mut [Column; 2], depth: usize) -> Read<()> {
+        cursor.expect(b'{')?;
+        if depth > self.deepest {
+            return Err(Refused);
+        }
+        let [keys, values] = entries;
+        let start = keys.len();
+        cursor.blanks();
+        let mut more = !cursor.take(b'}');
+        while more {
+            if cursor.peek() != b'"' {
+                return Err(Refused);
+            }
+            self.value(cursor, keys, depth)?;
+            cursor.blanks();
+            cursor.expect(b':')?;
+            cursor.blanks();
+            self.value(cursor, values, depth)?;
+            more = cursor.goes_on(b'}')?;
+        }
+        if keys.repeats(start) { Err(Refused) } else { Ok(()) }
     }
 
     /// A value that nobody wants. It has to be JSON all the same.
@@ -385,17 +440,36 @@ fn long(cursor: &mut Cursor) -> Read<i64> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Refused)
 }
 
-/// A text in ISO form, or milliseconds.
-fn instant(cursor: &mut Cursor, utc: bool) -> Read<i64> {
-    if cursor.take(b'"') {
-        return times::instant(cursor.simple()?, utc).ok_or(Refused);
+/// A null, or a field that is missing.
+fn nothing(column: &mut Column) -> Read<()> {
+    if column.null == Null::Never {
+        return Err(Refused);
     }
-    let micros = numbers::whole(cursor)?.checked_mul(1000).ok_or(Refused)?;
-    if times::is_instant(micros) { Ok(micros) } else { Err(Refused) }
+    column.null();
+    Ok(())
+}
+
+/// A text in ISO form, or milliseconds.
+fn instant(cursor: &mut Cursor, nanos: bool, utc: bool) -> Read<i64> {
+    if cursor.take(b'"') {
+        return times::instant(cursor.simple()?, nanos, utc).ok_or(Refused);
+    }
+    let millis = numbers::whole(cursor)?;
+    let found = millis.checked_mul(if nanos { 1_000_000 } else { 1000 }).ok_or(Refused)?;
+    if nanos || times::is_instant(found) { Ok(found) } else { Err(Refused) }
 }
 
 /// A text in ISO form, or days.
 fn day(cursor: &mut Cursor) -> Read<i32> {
     let days = if cursor.take(b'"') { times::day(cursor.simple()?).ok_or(Refused)? } else { numbers::whole(cursor)? };
     if times::is_day(days) { i32::try_from(days).map_err(|_| Refused) } else { Err(Refused) }
+}
+
+/// Microseconds, of a text in ISO form or of milliseconds.
+fn time(cursor: &mut Cursor) -> Read<i64> {
+    if cursor.take(b'"') {
+        return times::time(cursor.simple()?).ok_or(Refused);
+    }
+    let millis = numbers::whole(cursor)?;
+    if times::is_millis_of_day(millis) { Ok(millis * 1000) } else { Err(Refused) }
 }

@@ -1,10 +1,15 @@
 //! Decoders that fill Arrow columns, each of which refuses what it does not read exactly as calving's reference does; and
 //! a consumer that gives records as columns.
 
+mod avro;
 mod columns;
 mod consumer;
+mod decoder;
+mod guard;
 mod json;
+mod kinds;
 mod librdkafka;
 mod numbers;
 mod python;
+mod texts;
 mod times;

@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::json::{Cursor, Read, Refused};
+use crate::decoder::{Read, Refused};
+use crate::json::Cursor;
 
 /// Digits that are counted, not read: longer numbers are rare, and the reference has limits of its own.
 const MOST_DIGITS: usize = 300;
@@ -100,8 +101,8 @@ pub fn double(cursor: &mut Cursor) -> Read<f64> {
 /// The most digits whose number is sure to fit 128 bits.
 const DECIMAL_DIGITS: u32 = 38;
 
-/// A number without exponent, times ten to the scale; digits beyond that are rounded, halves away from zero.
-pub fn decimal(cursor: &mut Cursor, precision: u32, scale: u32) -> Read<i128> {
+/// A number without exponent, times ten to the scale; digits beyond that are rounded, halves away from zero, or refused.
+pub fn decimal(cursor: &mut Cursor, precision: u32, scale: u32, rounded: bool) -> Read<i128> {
     let negative = cursor.take(b'-');
     let (mut number, mut count) = (0_i128, 0);
     let leading = cursor.at();
@@ -126,9 +127,25 @@ pub fn decimal(cursor: &mut Cursor, precision: u32, scale: u32) -> Read<i128> {
     let places = count - integral;
     let unscaled = if places <= scale {
         10_i128.checked_pow(scale - places).and_then(|by| number.checked_mul(by)).ok_or(Refused)?
+    } else if !rounded {
+        return Err(Refused);
     } else {
         let by = 10_i128.pow(places - scale);
         number / by + i128::from(number % by >= by / 2)
     };
     if unscaled >= 10_i128.pow(precision) { Err(Refused) } else { Ok(if negative { -unscaled } else { unscaled }) }
+}
+
+/// A whole number in big-endian bytes of at most so many digits.
+pub fn unscaled(bytes: &[u8], precision: u8) -> Option<i128> {
+    let mut wide = [if bytes.first()? & 0x80 == 0 { 0 } else { 0xff }; 16];
+    wide.get_mut(16_usize.checked_sub(bytes.len())?..)?.copy_from_slice(bytes);
+    let number = i128::from_be_bytes(wide);
+    (number.unsigned_abs() < 10_u128.pow(precision.into())).then_some(number)
+}
+
+/// A number in 32 bits, unless it is beyond those.
+pub fn single(number: f64) -> Option<f32> {
+    let found = number as f32;
+    found.is_finite().then_some(found)
 }

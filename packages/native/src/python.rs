@@ -1,6 +1,5 @@
 //! What Python sees. Arrays go there by Arrow's PyCapsule interface.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::{Mutex, PoisonError};
 
@@ -12,10 +11,9 @@ use pyo3::exceptions::{PyLookupError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList};
 
-use crate::columns::Kind;
-use crate::consumer;
-use crate::json::Decoder;
+use crate::columns::{Null, Wanted};
 use crate::librdkafka::Functions;
+use crate::{consumer, decoder, guard, json, kinds};
 
 /// An array, for `pyarrow.array`.
 #[pyclass(frozen)]
@@ -40,24 +38,30 @@ impl Column {
     }
 }
 
-/// Reads objects of schemaless JSON into columns.
+/// Reads records of one form into columns.
 #[pyclass(frozen)]
-struct JsonDecoder(Decoder);
+struct Decoder(decoder::Decoder);
 
 #[pymethods]
-impl JsonDecoder {
-    #[new]
-    fn new(fields: Vec<Bound<'_, PyAny>>, closed: bool, nesting: usize) -> PyResult<JsonDecoder> {
-        Ok(JsonDecoder(Decoder { fields: fields.iter().map(field).collect::<PyResult<_>>()?, closed, nesting }))
+impl Decoder {
+    /// Of objects of JSON.
+    #[staticmethod]
+    fn of_json(fields: Vec<Bound<'_, PyAny>>, closed: bool, fold: bool, nesting: usize) -> PyResult<Decoder> {
+        Decoder::new(decoder::Form::Json(json::Rules { closed, fold, nesting }), &fields)
     }
 
-    fn decode(&self, values: &Bound<'_, PyList>) -> PyResult<(Column, Vec<usize>)> {
-        let values = values.iter().map(|value| Ok(value.cast_into::<PyBytes>()?)).collect::<PyResult<Vec<_>>>()?;
-        self.decoded(values.iter().map(|value| value.as_bytes()))
+    /// Of records in Avro's binary form.
+    #[staticmethod]
+    fn of_avro(fields: Vec<Bound<'_, PyAny>>) -> PyResult<Decoder> {
+        Decoder::new(decoder::Form::Avro, &fields)
     }
 
-    /// Of a column of bytes without nulls.
-    fn decode_column(&self, values: &Bound<'_, PyAny>) -> PyResult<(Column, Vec<usize>)> {
+    /// Of a list of bytes, or a column of bytes without nulls.
+    fn decode(&self, values: &Bound<'_, PyAny>, head: &[u8], tail: &[u8]) -> PyResult<Decoded> {
+        if let Ok(values) = values.cast::<PyList>() {
+            let values = values.iter().map(|value| Ok(value.cast_into::<PyBytes>()?)).collect::<PyResult<Vec<_>>>()?;
+            return self.decoded(values.iter().map(|value| value.as_bytes()), head, tail);
+        }
         let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) =
             values.call_method0("__arrow_c_array__")?.extract()?;
         let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
@@ -68,24 +72,34 @@ impl JsonDecoder {
         if schema.format() != "z" || array.num_buffers() != 3 || has_nulls() {
             return Err(PyValueError::new_err("a column of bytes without nulls is wanted"));
         }
-        if array.len() == 0 {
-            return self.decoded(std::iter::empty());
+        if array.is_empty() {
+            return self.decoded(std::iter::empty(), head, tail);
         }
         let (ends, bytes) = unsafe {
             let ends = slice::from_raw_parts(array.buffer(1).cast::<i32>().add(array.offset()), array.len() + 1);
             (ends, slice::from_raw_parts(array.buffer(2), usize::try_from(ends[array.len()])?))
         };
         let places = ends.iter().map(|&end| usize::try_from(end)).collect::<Result<Vec<_>, _>>()?;
-        self.decoded(places.windows(2).map(|at| bytes.get(at[0]..at[1]).unwrap_or_default()))
+        self.decoded(places.windows(2).map(|at| bytes.get(at[0]..at[1]).unwrap_or_default()), head, tail)
     }
 }
 
-impl JsonDecoder {
-    fn decoded<'a>(&self, records: impl ExactSizeIterator<Item = &'a [u8]>) -> PyResult<(Column, Vec<usize>)> {
-        let decoded = catch_unwind(AssertUnwindSafe(|| self.0.decode(records)))
-            .map_err(|_| PyRuntimeError::new_err("the decoder broke"))?
+type Decoded = (Column, Vec<usize>, Vec<usize>);
+
+impl Decoder {
+    fn new(form: decoder::Form, fields: &[Bound<'_, PyAny>]) -> PyResult<Decoder> {
+        Ok(Decoder(decoder::Decoder { form, fields: fields.iter().map(described).collect::<PyResult<_>>()? }))
+    }
+
+    fn decoded<'a>(
+        &self,
+        records: impl ExactSizeIterator<Item = &'a [u8]>,
+        head: &[u8],
+        tail: &[u8],
+    ) -> PyResult<Decoded> {
+        let decoded = caught("the decoder", || self.0.decode(records, head, tail))?
             .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok((Column(decoded.rows), decoded.refused))
+        Ok((Column(decoded.rows), decoded.refused, decoded.others))
     }
 }
 
@@ -151,8 +165,7 @@ impl Consumer {
 
     fn take(&self, py: Python<'_>, most: usize, timeout_ms: i32) -> PyResult<Vec<Arrived>> {
         let arrived = self
-            .with(py, |client| catch_unwind(AssertUnwindSafe(|| client.take(most, timeout_ms))))?
-            .map_err(|_| PyRuntimeError::new_err("the reader broke"))?
+            .with(py, |client| caught("the reader", || client.take(most, timeout_ms)))??
             .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         Ok(arrived
             .into_iter()
@@ -182,32 +195,22 @@ fn logged() -> Vec<(i32, String)> {
     consumer::logged()
 }
 
-/// A name, a kind, and the fields of a struct or the element of a list.
-fn field(described: &Bound<'_, PyAny>) -> PyResult<(String, Kind)> {
-    let (name, kind, inner): (String, String, Vec<Bound<'_, PyAny>>) = described.extract()?;
-    let mut inner = inner.iter().map(field).collect::<PyResult<Vec<_>>>()?;
-    let kind = match (kind.as_str(), inner.len()) {
-        ("boolean", 0) => Kind::Boolean,
-        ("long", 0) => Kind::Long,
-        ("double", 0) => Kind::Double,
-        ("string", 0) => Kind::Text,
-        ("timestamp", 0) => Kind::Instant { utc: false },
-        ("timestamptz", 0) => Kind::Instant { utc: true },
-        ("date", 0) => Kind::Date,
-        ("other", 0) => Kind::Other,
-        ("struct", _) => Kind::Struct(inner),
-        ("list", 1) => Kind::List(Box::new(inner.remove(0).1)),
-        (kind, 0) => decimal(kind).ok_or_else(|| unknown(kind))?,
-        (kind, _) => return Err(unknown(kind)),
-    };
-    Ok((name, kind))
+/// What panics is an error.
+fn caught<T>(what: &str, run: impl FnOnce() -> T) -> PyResult<T> {
+    guard::caught(run).map_err(|said| PyRuntimeError::new_err(format!("{what} broke: {said}")))
 }
 
-/// `decimal(precision,scale)`
-fn decimal(kind: &str) -> Option<Kind> {
-    let (precision, scale) = kind.strip_prefix("decimal(")?.strip_suffix(')')?.split_once(',')?;
-    let (precision, scale) = (precision.parse().ok()?, scale.parse().ok()?);
-    (precision <= 38 && scale <= precision).then_some(Kind::Decimal { precision, scale })
+/// Names, a kind, what is inside it, and where null is: -2 a value, -1 nowhere, else the branch of a union.
+fn described(field: &Bound<'_, PyAny>) -> PyResult<Wanted> {
+    let (names, kind, inner, null): (Vec<String>, String, Vec<Bound<'_, PyAny>>, i64) = field.extract()?;
+    let inner = inner.iter().map(described).collect::<PyResult<Vec<_>>>()?;
+    let null = match null {
+        -2 => Null::Plain,
+        -1 => Null::Never,
+        0 | 1 => Null::Branch(null),
+        _ => return Err(PyValueError::new_err(format!("no null is {null}"))),
+    };
+    Ok(Wanted { names, kind: kinds::named(&kind, inner).ok_or_else(|| unknown(&kind))?, null })
 }
 
 fn unknown(kind: &str) -> PyErr {
@@ -217,7 +220,7 @@ fn unknown(kind: &str) -> PyErr {
 #[pymodule]
 fn calving_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<JsonDecoder>()?;
+    module.add_class::<Decoder>()?;
     module.add_class::<Consumer>()?;
     module.add_function(wrap_pyfunction!(logged, module)?)
 }

@@ -45,32 +45,54 @@ pub fn day(text: &[u8]) -> Option<i64> {
     Some(y * 365 + y / 4 - y / 100 + y / 400 + of_year - 719_468)
 }
 
-/// `yyyy-MM-dd[T ]HH:mm:ss[.fraction][Z|+HH:mm]` as microseconds since 1970: of UTC (where there is no offset it is
-/// that), or as the clock shows it, whatever the offset. Digits after the sixth are dropped.
-pub fn instant(text: &[u8], utc: bool) -> Option<i64> {
+/// `yyyy-MM-dd[T ]HH:mm:ss[.fraction][Z|+HH:mm]` as microseconds or nanoseconds since 1970: of UTC (where there is no
+/// offset it is that), or as the clock shows it, whatever the offset. Digits that are too small are dropped.
+pub fn instant(text: &[u8], nanos: bool, utc: bool) -> Option<i64> {
     let days = day(text.get(..10)?)?;
     let &[b'T' | b' ', h1, h2, b':', m1, m2, b':', s1, s2] = text.get(10..19)? else { return None };
     let (hour, minute, second) = (number(&[h1, h2])?, number(&[m1, m2])?, number(&[s1, s2])?);
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let (micros, zone) = fraction(&text[19..])?;
+    let (fraction, zone) = fraction(&text[19..])?;
     let offset = offset(zone)?;
     let clock = days * DAY_SECONDS + i64::from(hour * 3600 + minute * 60 + second);
-    let micros = (clock - if utc { offset } else { 0 }) * 1_000_000 + micros;
+    let seconds = clock - if utc { offset } else { 0 };
+    if nanos {
+        return seconds.checked_mul(1_000_000_000)?.checked_add(fraction);
+    }
+    let micros = seconds * 1_000_000 + fraction / 1000;
     is_instant(micros).then_some(micros)
 }
 
-/// Microseconds, and what stands behind them.
+/// Whether milliseconds are within a day.
+pub fn is_millis_of_day(millis: i64) -> bool {
+    (0..DAY_SECONDS * 1000).contains(&millis)
+}
+
+/// `HH:mm[:ss[.fraction]]` as microseconds of the day; digits after the sixth are dropped.
+pub fn time(text: &[u8]) -> Option<i64> {
+    let &[h1, h2, b':', m1, m2, ref rest @ ..] = text else { return None };
+    let (second, rest) = match *rest {
+        [] => (0, rest),
+        [b':', s1, s2, ref rest @ ..] => (number(&[s1, s2])?, rest),
+        _ => return None,
+    };
+    let (hour, minute) = (number(&[h1, h2])?, number(&[m1, m2])?);
+    let (nanos, rest) = fraction(rest)?;
+    let is_one = hour < 24 && minute < 60 && second < 60 && rest.is_empty();
+    is_one.then_some(i64::from(hour * 3600 + minute * 60 + second) * 1_000_000 + nanos / 1000)
+}
+
+/// Nanoseconds, and what stands behind them.
 fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
     let [b'.', rest @ ..] = text else { return Some((0, text)) };
     let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if count == 0 || count > 9 {
         return None;
     }
-    let counted = count.min(6);
-    let micros = i64::from(number(&rest[..counted])?) * 10_i64.pow(6 - counted as u32);
-    Some((micros, &rest[count..]))
+    let nanos = i64::from(number(&rest[..count])?) * 10_i64.pow(9 - count as u32);
+    Some((nanos, &rest[count..]))
 }
 
 /// Seconds east of UTC.

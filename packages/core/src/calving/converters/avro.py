@@ -13,10 +13,14 @@ from fastavro.schema import SchemaParseException
 from calving.converters.avro_schema import Columns, Named, Naming, Schema, branch_unions, branched, plain, record
 from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.native import Frame, read_framed
+from calving.converters.native_typed import record_decoder
 from calving.converters.options import flag, full
-from calving.converters.schemas import Reader, Registry, by_schema, framed
-from calving.errors import ConfigError
+from calving.converters.schemas import BODY, Reader, Registry, by_schema, framed, schema_id
+from calving.errors import ConfigError, UnavailableError
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
+from calving.records.values import Values
 
 
 class AvroConverter(Converter):
@@ -40,6 +44,31 @@ class AvroConverter(Converter):
             self._registry = Registry(options, is_key=is_key)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+        payloads, frames = Payloads.of(values), dict[bytes, Frame | None]()
+        found, rest = read_framed(payloads, lambda value: self._frame(value, frames))
+        read = [Values(column, True, places) for column, places in found]
+        if not found:
+            return self._decode(payloads.items)
+        decoded = self._decode(payloads.take(rest).items).within(rest) if rest else Decoded()
+        return Decoded([*read, *decoded.values], decoded.bad)
+
+    def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
+        """How a value and others of its schema are read at once; None: they are not, or it is bad."""
+        head = value[:BODY] if self._fixed is None else b""
+        if head not in known:
+            known[head] = None
+            try:
+                reader = self._fixed or self._reader(schema_id(value))
+            except (UnavailableError, ConfigError):
+                raise
+            except Exception:  # whatever is wrong with a value or its schema, it is said where values are read alone
+                return None
+            if reader.decoder is not None:
+                known[head] = Frame(reader.decoder, reader.type, head)
+        return known[head]
+
+    def _decode(self, values: Sequence[bytes]) -> Decoded:
+        """One by one."""
         if self._fixed is None:
             return by_schema(values, self._stage, framed, self._reader, "Avro schema {}".format)
         decoded = Decoded()
@@ -70,6 +99,7 @@ def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
     """How bodies of a schema are read."""
     parsed = fastavro.parse_schema(plain(schema), named_schemas=named, _force=True)
     reading = Columns(named, naming).reading(parsed)
+    decoder = record_decoder(parsed, named)
     for one in (*named.values(), parsed):
         branch_unions(one, naming)
     read: Callable[[BytesIO, Schema, None], Any] = fastavro.schemaless_reader
@@ -86,4 +116,4 @@ def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
         found = raw(body)
         return None if found is None or convert is None else convert(found)
 
-    return Reader(reading.type, raw if convert is None else converted)
+    return Reader(reading.type, raw if convert is None else converted, decoder)

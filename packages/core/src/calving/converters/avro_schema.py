@@ -110,6 +110,11 @@ def plain(schema: Schema) -> Schema:
 _LOGICAL = "calving.logical"
 
 
+def logical_type(schema: Mapping[str, Any]) -> str | None:
+    """The logical type of a schema of ``plain``."""
+    return schema.get("logicalType") or schema.get(_LOGICAL)
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """The column types of parsed schemas; ``named`` are the types that they refer to."""
@@ -130,7 +135,7 @@ class Columns:
         options = schema if isinstance(schema, dict) else {}
         if kind in self.named and "name" not in options:
             return self.reading(self.named[kind], above)
-        logical = options.get("logicalType") or options.get(_LOGICAL)
+        logical = logical_type(options)
         match kind:
             case "record" | "error":
                 return self._struct(options, above)

@@ -17,11 +17,14 @@ from calving.converters import typed_json
 from calving.converters.building import bad, collect
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.json_columns import Reader
+from calving.converters.native import Decoder, Frame, read_framed
+from calving.converters.native_typed import payload_decoder
 from calving.converters.options import flag
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.jsontext import parse
+from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import Values
 
@@ -35,7 +38,9 @@ class _Schema:
     def __init__(self, declared: Declared | None, parse: Callable[[str], Any] = json_value) -> None:
         self.declared, self.parse = declared, parse
         self._reader: Reader | None = None
+        self.decoder: Decoder | None = None
         if declared is not None:
+            self.decoder = payload_decoder(declared.form)
             with suppress(ValueError):
                 self._reader = Reader(declared.form)
         self._resting = 0
@@ -94,6 +99,29 @@ class EnvelopeConverter(Converter):
                 raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+        payloads = Payloads.of(values)
+        found, rest = read_framed(payloads, self._frame)
+        read = [Values(column, True, places) for column, places in found]
+        if not found:
+            return self._decode(payloads.items)
+        decoded = self._decode(payloads.take(rest).items).within(rest) if rest else Decoded()
+        return Decoded([*read, *decoded.values], decoded.bad)
+
+    def _frame(self, value: bytes) -> Frame | None:
+        """How a value and others of its spelling are read at once; None: they are not, or it is bad."""
+        if self._fixed is not None:
+            spelling: _Spelling | None = _Spelling(b"", b"", self._fixed)
+        else:
+            spelling = self._spelling(value)
+            if spelling is None:
+                with suppress(Exception):  # whatever is wrong with it, it is said where it is read alone
+                    self._open(value)
+                spelling = self._spelling(value)
+        if spelling is None or spelling.schema.decoder is None or spelling.schema.declared is None:
+            return None
+        return Frame(spelling.schema.decoder, spelling.schema.declared.type, spelling.head, spelling.tail)
+
+    def _decode(self, values: Sequence[bytes]) -> Decoded:
         decoded = Decoded()
         rest = sorted(self._decode_many(values, decoded))
         groups: dict[_Schema, tuple[list[int], list[Any]]] = {}

@@ -15,7 +15,7 @@ import pyarrow as pa
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.json_block import Block
 from calving.converters.json_rows import RefusedBlockError, read_rows
-from calving.converters.native import NativeJson, native_json
+from calving.converters.native_json import NativeJson, native_json
 from calving.model.record_path import Limits
 from calving.records.indices import without
 from calving.records.json_plan import NoPlanError, Plan, Seen

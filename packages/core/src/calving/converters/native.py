@@ -7,48 +7,38 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyiceberg.types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
 
+from calving.records.arrays import conform
+from calving.records.indices import Indices, compose, without
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"
-_RARE, _FEW = 8, 64
-"""In blocks of more than a few one of so many values may be refused; of more, the other ways make a better job."""
-_REST, _REST_AT_MOST = 16, 256
-"""Blocks that go the other ways after one of which too many were refused; after several such, twice as many each."""
-_KINDS: dict[type[IcebergType], str] = {
-    BooleanType: "boolean",
-    IntegerType: "long",
-    LongType: "long",
-    FloatType: "double",
-    DoubleType: "double",
-    StringType: "string",
-    DateType: "date",
-    TimestampType: "timestamp",
-    TimestamptzType: "timestamptz",
-}
-Described = tuple[str, str, list[Any]]
-"""A field in the decoder's description: name, kind, and nested fields."""
+_ROUNDS = 8
+"""Schemas of one block that are read so; values of others go the exact way."""
+
+NULL_VALUE, NO_NULL = -2, -1
+"""How a null is written: as a value, or not at all. Else it is this branch of a union."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field as the decoders know it: its names, its kind and what is inside it."""
+
+    names: tuple[str, ...]
+    kind: str
+    inner: tuple[Field, ...] = ()
+    null: int = NULL_VALUE
+
+    @property
+    def described(self) -> tuple[list[str], str, list[Any], int]:
+        """For the decoder."""
+        return [*self.names], self.kind, [field.described for field in self.inner], self.null
 
 
 def _installed() -> Any:
@@ -69,83 +59,71 @@ def absence() -> str | None:
         return "calving-native is not installed"
     if _NATIVE.__version__.split(".")[:2] != __version__.split(".")[:2]:
         return f"calving-native {_NATIVE.__version__} is of another version"
+    if not hasattr(_NATIVE, "Decoder"):
+        return "calving-native is of an older version"
     return None
 
 
-class NativeJson:
-    """Objects that go to tables, or to the choice of one, as they are."""
+class Decoder:
+    """Reads values of one form."""
 
     def __init__(self, decoder: Any) -> None:
         self._decoder = decoder
-        self._resting, self._rest = 0, _REST
 
-    def read(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int]] | None:
-        """Rows, and the places of the values that have none; None: these values had better go another way."""
-        if self._resting:
-            self._resting -= 1
-            return None
+    def read(
+        self, values: Sequence[bytes], head: bytes = b"", tail: bytes = b""
+    ) -> tuple[pa.StructArray, list[int], list[int]]:
+        """Rows, the places of values that are refused, and of those that are not between ``head`` and ``tail``."""
         payloads = Payloads.of(values)
-        if payloads.are_columns:
-            rows, refused = self._decoder.decode_column(payloads.column)
-        else:
-            rows, refused = self._decoder.decode(payloads.items)
-        if len(refused) * _RARE > len(values) > _FEW:
-            self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
-            return None
-        self._rest = _REST
-        return pa.array(rows), refused
+        given = payloads.column if payloads.are_columns else payloads.items
+        rows, refused, others = self._decoder.decode(given, head, tail)
+        return pa.array(rows), refused, others
 
 
-def native_json(projection: Projection | None, nesting: int) -> NativeJson | None:
-    """The decoder in Rust for this projection; None if there is none."""
-    if absence() is not None or projection is None or not (projection.targets or projection.route):
-        return None
-    fields = _wanted(projection)
-    if fields is None:
-        return None
-    return NativeJson(_NATIVE.JsonDecoder(fields, projection.unknown == "ignore", nesting))
+def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, nesting: int) -> Decoder:
+    """A decoder of JSON objects. ``closed``: other fields mean nothing; ``fold``: names ignore case."""
+    return Decoder(_NATIVE.Decoder.of_json([field.described for field in fields], closed, fold, nesting))
 
 
-def _wanted(projection: Projection) -> list[Described] | None:
-    """The columns of all tables, and the route field; None: that is not one way of reading."""
-    found: dict[str, Described] = {}
-    if len(projection.targets) > 1 and projection.unknown != "ignore":
-        return None
-    for target in projection.targets:
-        if not target.lookup(target.columns).is_exact:
-            return None
-        for field in fields_of(target.columns):
-            if found.setdefault(field[0], field) != field:
-                return None
-    fields = list(found.values())
-    return fields if projection.route is None else _with_route(fields, projection.route.split("."))
+def avro_decoder(fields: Sequence[Field]) -> Decoder:
+    """A decoder of Avro's records."""
+    return Decoder(_NATIVE.Decoder.of_avro([field.described for field in fields]))
 
 
-def _with_route(fields: list[Described], path: Sequence[str]) -> list[Described] | None:
-    """Only a text column tells the text that stands in the record: of a number there are several."""
-    name, *inner = path
-    known = next((field for field in fields if field[0] == name), None)
-    if known is not None and known[1] != ("struct" if inner else "string"):
-        return None
-    below = _with_route(known[2] if known is not None else [], inner) if inner else []
-    if below is None:
-        return None
-    route = (name, "struct" if inner else "string", below)
-    return [*fields, route] if known is None else [route if field is known else field for field in fields]
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Values of one schema: what stands before and after each, and the type of its column."""
+
+    decoder: Decoder
+    type: pa.DataType
+    head: bytes
+    tail: bytes = b""
 
 
-def fields_of(struct: StructType) -> list[Described]:
-    """The columns in the decoder's description."""
-    return [_described(field.name, field.field_type) for field in struct.fields]
+def read_framed(
+    values: Payloads, frame_of: Callable[[bytes], Frame | None]
+) -> tuple[list[tuple[pa.Array, Indices]], list[int]]:
+    """Columns of values, with their places, and the places of the values that have to go the exact way.
 
-
-def _described(name: str, kind: IcebergType) -> Described:
-    match kind:
-        case StructType():
-            return name, "struct", fields_of(kind)
-        case ListType():
-            element = _described("element", kind.element_type)
-            return (name, "list", [element]) if element[1] != "other" else (name, "other", [])
-        case DecimalType() if 0 <= kind.scale <= kind.precision:
-            return name, f"decimal({kind.precision},{kind.scale})", []
-    return name, _KINDS.get(type(kind), "other"), []
+    ``frame_of`` says how a value is read, and so are all that have the same around them; None: the exact way.
+    """
+    found: list[tuple[pa.Array, Indices]] = []
+    rest: list[int] = []
+    pending: Indices = range(len(values))
+    for _ in range(_ROUNDS):
+        if not pending:
+            break
+        frame = frame_of(values[pending[0]])
+        if frame is None:
+            rest.append(pending[0])
+            pending = pending[1:]
+            continue
+        rows, refused, others = frame.decoder.read(values.take(pending), frame.head, frame.tail)
+        if len(rows):
+            places = without(len(pending), {*refused, *others})
+            found.append((conform(rows, frame.type), compose(pending, places)))
+        rest += compose(pending, refused)
+        if len(others) == len(pending):
+            break
+        pending = compose(pending, others)
+    return found, sorted([*rest, *pending])

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from calving.converters.building import bad, collect
 from calving.converters.interface import Decoded
+from calving.converters.native import Decoder
 from calving.converters.options import CLIENT, REGISTRY
 from calving.errors import ConfigError, UnavailableError
 from calving.model.dead_letters import Stage
@@ -62,10 +63,11 @@ def framed(value: bytes) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How the bodies of one schema become values of a column of this type."""
+    """How the bodies of one schema become values of a column of this type: one by one, or many by a ``decoder``."""
 
     type: pa.DataType
     load: Callable[[bytes], Any]
+    decoder: Decoder | None = None
 
 
 def by_schema(

@@ -32,7 +32,8 @@ class MisfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A type, and what makes a value of it from JSON that is not null. ``parts``: of the fields, or of the elements.
+    """A type, and what makes a value of it from JSON that is not null. ``parts``: of the fields, of the
+    elements, or of the values by text.
 
     :raises ValueError: by ``read``, if the value is not of the type.
     """
@@ -272,7 +273,7 @@ def mapping(value: Declared) -> Form:
             raise ValueError(f"{shown(found)} is not an object")
         return [(key, of(item)) for key, item in found.items()]
 
-    return Form(map_type(pa.string(), value.field("value")), read)
+    return Form(map_type(pa.string(), value.field("value")), read, (value,))
 
 
 def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]]) -> Form:

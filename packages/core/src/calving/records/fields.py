@@ -94,6 +94,15 @@ class Lookup:
             self._key(name): f for f in struct.fields for name in names.get(f.field_id) or (f.name,)
         }
 
+    @property
+    def folds(self) -> bool:
+        """Whether names are compared ignoring case."""
+        return self._fold
+
+    def names_of(self, column: NestedField) -> tuple[str, ...]:
+        """The names that lead to a column, in lower case where case is ignored."""
+        return tuple(name for name, found in self._fields.items() if found.field_id == column.field_id)
+
     def _key(self, name: str) -> str:
         return name.lower() if self._fold else name
 

@@ -1,0 +1,94 @@
+//! Random and damaged records for the decoders: `calving-native-fuzz SECONDS [SEED]`.
+//!
+//! What a decoder gives has to be a valid array, with a row for each record that it has not refused, and a record has to
+//! be taken among others as it is alone. A panic is a fault as well, and so is what a sanitizer finds.
+
+#[path = "../../src/avro.rs"]
+mod avro;
+#[path = "../../src/columns.rs"]
+#[allow(dead_code)]
+mod columns;
+#[path = "../../src/decoder.rs"]
+mod decoder;
+#[path = "../../src/guard.rs"]
+mod guard;
+#[path = "../../src/json.rs"]
+mod json;
+#[path = "../../src/kinds.rs"]
+mod kinds;
+#[path = "../../src/numbers.rs"]
+mod numbers;
+#[path = "../../src/texts.rs"]
+mod texts;
+#[path = "../../src/times.rs"]
+mod times;
+
+mod records;
+
+use std::time::{Duration, Instant};
+
+use decoder::{Decoded, Decoder, Form};
+use records::Random;
+
+const BATCH: usize = 16;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().expect("a number"));
+    let (seconds, seed) = (arguments.next().unwrap_or(60), arguments.next().unwrap_or(1));
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut random = Random::new(seed);
+    let decoders = decoders();
+    let (mut count, mut taken) = (0, 0);
+    while Instant::now() < until {
+        for decoder in &decoders {
+            let batch: Vec<Vec<u8>> = (0..BATCH).map(|_| records::record(&mut random, &decoder.form)).collect();
+            taken += check(decoder, &batch);
+            count += batch.len();
+        }
+    }
+    println!("{count} records, {taken} taken, nothing found (seed {seed})");
+}
+
+/// All kinds of columns, in each form and by each rule.
+fn decoders() -> Vec<Decoder> {
+    let rules = |closed, fold| Form::Json(json::Rules { closed, fold, nesting: 20 });
+    vec![
+        Decoder { form: rules(true, false), fields: records::table() },
+        Decoder { form: rules(false, false), fields: records::table() },
+        Decoder { form: rules(true, true), fields: records::table() },
+        Decoder { form: rules(true, false), fields: records::declared() },
+        Decoder { form: Form::Avro, fields: records::declared() },
+    ]
+}
+
+/// How many of the records are taken.
+fn check(decoder: &Decoder, batch: &[Vec<u8>]) -> usize {
+    let found = decode(decoder, batch);
+    let mut refused = found.refused.iter().peekable();
+    for (place, record) in batch.iter().enumerate() {
+        let alone = decode(decoder, std::slice::from_ref(record));
+        let expected = refused.next_if(|&&at| at == place).is_some();
+        assert_eq!(!alone.refused.is_empty(), expected, "alone it is another: {record:02x?}");
+    }
+    found.rows.len()
+}
+
+fn decode(decoder: &Decoder, batch: &[Vec<u8>]) -> Decoded {
+    let framed: Vec<Vec<u8>> = batch.iter().map(|record| [b"<", &record[..], b">"].concat()).collect();
+    let found = guard::caught(|| decoder.decode(framed.iter().map(Vec::as_slice), b"<", b">"))
+        .unwrap_or_else(|said| panic!("{said}: {batch:02x?}"))
+        .unwrap_or_else(|error| panic!("{error}: {batch:02x?}"));
+    assert_eq!(found.rows.len() + found.refused.len(), batch.len());
+    assert!(found.others.is_empty());
+    found.rows.validate_full().unwrap_or_else(|error| panic!("{error}: {batch:02x?}"));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_panic_is_caught_with_what_it_says() {
+        assert_eq!(super::guard::caught(|| 7), Ok(7));
+        assert_eq!(super::guard::caught(|| -> u8 { panic!("so it is") }), Err("so it is".to_string()));
+    }
+}

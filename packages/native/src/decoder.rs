@@ -1,0 +1,67 @@
+//! Records in a form into columns, one record at a time: each is taken whole, or refused.
+
+#![forbid(unsafe_code)]
+
+use arrow_data::ArrayData;
+use arrow_schema::ArrowError;
+
+use crate::columns::{self, Column, Wanted};
+use crate::{avro, json};
+
+/// The record goes the reference's way.
+#[derive(Debug)]
+pub struct Refused;
+pub type Read<T> = Result<T, Refused>;
+
+pub enum Form {
+    Json(json::Rules),
+    Avro,
+}
+
+/// Reads records whose fields are columns.
+pub struct Decoder {
+    pub form: Form,
+    pub fields: Vec<Wanted>,
+}
+
+/// Rows of the records that were taken, in order, and the places of the others: the refused ones, and those that are
+/// not between the given head and tail.
+pub struct Decoded {
+    pub rows: ArrayData,
+    pub refused: Vec<usize>,
+    pub others: Vec<usize>,
+}
+
+impl Decoder {
+    pub fn decode<'a>(
+        &self,
+        records: impl ExactSizeIterator<Item = &'a [u8]>,
+        head: &[u8],
+        tail: &[u8],
+    ) -> Result<Decoded, ArrowError> {
+        let mut columns: Vec<Column> = self.fields.iter().map(Column::new).collect();
+        columns.iter_mut().for_each(|column| column.reserve(records.len()));
+        let mut json = match &self.form {
+            Form::Json(rules) => Some(json::Reader::new(rules)),
+            Form::Avro => None,
+        };
+        let (mut rows, mut refused, mut others) = (0, vec![], vec![]);
+        for (place, record) in records.enumerate() {
+            let Some(body) = record.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else {
+                others.push(place);
+                continue;
+            };
+            let read = match &mut json {
+                Some(reader) => reader.record(body, &mut columns),
+                None => avro::record(body, &mut columns),
+            };
+            if read.is_ok() {
+                rows += 1;
+            } else {
+                columns.iter_mut().for_each(|column| column.truncate(rows));
+                refused.push(place);
+            }
+        }
+        Ok(Decoded { rows: columns::rows(columns, rows)?, refused, others })
+    }
+}
