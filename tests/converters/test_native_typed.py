@@ -165,19 +165,19 @@ def plainly(column: pa.Array) -> list[Any]:
             rows[a - first : b - first] if there else None for a, b, there in zip(ends, ends[1:], valid, strict=False)
         ]
     if pa.types.is_temporal(kind):
-        return column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
-    return column.to_pylist()
+        column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def fates(found: Decoded, count: int) -> list[tuple[str, str]]:
     """Type and value of each record, or error and reason."""
     fate = {bad.index: (bad.error, bad.reason) for bad in found.bad}
     for values in found.values:
-        typed = isinstance(values.data, pa.Array)
-        if typed:
+        rows, kind = values.data, ""
+        if not isinstance(values.data, list):
             values.data.validate(full=True)
-        rows = plainly(values.data) if typed else values.data
-        kind = str([(field, field.nullable) for field in values.data.type]) if typed else ""
+            rows, kind = plainly(values.data), str([(field, field.nullable) for field in values.data.type])
         fate |= {place: (kind, repr(row)) for place, row in zip(values.index, rows, strict=True)}
     return [fate[i] for i in range(count)]
 

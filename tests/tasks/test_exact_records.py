@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partialmethod
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from calving.converters import avro, envelope
-from calving.converters import json as schemaless
+from calving.converters.avro import AvroConverter
+from calving.converters.envelope import EnvelopeConverter
+from calving.converters.interface import Decoded
 from calving.model.ranges import Range
 from calving.model.record_path import (
     ConverterSpec,
@@ -25,8 +27,10 @@ from calving.model.record_path import (
     Routing,
     Tolerance,
     TopicConverters,
+    TransformSpec,
 )
 from calving.model.tables import TableSpec
+from calving.records.jsontext import parse_all
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Outcome, Pipeline
 from calving.tasks.spec import TaskSpec
@@ -47,7 +51,8 @@ def of_avro(row: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-FORMS = {
+Form = tuple[ConverterSpec, Callable[[dict[str, Any]], bytes]]
+FORMS: dict[str, Form] = {
     "json": (ConverterSpec("json"), lambda row: json.dumps(row).encode()),
     "envelope": (
         ConverterSpec("json", {"schemas.enable": "true"}),
@@ -57,7 +62,13 @@ FORMS = {
 }
 
 
-def run(folder: Path, converter: ConverterSpec, routing: Routing, values: Sequence[bytes | None]) -> Outcome:
+def run(
+    folder: Path,
+    converter: ConverterSpec,
+    routing: Routing,
+    values: Sequence[bytes | None],
+    *transforms: TransformSpec,
+) -> Outcome:
     specs = {
         rule.table: TableSpec(
             rule.table,
@@ -70,7 +81,7 @@ def run(folder: Path, converter: ConverterSpec, routing: Routing, values: Sequen
         for rule in routing.rules
     }
     converters = {"": TopicConverters(value=converter)}
-    path = RecordPath({}, routing, Evolution(), converters, (), Tolerance("topic"))
+    path = RecordPath({}, routing, Evolution(), converters, transforms, Tolerance("topic"))
     spec = TaskSpec(0, (), path, specs, frozenset())
     delivery = Delivery(spec, Timings())
     outcome = Pipeline(spec, delivery, Timings()).run(Given(Range("t", 0, 0, len(values)), 0, values, columns=True))
@@ -82,13 +93,18 @@ def run(folder: Path, converter: ConverterSpec, routing: Routing, values: Sequen
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The values that are decoded without Rust."""
     seen: list[bytes] = []
-    parse_all = schemaless.parse_all
-    monkeypatch.setattr(
-        schemaless, "parse_all", lambda values, nesting: seen.extend(values) or parse_all(values, nesting)
-    )
-    for converter in (avro.AvroConverter, envelope.EnvelopeConverter):
-        decode = converter._decode
-        monkeypatch.setattr(converter, "_decode", lambda self, v, decode=decode: seen.extend(v) or decode(self, v))
+
+    def parsing(values: Sequence[bytes], nesting: int) -> Any:
+        seen.extend(values)
+        return parse_all(values, nesting)
+
+    def decoding(self: Any, values: Sequence[bytes], decode: Callable[..., Decoded]) -> Decoded:
+        seen.extend(values)
+        return decode(self, values)
+
+    monkeypatch.setattr("calving.converters.json.parse_all", parsing)
+    for converter in (AvroConverter, EnvelopeConverter):
+        monkeypatch.setattr(converter, "_decode", partialmethod(decoding, decode=converter._decode))
     return seen
 
 
@@ -116,3 +132,16 @@ def test_records_that_a_field_routes_are_decoded_together(form: str, tmp_path: P
     outcome = run(tmp_path, converter, routing, values)
     assert one_by_one == [BAD]
     assert outcome.written == COUNT - 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_records_that_transforms_change_are_decoded_together(
+    form: str, tmp_path: Path, one_by_one: list[bytes]
+) -> None:
+    converter, encode = FORMS[form]
+    values: list[bytes | None] = [encode({"id": i, "s": f"x{i}"}) for i in range(COUNT)]
+    values[500], values[600] = BAD, None
+    masks = TransformSpec("m", "MaskField", {"fields": "s", "replacement": "y"})
+    outcome = run(tmp_path, converter, Routing((RouteRule("db.t"),)), values, masks)
+    assert one_by_one == [BAD]
+    assert outcome.written + outcome.filtered.total() == COUNT - 1
