@@ -193,13 +193,15 @@ fn object(random: &mut Random, depth: usize) -> String {
         "e",
     ];
     let start = random.below(names.len());
-    let parts: Vec<String> = (0..random.below(12))
+    let mut parts: Vec<String> = (0..random.below(12))
         .map(|place| {
             let name = if random.below(3) == 0 { random.of(&names) } else { names[(start + place) % names.len()] };
             format!("\"{name}\"{}{}", random.of(&[":", ":", ": ", " :\n"]), value(random, depth + 1))
         })
-        .chain((random.below(3) > 0).then(|| "\"c3\":\"x\"".to_string()))
         .collect();
+    if random.below(3) > 0 {
+        parts.push("\"c3\":\"x\"".to_string());
+    }
     format!("{{{}}}", parts.join(random.of(&[",", ",", " , "])))
 }
 
