@@ -41,7 +41,8 @@ fn main() {
     let (mut count, mut taken) = (0, 0);
     while Instant::now() < until {
         for decoder in &decoders {
-            let batch: Vec<Vec<u8>> = (0..BATCH).map(|_| records::record(&mut random, &decoder.form)).collect();
+            let batch: Vec<Vec<u8>> =
+                (0..BATCH).map(|_| records::record(&mut random, &decoder.form, &decoder.fields)).collect();
             taken += check(decoder, &batch);
             count += batch.len();
         }
@@ -56,8 +57,8 @@ fn decoders() -> Vec<Decoder> {
         Decoder { form: rules(true, false), fields: records::table() },
         Decoder { form: rules(false, false), fields: records::table() },
         Decoder { form: rules(true, true), fields: records::table() },
-        Decoder { form: rules(true, false), fields: records::declared() },
-        Decoder { form: Form::Avro, fields: records::declared() },
+        Decoder { form: rules(true, false), fields: records::declared(false) },
+        Decoder { form: Form::Avro, fields: records::declared(true) },
     ]
 }
 

@@ -1,6 +1,6 @@
 //! Records that are nearly right.
 
-use crate::columns::{Null, Wanted};
+use crate::columns::{Kind, Null, Wanted};
 use crate::decoder::Form;
 use crate::kinds;
 
@@ -74,8 +74,8 @@ pub fn table() -> Vec<Wanted> {
     fields
 }
 
-/// Fields of a schema of Connect or Avro.
-pub fn declared() -> Vec<Wanted> {
+/// Fields of a schema of Connect, or of Avro, which alone has symbols.
+pub fn declared(with_symbols: bool) -> Vec<Wanted> {
     let kinds = [
         "boolean",
         "int8",
@@ -100,16 +100,23 @@ pub fn declared() -> Vec<Wanted> {
     ];
     let null = |place| [Null::Never, Null::Branch(0), Null::Branch(1)][place % 3];
     let mut fields = plain(&kinds, null);
-    let symbols = ["A", "B"].map(|symbol| field(symbol, "string", vec![], Null::Never));
-    fields.push(field("e", "choice", symbols.to_vec(), Null::Never));
+    if with_symbols {
+        let symbols = ["A", "B"].map(|symbol| field(symbol, "string", vec![], Null::Never));
+        fields.push(field("e", "choice", symbols.to_vec(), Null::Never));
+    }
     around(fields, "string", Null::Branch(0))
 }
 
-/// A record of many fields, damaged in some places.
-pub fn record(random: &mut Random, form: &Form) -> Vec<u8> {
+/// A record of these fields, now and then with values that do not fit, or damaged in some places.
+pub fn record(random: &mut Random, form: &Form, fields: &[Wanted]) -> Vec<u8> {
+    let odd = if random.below(2) == 0 { 0 } else { 60 };
     let mut text = match form {
-        Form::Json(_) => object(random, 0).into_bytes(),
-        Form::Avro => (0..random.below(200)).flat_map(|_| bytes(random)).collect(),
+        Form::Json(_) => object(random, fields, odd).into_bytes(),
+        Form::Avro => {
+            let mut found = vec![];
+            fields.iter().for_each(|field| bytes(random, field, &mut found));
+            found
+        }
     };
     for _ in 0..random.below(4).saturating_sub(1) {
         damage(random, &mut text);
@@ -122,7 +129,7 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
     match random.below(5) {
         0 => text.truncate(at),
         1 if at < text.len() => text[at] = random.below(256) as u8,
-        2 => text.insert(at, random.of(&[b"\"", b"\\", b"{", b"[", b",", b"0", b"\x80", b"\xff"])[0]),
+        2 => text.insert(at, b"\"\\{[,0\x80\xff"[random.below(8)]),
         3 if at < to => drop(text.drain(at..to)),
         _ if at < to => {
             let part = text[at..to].to_vec();
@@ -132,138 +139,133 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
     }
 }
 
-/// Bytes that mean something to Avro.
-fn bytes(random: &mut Random) -> Vec<u8> {
-    let texts: [&[u8]; 12] = [
-        b"\0",
-        b"\x01",
-        b"\x02",
-        b"\x04",
-        b"\x06abc",
-        b"\x086ba7",
-        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-        b"\xfe\xff\xff\xff\x0f",
-        b"H6ba7b810-9dad-11d1-80b4-00c04fd430c8",
-        b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x02",
-        b"\x04\xc3\xa9",
-        b"\x04\xc3\x28",
-    ];
-    match random.below(8) {
-        0 => vec![random.below(256) as u8],
-        1..=5 => vec![random.below(4) as u8],
-        _ => random.of(&texts).to_vec(),
+/// The lowest bit is the sign, and each byte has seven.
+fn long(number: i64, found: &mut Vec<u8>) {
+    let mut bits = ((number << 1) ^ (number >> 63)) as u64;
+    while bits > 0x7f {
+        found.push(bits as u8 | 0x80);
+        bits >>= 7;
+    }
+    found.push(bits as u8);
+}
+
+fn counted(text: &[u8], found: &mut Vec<u8>) {
+    long(text.len() as i64, found);
+    found.extend(text);
+}
+
+/// A field as Avro has it.
+fn bytes(random: &mut Random, field: &Wanted, found: &mut Vec<u8>) {
+    if let Null::Branch(null) = field.null {
+        let is_null = random.below(4) == 0;
+        long(if is_null { null } else { 1 - null }, found);
+        if is_null {
+            return;
+        }
+    }
+    match &field.kind {
+        Kind::Boolean => found.push(random.below(2) as u8),
+        Kind::Whole { least, most, .. } => long([*least, *most, 0, 1][random.below(4)], found),
+        Kind::Float => found.extend([1.5_f32, -0.0, f32::INFINITY][random.below(3)].to_le_bytes()),
+        Kind::Double => found.extend([1.5_f64, -0.0, f64::MAX][random.below(3)].to_le_bytes()),
+        Kind::Text => counted(random.of(&["", "a", "\u{e9}", "plain text of some length"]).as_bytes(), found),
+        Kind::Choice(of) => long(random.below(of.len()) as i64, found),
+        Kind::Uuid => counted(b"6ba7b810-9dad-11d1-80b4-00c04fd430c8", found),
+        Kind::Unscaled { bytes: Some(size), .. } => found.extend(vec![[0, 0xff][random.below(2)]; *size]),
+        Kind::Fixed(size) => found.extend(vec![7; *size]),
+        Kind::Struct(fields) => fields.iter().for_each(|field| bytes(random, field, found)),
+        Kind::List(item) => blocks(random, found, |random, found, _| bytes(random, item, found)),
+        Kind::Map(entry) => blocks(random, found, |random, found, number| {
+            counted(number.to_string().as_bytes(), found);
+            bytes(random, &entry[1], found);
+        }),
+        _ => counted([&b"\0"[..], b"\x7f\x01", b"\xff\xff"][random.below(3)], found),
     }
 }
 
-fn object(random: &mut Random, depth: usize) -> String {
-    let names = [
-        "c0",
-        "c1",
-        "c2",
-        "c3",
-        "c4",
-        "c5",
-        "c6",
-        "c7",
-        "c8",
-        "c9",
-        "c10",
-        "c11",
-        "c12",
-        "c13",
-        "c14",
-        "c15",
-        "c16",
-        "c17",
-        "c18",
-        "c19",
-        "s",
-        "l",
-        "m",
-        "m0",
-        "m1",
-        "m2",
-        "C1",
-        "c1\\u0032",
-        "gr\u{f6}\u{df}e",
-        "1",
-        "-5",
-        "2026-01-03",
-        "c32",
-        "e",
-    ];
-    let start = random.below(names.len());
-    let mut parts: Vec<String> = (0..random.below(12))
-        .map(|place| {
-            let name = if random.below(3) == 0 { random.of(&names) } else { names[(start + place) % names.len()] };
-            format!("\"{name}\"{}{}", random.of(&[":", ":", ": ", " :\n"]), value(random, depth + 1))
-        })
-        .collect();
-    if random.below(3) > 0 {
-        parts.push("\"c3\":\"x\"".to_string());
+fn blocks(random: &mut Random, found: &mut Vec<u8>, mut item: impl FnMut(&mut Random, &mut Vec<u8>, usize)) {
+    let count = random.below(3);
+    if count > 0 {
+        let sized = random.below(3) == 0;
+        long(if sized { -(count as i64) } else { count as i64 }, found);
+        if sized {
+            long(7, found);
+        }
+        (0..count).for_each(|number| item(random, found, number));
+    }
+    found.push(0);
+}
+
+/// Fields as an object. One value of `odd` is an odd one, if that is not zero.
+fn object(random: &mut Random, fields: &[Wanted], odd: usize) -> String {
+    let mut parts = vec![];
+    for field in fields {
+        if field.null == Null::Never || random.below(4) > 0 {
+            let name = &field.names[usize::from(random.below(20) == 0)];
+            let name = if odd > 0 && random.below(odd) == 0 { name.to_uppercase() } else { name.clone() };
+            let colon = random.of(&[":", ":", ": ", " :\n"]);
+            parts.push(format!("\"{name}\"{colon}{}", value(random, field, odd)));
+        }
+    }
+    if odd > 0 && random.below(4) == 0 {
+        let name = random.of(&["new", "c1\\u0032", "gr\u{f6}\u{df}e", "c1"]);
+        let part = format!("\"{name}\":{}", random.of(&ODD));
+        parts.insert(random.below(parts.len()), part);
     }
     format!("{{{}}}", parts.join(random.of(&[",", ",", " , "])))
 }
 
-fn value(random: &mut Random, depth: usize) -> String {
-    let texts = [
-        "null",
-        "true",
-        "false",
-        "0",
-        "-0",
-        "1",
-        "-1",
-        "127",
-        "128",
-        "32768",
-        "2147483648",
-        "9223372036854775807",
-        "9223372036854775808",
-        "1.5",
-        "-0.0",
-        "1.005",
-        "99999999.995",
-        "1e400",
-        "1e5",
-        "0.1",
-        "1767225600000",
-        "9223372036854775",
-        "86399999",
-        "86400000",
-        "20000",
-        "2932897",
-        "\"\"",
-        "\"x\"",
-        "\"7\"",
-        "\"AAEC\"",
-        "\"AAECAw==\"",
-        "\"AAECAw\"",
-        "\"gA==\"",
-        "\"6ba7b810-9dad-11d1-80b4-00c04fd430c8\"",
-        "\"2026-01-03\"",
-        "\"12:30:15.123456789\"",
-        "\"2026-01-03T04:05:06.123456789Z\"",
-        "\"2026-01-03 04:05:06-05:30\"",
-        "\"0001-01-01T00:00:00+01:00\"",
-        "\"\\ud83d\\ude00\"",
-        "\"\\ud83d\"",
-        "\"\\u00e9\\n\"",
-        "\"\u{e9}plain text of some length\"",
-        "[]",
-        "{}",
-        "[null]",
-        "12345678901234567890123456789012345678.5",
-        "0.00000000000000000000000000000000000001",
-        "\"99999999.99\"",
-        "\"1677-09-21T00:12:43.145224191Z\"",
-    ];
-    match random.below(if depth < 6 { 14 } else { 10 }) {
-        0..10 => random.of(&texts).to_string(),
-        10 | 11 => object(random, depth),
-        _ => {
-            let items: Vec<String> = (0..random.below(4)).map(|_| value(random, depth + 1)).collect();
-            format!("[{}]", items.join(","))
-        }
+fn value(random: &mut Random, field: &Wanted, odd: usize) -> String {
+    if odd > 0 && random.below(odd) == 0 {
+        return random.of(&ODD).to_string();
     }
+    if field.null != Null::Never && random.below(6) == 0 {
+        return "null".to_string();
+    }
+    let choices: &[&str] = match &field.kind {
+        Kind::Boolean => &["true", "false"],
+        Kind::Long => &["0", "-1", "\"7\"", "9223372036854775807"],
+        Kind::Whole { most, .. } => return [0, 1, *most][random.below(3)].to_string(),
+        Kind::Float | Kind::Double => &["0", "1.5", "-0.0", "0.1", "3.4e38"],
+        Kind::Text => &["\"\"", "\"x\"", "\"\\u00e9\\n\"", "\"\\ud83d\\ude00\"", "\"\u{e9}plain text of some length\""],
+        Kind::Binary { .. } => &["\"\"", "\"AAEC\"", "\"AAECAw==\""],
+        Kind::Fixed(_) => &["\"AAEC\""],
+        Kind::Uuid => &["\"6ba7b810-9dad-11d1-80b4-00c04fd430c8\"", "\"6BA7B810-9DAD-11D1-80B4-00C04FD430C8\""],
+        Kind::Date => &["\"2026-01-03\"", "20000", "2932896"],
+        Kind::Time => &["\"12:30:15.123456789\"", "\"00:00\"", "86399999"],
+        Kind::Instant { .. } => {
+            &["\"2026-01-03T04:05:06.123456789Z\"", "\"2026-01-03 04:05:06-05:30\"", "1767225600000"]
+        }
+        Kind::Decimal { .. } => &["1.005", "99999.99", "0.000000000000000000001", "\"-1.5\""],
+        Kind::Unscaled { .. } => &["5", "\"AQ==\"", "\"gA==\""],
+        Kind::Choice(_) | Kind::Other => &["null"],
+        Kind::Struct(fields) => return object(random, fields, odd),
+        Kind::List(item) => {
+            let items: Vec<String> = (0..random.below(3)).map(|_| value(random, item, odd)).collect();
+            return format!("[{}]", items.join(","));
+        }
+        Kind::Map(entry) => {
+            let keys: &[&str] = match entry[0].kind {
+                Kind::Long => &["1", "+2"],
+                Kind::Date => &["2026-01-03", "1969-12-31"],
+                Kind::Uuid => &["6ba7b810-9dad-11d1-80b4-00c04fd430c8"],
+                _ => &["a", "\\u0062", "c"],
+            };
+            let keys = &keys[..random.below(keys.len() + 1)];
+            let entries: Vec<String> =
+                keys.iter().map(|key| format!("\"{key}\":{}", value(random, &entry[1], odd))).collect();
+            return format!("{{{}}}", entries.join(","));
+        }
+    };
+    random.of(choices).to_string()
 }
+
+/// Values that some or all columns refuse.
+#[rustfmt::skip]
+const ODD: [&str; 34] = [
+    "null", "true", "-0", "1", "127", "128", "32768", "2147483648", "9223372036854775808", "1.5", "99999999.995", "1e400", "1e5",
+    "9223372036854775", "86400000", "2932897", "\"7\"", "\"AAECAw\"", "\"A\"", "\"2026-13-03\"", "\"24:00\"",
+    "\"0001-01-01T00:00:00+01:00\"", "\"\\ud83d\"", "[]", "{}", "[null]", "12345678901234567890123456789012345678.5",
+    "0.00000000000000000000000000000000000001", "\"1677-09-21T00:12:43.145224191Z\"", "{\"a\":1,\"a\":2}",
+    "[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]", "{\"c3\":1}", "\"\\u12\"", "nul",
+];
