@@ -40,7 +40,6 @@ def drain(servers: str, topic: str, folder: Path, warehouse: Path, done: Callabl
     control = f"control-java-{topic}"
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(control, 1, 1)])[control].result()  # nobody else does
-    classpath = f"{jars('java-sink', _ARTIFACTS)}/*"
     worker = _write(
         folder / f"{topic}-worker.properties",
         {
@@ -70,9 +69,14 @@ def drain(servers: str, topic: str, folder: Path, warehouse: Path, done: Callabl
             "iceberg.catalog.io-impl": "org.apache.iceberg.hadoop.HadoopFileIO",
         },
     )
-    command = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath]
+    command = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath()]
     command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)]
     return meter.run(command, log, {}, done)
+
+
+def classpath() -> str:
+    """Kafka Connect with the sink, from Maven."""
+    return f"{jars('java-sink', _ARTIFACTS)}/*"
 
 
 def _write(path: Path, properties: dict[str, str]) -> Path:

@@ -10,7 +10,8 @@ from rich.table import Table as RichTable
 
 from calving.backend.interface import Session
 from calving.errors import ConfigError
-from calving.iceberg.catalog import open_catalog
+from calving.iceberg.abilities import abilities
+from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.model.offsets import TopicPartition
 from calving.runtime.preflight import refuse_missing_tables
 from calving.runtime.wiring import check_record_path
@@ -46,9 +47,13 @@ def validate(sink: Sink) -> Iterator[str]:
     except Exception as error:  # every catalog has exceptions of its own
         raise ConfigError(f"iceberg.catalog.*: the catalog cannot be read: {type(error).__name__}: {error}") from error
     yield f"catalog: {keys.catalog_name}"
+    present = []
     for name, exists in refuse_missing_tables(catalog, sink):
         there = "exists" if exists else "will be created" if keys.auto_create else "does not exist yet"
+        present += [name] if exists else []
         yield f"table {name}: {there}"
+    for line in abilities(catalog, find_table(catalog, table_id(present[0])) if present else None):
+        yield f"catalog: {line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from calving.errors import CalvingError, ConfigError, UnavailableError
@@ -122,6 +123,21 @@ def validate(file: File, worker: Worker = None) -> None:
 
     for line in check(load(file, worker)):
         out.print(Text.assemble(("ok", "green"), " ", line))
+
+
+@app.command()
+def takeover(file: File, worker: Worker = None) -> None:
+    """Say what happens when calving starts in the place of a Java sink; exit code 1: do not start. Writes nothing."""
+    from calving.cli.takeover import takeover as look
+
+    found = look(load(file, worker))
+    for line in found.happens:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in found.refusals:
+        out.print("[red]refused:[/red]", escape(line), highlight=False, soft_wrap=True)
+    if found.refusals:
+        raise typer.Exit(1)
+    out.print("[green]safe:[/green] calving can start here: each record is in its tables once")
 
 
 @app.command()

@@ -24,6 +24,7 @@ from calving.runtime.preflight import (
     refuse_reused_offsets,
     routed_tables,
 )
+from calving.runtime.takeover import refuse_a_running_connector
 from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -48,6 +49,7 @@ class Parts:
         """:raises DataLossError: to continue would lose or double records.
         :raises ConfigError: a table is missing at the first start of the sink.
         """
+        refuse_a_running_connector(self._sink, self._topics)
         if not session.committed(self._topics.partitions()):
             # After the first start a missing table delays only its own commits.
             for _ in refuse_missing_tables(self._catalog, self._sink):

@@ -24,6 +24,7 @@ from calving.model.offsets import TRUNCATED, SourceOffsets, TopicPartition, name
 from calving.protocol.ledger import LOG_ID, SOURCE_OFFSETS, Ledger, LedgerKey
 from calving.protocol.offsets_text import decode_source
 from calving.protocol.recovery import doubled
+from calving.runtime.takeover import refuse_lost_positions
 from calving.runtime.worker import SKIP, recreated_text
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -168,7 +169,8 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list
         table = find_table(catalog, table_id(name))
         if table is None:
             return False
-        if any(p.startswith(key.offsets) for p in table.metadata.properties):
+        # The Java sink writes no properties, but summaries.
+        if any(p.startswith(key.offsets) for p in table.metadata.properties) or ledger_of(key, table).control:
             return True
         return any(named(tp).topic in topics for source in _others(sink, table).values() for tp in source)
 
@@ -246,7 +248,9 @@ def refuse_a_loss(
     identities = topics.identities({tp.topic for tp in every})
     truncated = {tp for tp, identity in session.topic_ids(every).items() if identity.endswith(TRUNCATED)}
     ledgers = {name: table.ledger.present(identities) for name, table in found.items()}
-    _mind_topics(sink, {name: table.ledger for name, table in found.items()}, ledgers, every - stored.keys())
+    said = {name: table.ledger for name, table in found.items()}
+    _mind_topics(sink, said, ledgers, every - stored.keys())
+    refuse_lost_positions(sink, said, stored)
     for name, table in found.items():
         if ledgers[name].source and not stored:
             raise DataLossError(

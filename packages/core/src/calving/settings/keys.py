@@ -550,6 +550,19 @@ TAKEN_OVER: Mapping[str, str] = {
 }
 """Keys of a Kafka Connect file that have no effect here, and why. They are named in the log and ignored."""
 
+REFUSED: Mapping[str, str] = {
+    "iceberg.hadoop": "there is no Hadoop here; give storage settings under iceberg.catalog.",
+    "iceberg.control.group-id": "it is a key of Tabular's sink, and connector.class is not Tabular's; the group is"
+    " iceberg.connect.group-id",
+    "producer.override.": "clients of the control topic are set under iceberg.kafka.",
+    "admin.override.": "clients of the control topic are set under iceberg.kafka.",
+    "config.providers": "secrets come in by ${env:NAME} and ${file:PATH:KEY}",
+    "exactly.once.support": "it is Connect's own; leave it out",
+    "tasks.max.enforce": "it is Connect's own; leave it out",
+    "connector.plugin.version": "it is Connect's own; leave it out",
+}
+"""Keys of a Kafka Connect file that are refused, by their beginnings, and what to do."""
+
 PREFIXES: Mapping[str, str] = {
     "kafka.": "librdkafka properties, such as `kafka.bootstrap.servers`",
     "consumer.override.": "the same, for a taken-over Kafka Connect file",

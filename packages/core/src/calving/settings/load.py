@@ -24,10 +24,11 @@ from calving.model.record_path import ConverterSpec, TopicConverters, TransformS
 from calving.secrets import shown, shown_text
 from calving.settings.connect_worker import with_worker
 from calving.settings.java_client import translate
-from calving.settings.keys import PREFIXES, TAKEN_OVER, SinkKeys, TableKeys
+from calving.settings.keys import PREFIXES, REFUSED, TAKEN_OVER, SinkKeys, TableKeys
 from calving.settings.mutations import row_mutations
 from calving.settings.properties import read_properties
 from calving.settings.records import converters, transforms
+from calving.settings.tabular import connector_group, from_tabular
 
 if TYPE_CHECKING:
     from calving.records.inferred import InferredType
@@ -58,6 +59,8 @@ class Sink:
     backend_settings: BaseModel
     given: Mapping[str, str] = field(default_factory=dict)
     """Every key as it was given, with secrets masked: safe to show."""
+    connector_group: str | None = None
+    """The consumer group of the tasks of a Tabular connector, which share no partitions with workers; else None."""
     replayed: bool = False
     """Whether the topics hold dead letters of the sink, which go through it as the records they once were."""
 
@@ -161,7 +164,8 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         log.warning("key %s has no effect here and is ignored: %s", key, TAKEN_OVER[key])
     given = {key: shown_text(key, value) for key, value in raw.items()}
     raw = {key: _resolve(key, value) if resolved else value for key, value in raw.items() if key not in TAKEN_OVER}
-    raw = _consumers(raw)
+    connector = connector_group(raw)
+    raw = _consumers(from_tabular(raw))
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
     backend = hooks.find(plain.get("iceberg.control.backend", "kafka"))
@@ -188,6 +192,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
         backend=backend,
         backend_settings=_validate(backend.settings, {k: v for k, v in plain.items() if k in theirs}, ""),
         given=given,
+        connector_group=connector,
     )
     for table in ("", *sink.tables):
         sink.mutations(table)
@@ -234,11 +239,15 @@ def _sorted(
 
 def _check_names(plain: Mapping[str, str], known: set[str | None]) -> None:
     names = sorted(name for name in known if name)
+    wrong = []
     for key in plain:
         if key not in known:
             near = difflib.get_close_matches(key, [*names, *PREFIXES], 1, 0.6)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"unknown key '{key}'{hint}")
+            advice = next((why for prefix, why in REFUSED.items() if key.startswith(prefix)), None)
+            hint = f": {advice}" if advice else f"; did you mean '{near[0]}'?" if near else ""
+            wrong.append(f"unknown key '{key}'{hint}")
+    if wrong:
+        raise ConfigError("\n".join(wrong))
 
 
 def _validate(model: type[M], values: Mapping[str, str], prefix: str) -> M:

@@ -1,0 +1,203 @@
+"""Looks at the place of a Java sink, running or stopped, and says what happens when calving starts there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.backend.interface import ControlLog, Session
+from calving.errors import ConfigError, DataLossError
+from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.target import LoadedTable
+from calving.model.events import DataComplete, DataWritten, Envelope, TableId
+from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
+from calving.protocol.ledger import SOURCE_OFFSETS
+from calving.protocol.takeover import Place, TablePlace, Verdict, verdict
+from calving.runtime.heard import read_to_end
+from calving.runtime.preflight import (
+    held,
+    ledger_key,
+    ledger_of,
+    others_of,
+    own_tables,
+    owner_of,
+    refuse_a_loss,
+    refuse_missing_tables,
+    refuse_reused_offsets,
+    routed_tables,
+)
+from calving.runtime.wiring import check_record_path
+from calving.settings.keys import TAKEN_OVER
+from calving.settings.load import Sink
+from calving.source.interface import Source
+from calving.source.opening import open_source
+
+_OFFSETS = "kafka.connect.offsets."
+_VERSION = re.compile(r"Apache Iceberg (\S+)")
+
+
+def takeover(sink: Sink) -> Verdict:
+    """Read what a start would go on from. Writes nothing and joins nothing.
+
+    :raises ConfigError: the sink keeps its state in another store than Kafka, or a topic or the catalog cannot be read.
+    """
+    if sink.keys.backend != "kafka":
+        raise ConfigError(
+            f"iceberg.control.backend = {sink.keys.backend}: only the Kafka backend takes over the place of a Java sink"
+        )
+    check_record_path(sink)
+    return verdict(_look(sink, open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)))
+
+
+@dataclass(slots=True)
+class _Found:
+    """The control topic as it is, and what a start would refuse. ``control``: None where it cannot be read."""
+
+    has_log: bool
+    control: ControlLog | None = None
+    entries: list[Envelope] = field(default_factory=list)
+    """From the saved position on, and some before it."""
+    undecodable: int = 0
+    stored: SourceOffsets = field(default_factory=dict)
+    troubles: list[str] = field(default_factory=list)
+
+    def check(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except (ConfigError, DataLossError) as error:
+            self.troubles.append(str(error))
+
+    @property
+    def announced(self) -> dict[TopicPartition, int]:
+        """The last positions that workers have published."""
+        answers = [e.event.assignments for e in self.entries if isinstance(e.event, DataComplete)]
+        return {a.source: a.offset for answer in answers for a in answer if a.offset is not None}
+
+    def files_of(self, table: TableId, held: ControlOffsets) -> list[DataWritten]:
+        """What was announced for a table that holds all entries below ``held``."""
+        starts = self.control.start if self.control is not None else {}
+        return [
+            e.event
+            for e in self.entries
+            if isinstance(e.event, DataWritten)
+            and e.event.table.identifier == table
+            and e.offset >= max(held.get(e.partition, 0), starts.get(e.partition, 0))
+        ]
+
+
+def _look(sink: Sink, source: Source) -> Place:
+    keys = sink.keys
+    every = source.partitions()
+    bounds = source.bounds(every)
+    catalog = open_catalog(keys.catalog_name, sink.catalog)
+    names = [*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in every})]
+    found = _hear(sink, source, catalog, names)
+    found.check(lambda: list(refuse_missing_tables(catalog, sink)))
+    names += sorted({str(e.event.table) for e in found.entries if isinstance(e.event, DataWritten)})
+    return Place(
+        keys.name,
+        sink.group,
+        keys.control_topic,
+        sink.connector_group,
+        source.members(sink.group),
+        source.members(sink.connector_group) if sink.connector_group is not None else (),
+        found.stored,
+        found.announced,
+        bounds.begins,
+        bounds.ends,
+        {name: _table(sink, catalog, name, found) for name in dict.fromkeys(names)},
+        found.has_log,
+        found.undecodable,
+        tuple(found.troubles),
+        {key: TAKEN_OVER[key] for key in TAKEN_OVER.keys() & sink.given.keys()},
+        keys.other_sinks,
+        keys.reset == "latest",
+        keys.on_data_loss == "skip",
+        any(sink.mutations(name) is not None for name in ("", *sink.tables)),
+    )
+
+
+def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) -> _Found:
+    topic = sink.keys.control_topic
+    if open_source(sink.control_kafka, (topic,), None).unknown((Topic(topic),)):
+        return _Found(has_log=False, troubles=list(_without_log(sink, catalog, names)))
+    found = _Found(has_log=True)
+    backend = sink.backend(sink.identity, sink.backend_settings)
+    found.check(backend.provision)  # checks how the topic is configured
+    session = backend.open(str(uuid4()))
+    try:
+        found.stored = session.committed(source.partitions())
+        found.check(lambda: _read(session, found))
+        if (control := found.control) is not None:
+            found.check(lambda: refuse_a_loss(catalog, sink, source, session, control, names))
+            tables = dict(held(catalog, sink, control.identity, names))
+            found.check(lambda: refuse_reused_offsets(sink, control, tables))
+    finally:
+        session.close()
+    return found
+
+
+def _read(session: Session, found: _Found) -> None:
+    """:raises DataLossError: the control topic no longer has the saved position."""
+    cursor = session.watch()
+    try:
+        found.entries = list(read_to_end(cursor))
+        found.control, found.undecodable = cursor.log, cursor.undecodable
+    finally:
+        cursor.close()
+
+
+def _without_log(sink: Sink, catalog: Catalog, names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        table = find_table(catalog, table_id(name))
+        if table is not None and ledger_of(ledger_key(sink, "", name), table).control:
+            yield (
+                f"control topic '{sink.keys.control_topic}' does not exist, but table {name} holds its offsets: files"
+                " that were announced there and not committed are lost with it. Correct iceberg.control.topic or the"
+                " brokers; or give the sink a control topic of another name, after you have checked that nothing is"
+                " missing"
+            )
+            return
+
+
+def _table(sink: Sink, catalog: Catalog, name: str, found: _Found) -> TablePlace:
+    table = find_table(catalog, table_id(name))
+    if table is None:
+        return TablePlace(exists=False, files=_count(found.files_of(table_id(name), {})))
+    key = ledger_key(sink, found.control.identity if found.control is not None else "", name)
+    control = ledger_of(key, table).control
+    announced = found.files_of(table_id(name), control)
+    summaries = list(LoadedTable(table, key.branch).ancestry)
+    return TablePlace(
+        exists=True,
+        control=control,
+        version=_version(summaries, key.offsets),
+        others=frozenset(_other_names(sink, table, summaries)),
+        files=_count(announced),
+        recreated=any(event.table.table_uuid not in (None, table.metadata.table_uuid) for event in announced),
+    )
+
+
+def _count(announced: Iterable[DataWritten]) -> int:
+    return sum(len(event.data_files) + len(event.delete_files) for event in announced)
+
+
+def _version(summaries: Iterable[Mapping[str, str]], offsets: str) -> str | None:
+    last = next((summary for summary in summaries if offsets in summary), {})
+    if SOURCE_OFFSETS in last:
+        return None
+    found = _VERSION.search(last.get("iceberg-version", ""))
+    return found[1] if found else None
+
+
+def _other_names(sink: Sink, table: Table, summaries: Iterable[Mapping[str, str]]) -> Iterable[str]:
+    yield from others_of(table.metadata.properties, table.metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
+    for summary in summaries:
+        for name in summary:
+            if name.startswith(_OFFSETS) and (owner := name.removeprefix(_OFFSETS)) != owner_of(sink):
+                yield owner

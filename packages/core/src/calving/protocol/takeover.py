@@ -1,0 +1,235 @@
+"""Decides whether calving may start in the place of a Java sink: what it left, and what follows from it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
+from calving.model.text import counted, listed, offsets_text
+
+_TASK = "connector-consumer-"
+"""How Kafka Connect begins the client id, and so the member id, of a task's consumer."""
+_FIRST_WITH_UUIDS = (1, 11)
+"""Iceberg versions of the Java sink from this one on can read events that name a table's UUID."""
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """One table. ``control``: the control offsets that the sink has committed to it."""
+
+    exists: bool
+    control: ControlOffsets = field(default_factory=dict)
+    version: str | None = None
+    """The Iceberg version of the last commit, if the Java sink made it."""
+    others: frozenset[str] = frozenset()
+    """Names, ``<control topic>.<group>``, under which other sinks have committed."""
+    files: int = 0
+    """Files announced on the control topic that are not in the table."""
+    recreated: bool = False
+    """Whether some of them were written for a former table of the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a sink left, and what runs there now."""
+
+    name: str
+    group: str
+    control_topic: str
+    connector_group: str | None
+    """The consumer group of the tasks of a Tabular connector."""
+    members: Collection[str]
+    connector_members: Collection[str]
+    """Member ids, in the sink's group and in ``connector_group``."""
+    stored: SourceOffsets
+    announced: SourceOffsets
+    """The last positions in the answers on the control topic."""
+    begins: SourceOffsets
+    ends: SourceOffsets
+    tables: Mapping[str, TablePlace]
+    has_log: bool
+    """Whether the control topic exists."""
+    undecodable: int
+    """Entries of the control topic that cannot be read."""
+    troubles: tuple[str, ...] = ()
+    """Refusals of the checks of a start; each says what to do."""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """Keys that have no effect here, and why."""
+    known_sinks: Collection[str] = ()
+    from_end: bool = False
+    """Whether partitions without a position are read from their end."""
+    skips: bool = False
+    """Whether records that the broker no longer has may be skipped."""
+    changes_rows: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``happens``: what follows a start. ``refusals``: why not to start, each with what to do; empty if it is safe."""
+
+    happens: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def verdict(place: Place) -> Verdict:
+    """What happens when calving starts there."""
+    refusals = [*_of_members(place), *_of_positions(place), *_of_control_topic(place), *_of_tables(place)]
+    refusals += [trouble for trouble in place.troubles if trouble not in refusals]
+    return Verdict(tuple(_happens(place)), tuple(refusals))
+
+
+def _tasks(members: Collection[str]) -> int:
+    return sum(member.startswith(_TASK) for member in members)
+
+
+# Why not
+
+
+def tabular_runs(name: str, group: str, members: int) -> str:
+    """The refusal while tasks of a Tabular connector run."""
+    return (
+        f"Tabular's sink runs: group {group} has {counted(members, 'member')}. Its tasks and calving would read the"
+        f" same partitions, and double their records. Stop the connector (PUT /connectors/{name}/stop)"
+    )
+
+
+def _of_members(place: Place) -> Iterator[str]:
+    if place.connector_group is not None and place.connector_members:
+        yield tabular_runs(place.name, place.connector_group, len(place.connector_members))
+    if not (tasks := _tasks(place.members)):
+        return
+    running = f"{counted(tasks, 'task')} of the Java sink {'runs' if tasks == 1 else 'run'} in group {place.group}"
+    if place.changes_rows:
+        yield f"{running}, and a fleet that changes rows may have none. Stop the connector"
+    for name, table in place.tables.items():
+        if table.version is not None and _number(table.version) < _FIRST_WITH_UUIDS:
+            yield (
+                f"{running}, and the last commit of table {name} was by Iceberg {table.version}: the Java sink before"
+                " 1.11 fails on calving's events. Stop the connector"
+            )
+            break
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+def _of_positions(place: Place) -> Iterator[str]:
+    if not place.stored:
+        yield from _of_no_positions(place)
+    for tp, at in sorted(place.stored.items()):
+        if tp not in place.ends:
+            continue
+        if at > place.ends[tp]:
+            yield (
+                f"{tp} is stored at {at}, but ends at {place.ends[tp]}: the topic was recreated or truncated. Set the"
+                f" position of group {place.group} with kafka-consumer-groups.sh --reset-offsets"
+            )
+        elif at < place.begins.get(tp, 0) and not place.skips:
+            yield (
+                f"{tp} is stored at {at}, but begins at {place.begins[tp]}: Kafka has removed records that no table"
+                " holds. Set iceberg.source.on-data-loss = skip to go on without them"
+            )
+
+
+def _of_no_positions(place: Place) -> Iterator[str]:
+    for name, table in sorted(place.tables.items()):
+        if others := sorted(table.others - set(place.known_sinks)):
+            tabular = f"{place.control_topic}.cg-control-{place.name}"
+            hint = (
+                "connector.class = io.tabular.iceberg.connect.IcebergSinkConnector, which this one's offsets are of"
+                if tabular in others
+                else "the name, iceberg.connect.group-id and iceberg.control.topic that the Java sink had"
+            )
+            yield (
+                f"group {place.group} has no stored positions, and table {name} holds commits of {listed(others)}: if"
+                f" that is this sink, set {hint}; if it is another one, set iceberg.control.other-sinks ="
+                f" {','.join(others)}"
+            )
+            return
+
+
+def _of_control_topic(place: Place) -> Iterator[str]:
+    if place.undecodable:
+        yield (
+            f"{counted(place.undecodable, 'entry', 'entries')} of control topic '{place.control_topic}' cannot be read,"
+            " and may announce files of this sink. Start the sink that wrote them once more, wait until it has"
+            " committed, and stop it"
+        )
+
+
+def _of_tables(place: Place) -> Iterator[str]:
+    for name, table in sorted(place.tables.items()):
+        if not table.files or (table.exists and not table.recreated):
+            continue
+        what = "was recreated since" if table.exists else "does not exist"
+        yield (
+            f"{counted(table.files, 'file')} on the control topic {'is' if table.files == 1 else 'are'} for table"
+            f" {name}, which {what}: the Java sink drops such files silently, calving keeps them and reports DEGRADED."
+            f" Restore the table, or discard them: `calving release FILE --table {name}`"
+        )
+
+
+# What then
+
+
+def _happens(place: Place) -> Iterator[str]:
+    for key, why in sorted(place.ignored.items()):
+        yield f"key {key} is ignored: {why}"
+    if place.connector_group is not None:
+        yield (
+            f"positions are those of group {place.group}, where Tabular's sink keeps them; group"
+            f" {place.connector_group} has a copy that calving does not move"
+        )
+    yield _who_runs(place)
+    yield from _from_where(place)
+    for name, table in sorted(place.tables.items()):
+        yield _of_table(name, table)
+
+
+def _who_runs(place: Place) -> str:
+    tasks = _tasks(place.members)
+    if tasks:
+        return (
+            f"group {place.group} has {counted(tasks, 'task')} of the Java sink: workers of calving share the"
+            " partitions with them, and either side commits what both have written; stop the connector to replace them"
+        )
+    if place.members:
+        return f"group {place.group} has {counted(len(place.members), 'member')}, which a worker of calving joins"
+    return f"no task of the Java sink runs in group {place.group}"
+
+
+def _from_where(place: Place) -> Iterator[str]:
+    waiting = sum(max(0, end - _start(place, tp)) for tp, end in place.ends.items() if tp in place.stored)
+    if not place.has_log:
+        yield f"control topic '{place.control_topic}' does not exist: this is a first start"
+        return
+    if place.stored:
+        shown = listed([f"{tp} at {place.stored[tp]}" for tp in sorted(place.stored)])
+        yield f"records are read from the stored positions on: {shown}; {counted(waiting, 'record')} wait there"
+    fresh = sorted(place.ends.keys() - place.stored.keys())
+    if fresh:
+        where = "end" if place.from_end and not place.stored else "beginning"
+        yield f"nothing is stored for {listed(fresh)}, read from the {where} on"
+    if place.announced and not place.stored:
+        known = listed([f"{tp} at {at}" for tp, at in sorted(place.announced.items())])
+        yield f"the control topic names as the last positions {known}"
+
+
+def _start(place: Place, tp: TopicPartition) -> int:
+    return max(place.stored[tp], place.begins.get(tp, 0))
+
+
+def _of_table(name: str, table: TablePlace) -> str:
+    if not table.exists:
+        return f"table {name} does not exist yet"
+    holds = (
+        f"table {name} holds control offsets up to {offsets_text(table.control)}"
+        if table.control
+        else (f"table {name} holds no commit of this sink")
+    )
+    if not table.files:
+        return f"{holds}; no announced file is missing in it"
+    return f"{holds}; {counted(table.files, 'announced file')} {'is' if table.files == 1 else 'are'} committed first"

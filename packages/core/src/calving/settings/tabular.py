@@ -1,0 +1,38 @@
+"""Tabular's Iceberg sink, from which Apache's comes: the keys and names that differ.
+
+It stores source positions in a consumer group of its own, the control group, and names its events and its offsets in
+the tables after that group. The consumer group of its connector has a copy, which may be behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CLASS = "io.tabular.iceberg.connect.IcebergSinkConnector"
+_GROUP, _CONTROL_GROUP = "iceberg.connect.group-id", "iceberg.control.group-id"
+_OVERRIDE = "consumer.override.group.id"
+_WRITE, _WRITE_HERE = "iceberg.table.write-props.", "iceberg.tables.write-props."
+
+
+def is_tabular(raw: Mapping[str, str]) -> bool:
+    """Whether these are the keys of a connector of Tabular's class."""
+    return raw.get("connector.class") == CLASS
+
+
+def connector_group(raw: Mapping[str, str]) -> str | None:
+    """The consumer group of the tasks of a Tabular connector; None for any other configuration."""
+    if not is_tabular(raw):
+        return None
+    return raw.get(_OVERRIDE) or raw.get(_GROUP) or f"connect-{raw.get('name', '')}"
+
+
+def from_tabular(raw: Mapping[str, str]) -> dict[str, str]:
+    """The keys of a Tabular connector as they are called here; any other configuration as it is.
+
+    The sink's group is the control group: positions, uncommitted files and offsets in tables are under its name.
+    """
+    if not is_tabular(raw):
+        return dict(raw)
+    kept = {key: value for key, value in raw.items() if key not in (_GROUP, _CONTROL_GROUP, _OVERRIDE)}
+    found = {_WRITE_HERE + k.removeprefix(_WRITE) if k.startswith(_WRITE) else k: v for k, v in kept.items()}
+    return found | {_GROUP: raw.get(_CONTROL_GROUP) or f"cg-control-{raw.get('name', '')}"}

@@ -1,0 +1,104 @@
+"""`calving takeover` in places that a Java sink could have left, without the Java sink."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
+from typer.testing import CliRunner, Result
+
+from calving.cli.main import app
+from calving.cli.takeover import takeover
+from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog
+from calving.protocol.takeover import Verdict
+from calving.settings.load import load
+from calving.source.client import client_config
+from calving.source.kafka import members
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+
+TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
+
+
+@pytest.fixture
+def cli(tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    found = Cli(tmp_path, topic(), unique)
+    found.send(0, 100)
+    return found
+
+
+def look(cli: Cli) -> Verdict:
+    return takeover(load(cli.config))
+
+
+def store(cli: Cli, positions: Mapping[str, int]) -> None:
+    """Positions of partition 0, by group."""
+    for group, offset in positions.items():
+        consumer = Consumer(client_config({"bootstrap.servers": cli.topic.servers}, group_id=group))
+        consumer.commit(offsets=[KafkaPartition(cli.topic.name, 0, offset)], asynchronous=False)
+        consumer.close()
+
+
+def test_positions_in_tabulars_control_group_are_taken_over_and_not_their_copy(cli: Cli) -> None:
+    cli.keys["connector.class"] = TABULAR
+    store(cli, {f"cg-control-{cli.name}": 60, f"connect-{cli.name}": 40})
+    found = look(cli)
+    assert found.refusals == ()
+    assert found.happens[0].startswith(f"positions are those of group cg-control-{cli.name}")
+    cli.run_here()
+    assert sorted(cli.ids()) == list(range(60, 100))
+
+
+def test_a_running_connector_of_tabular_is_refused_and_so_is_the_start(cli: Cli) -> None:
+    cli.keys["connector.class"] = TABULAR
+    group = f"connect-{cli.name}"
+    consumer = Consumer(client_config({"bootstrap.servers": cli.topic.servers}, group_id=group))
+    consumer.subscribe([cli.topic.name])
+    try:
+        deadline = time.monotonic() + 30
+        while not members(load(cli.config).kafka, group):
+            assert time.monotonic() < deadline
+            consumer.poll(0.2)
+        (refusal,) = look(cli).refusals
+        assert f"Tabular's sink runs: group {group} has 1 member" in refusal
+        cli.refused(refusal)
+    finally:
+        consumer.close()
+
+
+def test_commits_of_the_java_sink_without_stored_positions_are_refused_and_so_is_the_start(cli: Cli) -> None:
+    cli.run_here()  # which makes the control topic
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    catalog.drop_table("db.t")
+    rows = pa.table({"id": pa.array(range(100), pa.int64())})
+    cli.keys["name"] = other = f"{cli.name}-java"
+    offsets = {f"kafka.connect.offsets.control-{cli.name}.connect-{other}": '{"0":0}'}
+    catalog.create_table("db.t", rows.schema).append(rows, snapshot_properties=offsets)
+    (refusal,) = look(cli).refusals
+    assert "the Java sink has committed to table db.t" in refusal
+    cli.refused(refusal)
+    assert len(cli.ids()) == 100
+
+
+def test_the_command_writes_nothing_and_its_exit_code_says_whether_to_start(cli: Cli) -> None:
+    def run() -> Result:
+        return CliRunner().invoke(app, ["takeover", str(cli.config)])
+
+    first = run()
+    assert (first.exit_code, "this is a first start" in first.stdout) == (0, True)
+    assert open_catalog("iceberg", cli.catalog_keys).list_namespaces() == []
+    cli.keys["iceberg.tables.auto-create-enabled"] = False
+    second = run()
+    assert (second.exit_code, "refused: table db.t does not exist" in second.stdout) == (1, True)
+
+
+def test_only_the_kafka_backend_takes_over(cli: Cli) -> None:
+    cli.keys |= {"iceberg.control.backend": "redis", "iceberg.control.redis.url": "redis://127.0.0.1:1"}
+    with pytest.raises(ConfigError, match="only the Kafka backend"):
+        look(cli)
