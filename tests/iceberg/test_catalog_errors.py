@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,7 @@ from pyiceberg.catalog.sql import IcebergTables
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from calving.errors import UnavailableError
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
@@ -85,3 +90,54 @@ def test_what_two_workers_create_at_once_is_there_once(
     tables = Tables(catalog, "iceberg", TableRules())
     tables.apply([CREATE])
     assert tables.specs() == other.specs()
+
+
+@contextlib.contextmanager
+def answering(code: int, seconds: float = 0.0) -> Iterator[str]:
+    """The address of a REST catalog that answers everything so, after these seconds."""
+
+    class Catalog(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            ended.wait(seconds)
+            body = json.dumps({"error": {"message": "not now", "type": "E", "code": code}}).encode()
+            with contextlib.suppress(OSError):
+                self.send_response(code)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    ended, server = threading.Event(), ThreadingHTTPServer(("127.0.0.1", 0), Catalog)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        ended.set()
+        server.shutdown()
+
+
+def opened(uri: str) -> Catalog:
+    return open_catalog("c", {"type": "rest", "uri": uri, "token": "hunter2"})
+
+
+def test_a_catalog_that_is_not_there_is_tried_again() -> None:
+    with pytest.raises(
+        UnavailableError, match=r"'c' at http://127\.0\.0\.1:1 does not answer: \[Errno 111\] C\w+ r\w+$"
+    ):
+        opened("http://127.0.0.1:1")
+    with answering(503) as uri, pytest.raises(UnavailableError, match=r"does not answer: .*not now"):
+        opened(uri)
+
+
+def test_a_catalog_that_hangs_holds_up_a_start_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calving.iceberg.catalog.LOOK_SECONDS", 0.5)
+    with answering(200, seconds=30.0) as uri, pytest.raises(UnavailableError, match="no answer within"):
+        opened(uri)
+
+
+def test_a_catalog_that_refuses_the_token_is_not_tried_again() -> None:
+    with answering(401) as uri, pytest.raises(ConfigError, match=r"cannot be opened: .*not now") as refused:
+        opened(uri)
+    assert "hunter2" not in str(refused.value)

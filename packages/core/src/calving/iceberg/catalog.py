@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, ServerError, ServiceUnavailableError
 from pyiceberg.table import Table
 from requests import HTTPError, PreparedRequest, Response
 from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectionError as RequestsConnectionError
+from requests.exceptions import Timeout
 
 from calving.deadline import LateError, within
 from calving.errors import ConfigError, UnavailableError
@@ -50,12 +53,17 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     """The catalog of ``iceberg.catalog.*``; ``type = embedded`` is SQLite beside a local warehouse.
 
     :raises ConfigError: it cannot be opened, or cannot serve exactly-once.
+    :raises UnavailableError: a REST catalog, which is asked for its own settings first, is not there now.
     """
     translated = translate(properties)
     for tries in range(_OPEN_TRIES):
         try:
-            catalog = load_catalog(name, **translated)
+            catalog = _loaded(name, translated)
             break
+        except (LateError, RequestsConnectionError, Timeout, ServerError, ServiceUnavailableError) as error:
+            raise UnavailableError(
+                f"the catalog '{name}' at {masked(translated.get('uri', ''))} does not answer: {_brief(error)}"
+            ) from error
         except Exception as error:  # catalogs raise exceptions of their own
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
@@ -66,6 +74,18 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         for prefix in ("http://", "https://"):
             session.mount(prefix, _TimeoutAdapter())
     return catalog
+
+
+def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
+    if not properties.get("uri", "").startswith("http"):
+        return load_catalog(name, **properties)
+    return within(LOOK_SECONDS, "calving-look", lambda: load_catalog(name, **properties))
+
+
+def _brief(error: Exception) -> str:
+    """Its last cause. Connection errors wrap others, whose texts repeat the address."""
+    found = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))
+    return found[0] if found is not None else masked(str(error))
 
 
 def translate(properties: Mapping[str, str]) -> dict[str, str]:
