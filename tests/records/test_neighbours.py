@@ -280,6 +280,20 @@ def test_a_route_field_that_names_no_table_is_a_dead_letter(sink: Sink, route: o
     assert found.error is None and found.dead == {0: "ROUTING"}
 
 
+def test_a_record_that_names_a_new_table_brings_all_its_columns_though_others_name_tables_that_exist(
+    sink: Sink,
+) -> None:
+    routing = Routing(field="to", dynamic=True)
+    known = lines({"to": "db.t", "id": 1, "name": "a"}, {"to": "db.u", "id": 2, "n": 3})
+    found = sink.take(
+        Run(routing, Evolution(create=True)),
+        [table("db.t", id=LongType()), table("db.u", n=LongType())],
+        [*known, *lines({"to": "db.new", "id": 4, "name": "b"})],
+    )
+    assert (rows(found, "db.t"), rows(found, "db.u")) == (["id: 1"], ["n: 3"])
+    assert rows(found, "db.new") == ["id: 4; name: 'b'; to: 'db.new'"]
+
+
 def test_an_array_of_nulls_is_an_array_of_nulls(sink: Sink) -> None:
     target = table(id=LongType(), l=ListType(9, LongType(), False))
     found = check(sink, Run(ONE, EVOLVE), [target], lines({"id": 1, "l": [None, None]}, {"id": 2, "new": [None, None]}))

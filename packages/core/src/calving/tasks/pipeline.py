@@ -93,11 +93,11 @@ class Pipeline:
         parts = self._decode(topic, "route", present, projection, index, outcome)
         for part in (_without_nulls(part, outcome) for part in parts):
             is_whole = isinstance(part.data, list) or not self._decoders.projects(topic, "route")
-            if is_whole or together is not None:
-                self._route(part, outcome)
-                continue
             row_of = None if len(part) == len(present) else {place: row for row, place in enumerate(index)}
             for tables, here in self._groups(part).items():
+                if is_whole or (together is not None and self._alternatives.issuperset(tables)):
+                    self._send(tables, part.choose(here), outcome)
+                    continue
                 rows = here if row_of is None else [row_of[place] for place in compose(part.index, here)]
                 self._decode_for(tables, topic, present.take(rows), compose(index, rows), outcome)
 
@@ -168,11 +168,14 @@ class Pipeline:
         """By field, of values that are decoded."""
         values = _without_nulls(values, outcome)
         for tables, rows in self._groups(values).items():
-            part = values.choose(rows)
-            if tables:
-                self._deliver(tables, part, outcome)
-            else:
-                self._unrouted("", part.index, outcome)
+            self._send(tables, values.choose(rows), outcome)
+
+    def _send(self, tables: Tables, values: Values, outcome: Outcome) -> None:
+        """To these tables; without one the values are unrouted."""
+        if tables:
+            self._deliver(tables, values, outcome)
+        else:
+            self._unrouted("", values.index, outcome)
 
     def _groups(self, values: Values) -> dict[Tables, Indices]:
         """Rows of values by the tables that their route field names."""
@@ -240,17 +243,24 @@ class Pipeline:
         return {mutations.cdc_field for mutations in known if mutations is not None and mutations.cdc_field is not None}
 
     @cached_property
+    def _alternatives(self) -> frozenset[str]:
+        """The tables that the route field chooses from, as far as they are known."""
+        path = self._spec.path
+        if path.routing.dynamic:
+            return frozenset(self._spec.tables.keys() - {path.tolerance.table})
+        return frozenset(rule.table for rule in path.routing.rules)
+
+    @cached_property
     def _together(self) -> Projection | None:
         """A common projection for all tables that the route field chooses from, and that field; None if there
         is none.
         """
-        routing = self._spec.path.routing
-        if routing.dynamic or len(routing.rules) > _TOGETHER:
+        if len(self._alternatives) > _TOGETHER:
             return None
-        found = self._projection(tuple(rule.table for rule in routing.rules))
+        found = self._projection(tuple(sorted(self._alternatives)))
         if found is None or found.unknown != "ignore" or not found.targets or found.route is not None:
             return None
-        return replace(found, route=routing.field)
+        return replace(found, route=self._spec.path.routing.field)
 
     def _hides_order(self, kind: pa.DataType) -> bool:
         left = self._chain.leaves(kind)
