@@ -147,7 +147,7 @@ class SimCursor(Cursor):
             if veil is not None:  # an open transaction hides what is behind it
                 count = min(count, sum(e.offset < veil for e in entries))
             late, until = self._late
-            if partition == late and self._world.now < until:
+            if partition == late and self._world.now < until and self._world.odds.slowness:
                 count = 0
             found += entries[:count]
             del entries[:count]
