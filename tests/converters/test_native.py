@@ -26,7 +26,7 @@ from tests.converters.odd_json import SCHEMA, record
 
 pytest.importorskip("calving_native")
 NUMBERS = Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "s", StringType(), required=False))
-COUNT = 1_500
+COUNT = 1_000
 NESTING = 20
 
 
