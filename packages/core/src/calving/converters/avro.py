@@ -53,7 +53,7 @@ class AvroConverter(Converter):
         return Decoded([*read, *decoded.values], decoded.bad)
 
     def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
-        """How a value and others of its schema are read at once; None: they are not, or it is bad."""
+        """The frame of a value and of others of its schema; None: they are read one by one, or it is bad."""
         head = value[:BODY] if self._fixed is None else b""
         if head not in known:
             known[head] = None

@@ -108,7 +108,7 @@ class EnvelopeConverter(Converter):
         return Decoded([*read, *decoded.values], decoded.bad)
 
     def _frame(self, value: bytes) -> Frame | None:
-        """How a value and others of its spelling are read at once; None: they are not, or it is bad."""
+        """The frame of a value and of others of its spelling; None: they are read one by one, or it is bad."""
         if self._fixed is not None:
             spelling: _Spelling | None = _Spelling(b"", b"", self._fixed)
         else:

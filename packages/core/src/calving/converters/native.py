@@ -23,7 +23,7 @@ _ROUNDS = 8
 """Schemas of one block that are read so; values of others go the exact way."""
 
 NULL_VALUE, NO_NULL = -2, -1
-"""How a null is written: as a value, or not at all. Else it is this branch of a union."""
+"""A null is written as a value, or not at all. Else it is this branch of a union."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def avro_decoder(fields: Sequence[Field]) -> Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Values of one schema: what stands before and after each, and the type of its column."""
+    """Values of one schema: their decoder, the type of their column, and the bytes before and after each."""
 
     decoder: Decoder
     type: pa.DataType
@@ -105,7 +105,7 @@ def read_framed(
 ) -> tuple[list[tuple[pa.Array, Indices]], list[int]]:
     """Columns of values, with their places, and the places of the values that have to go the exact way.
 
-    ``frame_of`` says how a value is read, and so are all that have the same around them; None: the exact way.
+    ``frame_of``: the frame of a value, and of all that have the same bytes around them; None: it goes the exact way.
     """
     found: list[tuple[pa.Array, Indices]] = []
     rest: list[int] = []
