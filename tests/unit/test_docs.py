@@ -70,10 +70,12 @@ def test_the_matrix_of_backends_has_every_rule_of_the_contract() -> None:
     assert "**no**" not in text
 
 
-@pytest.mark.parametrize(
-    "place", re.findall(r"`([a-z0-9]+/test_\w+\.py[^`]*)`", (ROOT / "docs/reference/java-tests.md").read_text())
-)
-def test_what_javas_tests_check_has_a_test_here(place: str) -> None:
+def tests_named_in(page: str) -> list[str]:
+    return sorted(set(re.findall(r"`([a-z0-9]+/test_\w+\.py[^`]*)`", (ROOT / "docs/reference" / page).read_text())))
+
+
+@pytest.mark.parametrize("place", [*tests_named_in("java-tests.md"), *tests_named_in("catalogs.md")])
+def test_the_tests_that_the_manual_names_are_there(place: str) -> None:
     path, _, name = place.partition("::")
     text = (ROOT / "tests" / path).read_text()
     assert not name or f"def {name}(" in text

@@ -1,0 +1,124 @@
+"""The sink on catalogs and stores of others, each a real server: what it creates, appends and changes reads back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import pytest
+
+from calving.cli.inspect import validate
+from calving.iceberg.catalog import open_catalog
+from calving.settings.load import load
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.iceberg.servers import KEY, SECRET, Moto, Postgres, SeaweedFs
+from tests.tasks.conftest import encode
+
+pytestmark = pytest.mark.services
+Keys = dict[str, str]
+
+SIGNED = {
+    "rest.sigv4-enabled": "true",
+    "rest.signing-name": "s3tables",
+    "rest.signing-region": "us-east-1",
+    "client.access-key-id": KEY,
+    "client.secret-access-key": SECRET,
+    "client.region": "us-east-1",
+}
+
+
+@dataclass
+class Place:
+    keys: Keys
+    says: str
+    """A line of `validate`."""
+
+
+def clients(endpoint: str) -> dict[str, str]:
+    return {
+        "endpoint_url": endpoint,
+        "aws_access_key_id": KEY,
+        "aws_secret_access_key": SECRET,
+        "region_name": "us-east-1",
+    }
+
+
+def on_postgres(folder: Path) -> Iterator[Place]:
+    server = Postgres()
+    yield Place(
+        {"type": "jdbc", "uri": server.jdbc, "warehouse": f"file://{folder}"},
+        "catalog: commits: a commit replaces the row of the metadata that it read",
+    )
+    server.stop()
+
+
+def on_seaweedfs(folder: Path) -> Iterator[Place]:
+    server = SeaweedFs(folder / "seaweedfs")
+    boto3.client("s3tables", **clients(server.s3["s3.endpoint"])).create_table_bucket(name="lake")
+    yield Place(
+        {"type": "rest", "uri": server.uri, "warehouse": "s3://lake", **SIGNED, **server.s3},
+        "catalog: commits: the catalog refuses those whose requirements do not hold",
+    )
+    server.stop()
+
+
+def on_seaweedfs_with_sql(folder: Path) -> Iterator[Place]:
+    server = SeaweedFs(folder / "seaweedfs")
+    boto3.client("s3", **clients(server.s3["s3.endpoint"])).create_bucket(Bucket="lake")
+    yield Place(
+        {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": "s3://lake/warehouse", **server.s3},
+        "catalog: format versions: 1 to 2; 3 needs a REST catalog",
+    )
+    server.stop()
+
+
+def on_glue(folder: Path) -> Iterator[Place]:
+    server = Moto(folder / "moto")
+    boto3.client("s3", **clients(server.uri)).create_bucket(Bucket="lake")
+    own = {"endpoint": server.uri, "access-key-id": KEY, "secret-access-key": SECRET, "region": "us-east-1"}
+    yield Place(
+        {
+            "type": "glue",
+            "warehouse": "s3://lake/warehouse",
+            **{f"{part}.{name}": value for part in ("glue", "s3") for name, value in own.items()},
+        },
+        "catalog: commits: Glue compares the version of the table that a commit read",
+    )
+    server.stop()
+
+
+PLACES = {"postgres": on_postgres, "seaweedfs": on_seaweedfs, "seaweedfs-sql": on_seaweedfs_with_sql, "glue": on_glue}
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    yield from PLACES[request.param](tmp_path_factory.mktemp(request.param))
+
+
+def sink_on(keys: Keys, folder: Path, topic: Topic, name: str) -> Cli:
+    cli = Cli(folder, topic, name)
+    cli.catalog_keys = keys
+    own = {key: value for key, value in cli.keys.items() if not key.startswith("iceberg.catalog.")}
+    evolving = {"iceberg.tables": f"db.{name}", "iceberg.tables.evolve-schema-enabled": True}
+    cli.keys = {**own, **evolving, **{f"iceberg.catalog.{key}": value for key, value in keys.items()}}
+    return cli
+
+
+def rows(cli: Cli) -> list[dict[str, object]]:
+    found = open_catalog("iceberg", cli.catalog_keys).load_table(f"db.{cli.name}").scan().to_arrow()
+    return sorted(found.to_pylist(), key=lambda row: str(row["id"]))
+
+
+def test_what_is_created_appended_and_evolved_reads_back(
+    place: Place, tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    cli = sink_on(place.keys, tmp_path, topic(), unique)
+    cli.topic.send(*encode({"id": 1}, {"id": 2}))
+    cli.run_here()
+    assert place.says in list(validate(load(cli.config)))
+    cli.topic.send(*encode({"id": 3, "name": "x"}))
+    cli.run_here()
+    assert rows(cli) == [{"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}]
