@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate histories fuzz fuzz-native docs pictures site matrix lock release-check clean
+.PHONY: help demo test test-quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native docs pictures site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -16,6 +16,7 @@ help:
 	@echo "               campaign-short takes ten minutes"
 	@echo "make simulate  many seeds of the protocol simulation (SEEDS=5000)"
 	@echo "make histories seeded histories of tables whose rows records change (ARGS='--seeds 200')"
+	@echo "make mirror    a million records of Debezium over 100,000 keys, compared with their source"
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
 	@echo "               SEED=7 CASE=12 repeats one case"
 	@echo "make fuzz-native  random and damaged bytes for the decoders in Rust, under AddressSanitizer"
@@ -98,6 +99,9 @@ simulate: $(BIN)/calving
 
 histories: $(BIN)/calving
 	@nice $(BIN)/python -m tests.iceberg.acceptance $(ARGS)
+
+mirror: $(BIN)/calving
+	@nice $(BIN)/python -m bench.mirror $(ARGS)
 
 fuzz: SECONDS = 3600
 fuzz: $(BIN)/calving
