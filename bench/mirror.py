@@ -49,7 +49,8 @@ def main() -> int:
 
 def _mirror(folder: Path, servers: str, args: argparse.Namespace) -> int:
     client = client_config({"bootstrap.servers": servers})
-    AdminClient(client).create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
+    admin = AdminClient(client)
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result()
     catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
     config = folder / "mirror.json"
     config.write_text(json.dumps(_settings(servers, catalog_keys)))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TypeVar
 
+import pyarrow as pa
+
 T = TypeVar("T")
 
 Indices = Sequence[int]
@@ -22,6 +24,13 @@ def compose(outer: Indices, inner: Indices) -> Indices:
 def pick(values: Sequence[T], chosen: Indices) -> Sequence[T]:
     """The values at these indices."""
     return values if len(chosen) == len(values) else [values[i] for i in chosen]
+
+
+def chosen(column: pa.Array, index: Indices) -> pa.Array:
+    """The values of a column at these indices."""
+    if isinstance(index, range):  # as an array of its numbers it would cost more than all else here
+        return column.slice(index.start, len(index))
+    return column.take(pa.array(index, pa.int32()))
 
 
 def without(count: int, left_out: Collection[int]) -> Indices:

@@ -20,7 +20,7 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import take
 from calving.records.fields import arrow_schema, table_schema
-from calving.records.indices import Indices, compose, without
+from calving.records.indices import Indices, chosen, compose, without
 from calving.records.values import Objects, RecordError, Values, field, texts
 from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
@@ -41,7 +41,7 @@ class Origin:
     def of(block: Block, index: Indices) -> Origin:
         """Of the records of a block at these places."""
         source = crc32(block.source.topic.encode()) << 24 | block.source.partition
-        return Origin(source, block.offsets.take(pa.array(index, pa.int32())))
+        return Origin(source, chosen(block.offsets, index))
 
 
 class Conversion:
@@ -98,8 +98,8 @@ class Conversion:
         if not nameless or found.rows is None:
             return found
         here = [row for row, i in enumerate(found.index) if i not in nameless]
-        chosen = pa.array(here, pa.int32())
-        rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in found.rows.columns], schema=found.rows.schema)
+        places = pa.array(here, pa.int32())
+        rows = pa.RecordBatch.from_arrays([take(c, places) for c in found.rows.columns], schema=found.rows.schema)
         return Converted(rows, compose(found.index, here), [*found.bad, *nameless.values()])
 
     def _nameless(self, found: Converted, places: Sequence[Place]) -> dict[int, RecordError]:
@@ -118,9 +118,8 @@ class Conversion:
     def _marked(self, found: Converted, operations: pa.Array, origin: Origin) -> Converted:
         if found.rows is None or not found.rows.num_rows:
             return replace(found, rows=None)
-        index = pa.array(found.index, pa.int32())
-        own = operations.take(index)
-        rows = marked(found.rows, self._schema, own, origin.source, origin.offsets.take(index))
+        own = chosen(operations, found.index)
+        rows = marked(found.rows, self._schema, own, origin.source, chosen(origin.offsets, found.index))
         if isinstance(self._soft, int):
             is_gone = pc.equal(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)

@@ -56,12 +56,15 @@ class Last:
         columns = [column.of(changes) for column in self._identity.columns]
         places = pa.arange(0, changes.num_rows)
         table = pa.table([*columns, places, replaces.cast(pa.int8())], [*names, "place", "replaces"])
+        wanted = [("place", "max")] if self._mutations.inserts == "upsert" else [("place", "max"), ("replaces", "max")]
         # One thread: the groups come in the order of their first rows.
-        last = table.group_by(names, use_threads=False).aggregate([("place", "max"), ("replaces", "max")])
+        last = table.group_by(names, use_threads=False).aggregate(wanted)
         last = last.combine_chunks()
         if last.num_rows == changes.num_rows:
             return changes, replaces
         found = last.column("place_max").combine_chunks()
+        if self._mutations.inserts == "upsert":
+            return changes.take(found), replaces.slice(0, len(found))
         return changes.take(found), last.column("replaces_max").combine_chunks().cast(pa.bool_())
 
     def _in_order(self, changes: pa.RecordBatch) -> pa.RecordBatch:
