@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -338,8 +339,13 @@ def main() -> None:
         for backend in args.backend or BACKENDS:
             for tables in args.tables or (1, 20):
                 plan = Plan(backend, tables, args.workload, args.seconds, args.seed, args.protocol, args.only)
-                with tempfile.TemporaryDirectory(prefix="calving-campaign-", ignore_cleanup_errors=True) as name:
-                    results.append(campaign(Path(name), plan))
+                folder = Path(tempfile.mkdtemp(prefix="calving-campaign-"))
+                try:
+                    results.append(campaign(folder, plan))
+                except Exception:
+                    console.print(f"broken off; the logs of its processes are in {folder}")
+                    raise
+                shutil.rmtree(folder, ignore_errors=True)
                 path = args.out / f"{time.strftime('%Y%m%d-%H%M%S')}-{backend}-{tables}-{args.workload}.json"
                 path.write_text(json.dumps(results[-1], indent=1))
                 console.print_json(json.dumps(results[-1]))
