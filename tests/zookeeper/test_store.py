@@ -230,7 +230,7 @@ def test_nodes_of_a_user_are_closed_to_others(backend: Made) -> None:
     session.close()
     with pytest.raises(ConfigError, match="NoAuth"):
         backend(authentication="digest", username="other", password="x").open("m")
-    with pytest.raises(ConfigError, match="wants"):
+    with pytest.raises(ConfigError, match="needs"):
         backend(authentication="digest").open("m")
 
 

@@ -252,6 +252,8 @@ class App:
             if on_progress is not None:
                 on_progress(self.progress)
             if until_caught_up and caught_up.check(loop, group, leadership.coordinator):
+                if leadership.coordinator is not None:
+                    leadership.coordinator.stop()  # before it begins another cycle
                 return True
             return self._stop.is_set()
 

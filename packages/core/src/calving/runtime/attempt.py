@@ -188,16 +188,21 @@ class CaughtUp:
         if not loop.machine.held or loop.machine.busy or now < self._next:
             return False
         self._next = now + _CAUGHT_UP_SECONDS
-        if coordinator is not None:
-            coordinator.trigger.set()
         stored = loop.stored(every)
-        if any(stored.get(tp, 0) < end for tp, end in self._ends.items() if end > 0):
-            return False
+        is_published = all(stored.get(tp, 0) >= end for tp, end in self._ends.items() if end > 0)
         if coordinator is None:
-            return self._others_have_committed()
-        if self._since is None:
-            self._since = coordinator.complete_cycles
-        return coordinator.complete_cycles > self._since and not coordinator.buffered
+            return is_published and self._others_have_committed()
+        # A stop within a cycle, or right after one that committed tables, would leave entries in the control log that
+        # no stored position covers. So the last cycle is one that finds nothing to commit.
+        if not coordinator.idle:
+            return False
+        if is_published and not coordinator.buffered:
+            if self._since is None:
+                self._since = coordinator.complete_cycles
+            if coordinator.complete_cycles > self._since:
+                return True
+        coordinator.trigger.set()
+        return False
 
     def _others_have_committed(self) -> bool:
         """Another worker leads; or it has died, and its lease is still valid."""

@@ -83,6 +83,13 @@ class CoordinatorThread:
         return self._loop is not None and self._loop.machine.caught_up
 
     @property
+    def idle(self) -> bool:
+        """Whether it is between two commit cycles, and does not begin one now."""
+        if self._loop is None or not self._loop.idle or self.trigger.is_set():
+            return False
+        return time.monotonic() - self._loop.machine.started < self._sink.keys.commit_interval_ms / 1000
+
+    @property
     def place(self) -> str:
         """Where its thread is now, to find out why it hangs."""
         return where(self._thread.ident)
