@@ -158,7 +158,8 @@ class MutationTable:
     def maintain(self, **given: Any) -> list[Converted]:
         """Turn equality deletes into positions, as ``calving maintain`` does."""
         done = self.maintain_only(**given)
-        check(self.table)
+        if self.table.current_snapshot() is not None:
+            check(self.table)
         return done
 
     def maintain_only(self, **given: Any) -> list[Converted]:

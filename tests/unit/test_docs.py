@@ -70,11 +70,11 @@ def test_the_matrix_of_backends_has_every_rule_of_the_contract() -> None:
     assert "**no**" not in text
 
 
-def tests_named_in(page: str) -> list[str]:
+def named_tests(page: str) -> list[str]:
     return sorted(set(re.findall(r"`([a-z0-9]+/test_\w+\.py[^`]*)`", (ROOT / "docs/reference" / page).read_text())))
 
 
-@pytest.mark.parametrize("place", [*tests_named_in("java-tests.md"), *tests_named_in("catalogs.md")])
+@pytest.mark.parametrize("place", [*named_tests("java-tests.md"), *named_tests("catalogs.md")])
 def test_the_tests_that_the_manual_names_are_there(place: str) -> None:
     path, _, name = place.partition("::")
     text = (ROOT / "tests" / path).read_text()
