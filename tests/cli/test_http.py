@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from calving.engine.local import LocalEngine
 from calving.errors import FencedError
 from calving.iceberg.catalog import open_catalog
-from calving.model.events import Envelope
+from calving.iceberg.commit import IcebergCommitter
+from calving.model.events import Envelope, TableId
+from calving.protocol.coordinator import Committed, Failed
+from calving.protocol.effects import CommitTables
 from calving.protocol.worker import Worker
 from calving.runtime.app import App
 from calving.serving.metrics import METRICS
@@ -214,8 +217,15 @@ def test_entries_that_cannot_be_decoded_are_counted_over_restarts(cli: Cli) -> N
         spoil(2)
 
 
-def test_every_metric_gets_a_value_in_a_run(cli: Cli) -> None:
+def test_every_metric_gets_a_value_in_a_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is declared and never set would be missed by nobody but the person who needs it."""
+    let, commit = threading.Event(), IcebergCommitter.commit
+
+    def held(self: IcebergCommitter, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
+        let.wait(60)
+        return commit(self, request)
+
+    monkeypatch.setattr(IcebergCommitter, "commit", held)
     cli.keys |= {
         "iceberg.tables.upsert-mode-enabled": True,
         "iceberg.tables.default-id-columns": "id",
@@ -228,6 +238,8 @@ def test_every_metric_gets_a_value_in_a_run(cli: Cli) -> None:
         return declared - seen
 
     with running(cli) as client:
+        wait_for(lambda: "calving_table_oldest_buffered_timestamp_seconds" not in missing())
+        let.set()
         wait_for(lambda: missing() is not None and sums(client).get("calving_commit_lag_records") == 0)
         cli.topic.send(b"{", b"{", b'{"id": 1}', b'{"id": 1}', None)
         wait_for(lambda: missing() is not None and sums(client)["calving_records_read_total"] == 105)

