@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -46,7 +47,8 @@ class Postgres:
         self.jdbc = f"jdbc:postgresql://{LOOPBACK}:{port}/postgres?user=calving"
 
     def stop(self) -> None:
-        self._process.kill()  # a clean stop waits for connected clients, and nothing is read again
+        self._process.signal(signal.SIGINT)  # SIGTERM would wait for connected clients
+        self._process.stop()
         shutil.rmtree(self._folder)
 
 
