@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
@@ -11,7 +10,7 @@ from pyiceberg.table import Table
 
 from calving.errors import UnavailableError
 from calving.iceberg.ancestry import ancestors
-from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.catalog import look_for, table_id
 from calving.iceberg.summary import mutations_in
 from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage
@@ -22,9 +21,6 @@ from calving.protocol.waiting import DEGRADED
 from calving.runtime.heard import Heard
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
-
-_LOOKING = 16
-"""Tables that are loaded in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +49,8 @@ class TableHealth:
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
     """The health of every table in the settings, with records of the sink, or with uncommitted files."""
-    names = list(dict.fromkeys([*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)]))
-    with ThreadPoolExecutor(_LOOKING) as pool:
-        found = pool.map(lambda name: _found(catalog, name), names)
-        return [_health(sink, name, table, heard) for name, table in zip(names, found, strict=True)]
-
-
-def _found(catalog: Catalog, name: str) -> Table | UnavailableError | None:
-    """One table that cannot be loaded says nothing of the others."""
-    try:
-        return find_table(catalog, table_id(name))
-    except UnavailableError as error:
-        return error
+    names = [*own_tables(sink), *heard.tables, *routed_tables(catalog, sink, topics)]
+    return [_health(sink, name, table, heard) for name, table in look_for(catalog, names).items()]
 
 
 def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard: Heard) -> TableHealth:

@@ -16,7 +16,7 @@ from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
-from calving.protocol.ledger import SOURCE_OFFSETS
+from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, Verdict, verdict
 from calving.runtime.heard import read_to_end
 from calving.runtime.preflight import (
@@ -37,12 +37,11 @@ from calving.settings.load import Sink
 from calving.source.interface import Source
 from calving.source.opening import open_source
 
-_OFFSETS = "kafka.connect.offsets."
 _VERSION = re.compile(r"Apache Iceberg (\S+)")
 
 
 def takeover(sink: Sink) -> Verdict:
-    """Read what a start would go on from. Writes nothing and joins nothing.
+    """What a start of the sink would find and refuse, read without writing anything or joining the group.
 
     :raises ConfigError: the sink keeps its state in another store than Kafka, or a topic or the catalog cannot be read.
     """
@@ -199,5 +198,5 @@ def _other_names(sink: Sink, table: Table, summaries: Iterable[Mapping[str, str]
     yield from others_of(table.metadata.properties, table.metadata.refs, (owner_of(sink), *sink.keys.other_sinks))
     for summary in summaries:
         for name in summary:
-            if name.startswith(_OFFSETS) and (owner := name.removeprefix(_OFFSETS)) != owner_of(sink):
+            if name.startswith(OFFSETS) and (owner := name.removeprefix(OFFSETS)) != owner_of(sink):
                 yield owner

@@ -13,14 +13,12 @@ from fastavro.schema import SchemaParseException
 from calving.converters.avro_schema import Columns, Named, Naming, Schema, branch_unions, branched, plain, record
 from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.native import Frame, read_framed
+from calving.converters.native import Frame, decode_framed
 from calving.converters.native_typed import record_decoder
 from calving.converters.options import flag, full
 from calving.converters.schemas import BODY, Reader, Registry, by_schema, framed, schema_id
 from calving.errors import ConfigError, UnavailableError
-from calving.records.payloads import Payloads
 from calving.records.projection import Projection
-from calving.records.values import Values
 
 
 class AvroConverter(Converter):
@@ -44,13 +42,8 @@ class AvroConverter(Converter):
             self._registry = Registry(options, is_key=is_key)
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
-        payloads, frames = Payloads.of(values), dict[bytes, Frame | None]()
-        found, rest = read_framed(payloads, lambda value: self._frame(value, frames))
-        read = [Values(column, True, places) for column, places in found]
-        if not found:
-            return self._decode(payloads.items)
-        decoded = self._decode(payloads.take(rest).items).within(rest) if rest else Decoded()
-        return Decoded([*read, *decoded.values], decoded.bad)
+        frames: dict[bytes, Frame | None] = {}
+        return decode_framed(values, lambda value: self._frame(value, frames), self._decode)
 
     def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
         """The frame of a value and of others of its schema; None: they are read one by one, or it is bad."""

@@ -17,14 +17,13 @@ from calving.converters import typed_json
 from calving.converters.building import bad, collect
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.json_columns import Reader
-from calving.converters.native import Decoder, Frame, read_framed
+from calving.converters.native import Decoder, Frame, decode_framed
 from calving.converters.native_typed import payload_decoder
 from calving.converters.options import flag
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
 from calving.records.jsontext import parse
-from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import Values
 
@@ -99,13 +98,7 @@ class EnvelopeConverter(Converter):
                 raise ConfigError(f"{which}.schema.content is not a Connect schema: {error}") from error
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
-        payloads = Payloads.of(values)
-        found, rest = read_framed(payloads, self._frame)
-        read = [Values(column, True, places) for column, places in found]
-        if not found:
-            return self._decode(payloads.items)
-        decoded = self._decode(payloads.take(rest).items).within(rest) if rest else Decoded()
-        return Decoded([*read, *decoded.values], decoded.bad)
+        return decode_framed(values, self._frame, self._decode)
 
     def _frame(self, value: bytes) -> Frame | None:
         """The frame of a value and of others of its spelling; None: they are read one by one, or it is bad."""

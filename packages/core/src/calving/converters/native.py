@@ -13,9 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from calving.converters.interface import Decoded
 from calving.records.arrays import conform
 from calving.records.indices import Indices, compose, without
 from calving.records.payloads import Payloads
+from calving.records.values import Values
 from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"
@@ -62,6 +64,10 @@ def absence() -> str | None:
     if not hasattr(_NATIVE, "Decoder"):
         return "calving-native is of an older version"
     return None
+
+
+class NoWayError(Exception):
+    """There is no one way in which the decoders read these values."""
 
 
 class Decoder:
@@ -127,3 +133,15 @@ def read_framed(
             break
         pending = compose(pending, others)
     return found, sorted([*rest, *pending])
+
+
+def decode_framed(
+    values: Sequence[bytes], frame_of: Callable[[bytes], Frame | None], exactly: Callable[[Sequence[bytes]], Decoded]
+) -> Decoded:
+    """The values, decoded in Rust as far as ``frame_of`` has a frame for them; the others go the way ``exactly``."""
+    payloads = Payloads.of(values)
+    found, rest = read_framed(payloads, frame_of)
+    if not found:
+        return exactly(payloads.items)
+    others = exactly(payloads.take(rest).items).within(rest) if rest else Decoded()
+    return Decoded([*(Values(column, True, places) for column, places in found), *others.values], others.bad)

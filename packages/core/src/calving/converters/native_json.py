@@ -29,7 +29,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, absence, json_decoder
+from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, absence, json_decoder
 from calving.records.fields import Lookup
 from calving.records.projection import Projection, Target
 
@@ -55,10 +55,6 @@ _KINDS: dict[type[IcebergType], str] = {
 }
 _KEYS = ("string", "long", "date", "uuid")
 """Of these the decoder tells whether a key comes twice."""
-
-
-class _NoWayError(Exception):
-    """There is not one way to read the values."""
 
 
 class NativeJson:
@@ -87,24 +83,24 @@ def native_json(projection: Projection | None, nesting: int) -> NativeJson | Non
         return None
     try:
         fields = _wanted(projection)
-    except _NoWayError:
+    except NoWayError:
         return None
     fold = any(target.lookup(target.columns).folds for target in projection.targets)
     return NativeJson(json_decoder(fields, closed=projection.unknown != "add", fold=fold, nesting=nesting))
 
 
 def _wanted(projection: Projection) -> list[Field]:
-    """The columns of all tables, and the route field. :raises _NoWayError: that is not one way of reading."""
+    """The columns of all tables, and the route field. :raises NoWayError: that is not one way of reading."""
     if len(projection.targets) > 1 and projection.unknown != "ignore":
-        raise _NoWayError
+        raise NoWayError
     exact = all(target.lookup(target.columns).is_exact for target in projection.targets)
     if not exact and (len(projection.targets) > 1 or projection.route is not None):
-        raise _NoWayError
+        raise NoWayError
     found: dict[str, Field] = {}
     for target in projection.targets:
         for field in fields_of(target):
             if found.setdefault(field.names[0], field) != field:
-                raise _NoWayError
+                raise NoWayError
     fields = list(found.values())
     return fields if projection.route is None else _with_route(fields, projection.route.split("."))
 
@@ -114,7 +110,7 @@ def _with_route(fields: Sequence[Field], path: Sequence[str]) -> list[Field]:
     name, *inner = path
     known = next((field for field in fields if field.names == (name,)), None)
     if known is not None and known.kind != ("struct" if inner else "string"):
-        raise _NoWayError
+        raise NoWayError
     below = _with_route(known.inner if known is not None else (), inner) if inner else []
     route = Field((name,), "struct" if inner else "string", tuple(below))
     if known is None:
@@ -125,7 +121,7 @@ def _with_route(fields: Sequence[Field], path: Sequence[str]) -> list[Field]:
 def fields_of(target: Target) -> list[Field]:
     """A table's columns. A null in a required one is for others to judge; inside of columns it is refused.
 
-    :raises _NoWayError: a name has several forms in lower case.
+    :raises NoWayError: a name has several forms in lower case.
     """
     return [replace(field, null=NULL_VALUE) for field in _fields(target.columns, target.lookup)]
 
@@ -136,7 +132,7 @@ def _fields(struct: StructType, lookups: Callable[[StructType], Lookup]) -> tupl
     for field in struct.fields:
         names = lookup.names_of(field)
         if lookup.folds and any(name.lower() != name for name in names):
-            raise _NoWayError
+            raise NoWayError
         if names:  # else no field of a record leads to it
             found.append(_field(names, field.field_type, field.required, lookups))
     return tuple(found)

@@ -9,7 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from calving.converters.avro_schema import logical_type
-from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, absence, avro_decoder, json_decoder
+from calving.converters.native import (
+    NO_NULL,
+    NULL_VALUE,
+    Decoder,
+    Field,
+    NoWayError,
+    absence,
+    avro_decoder,
+    json_decoder,
+)
 from calving.converters.typed_json import Declared, Form
 
 _NESTING = 64
@@ -51,17 +60,13 @@ _PLAIN_AVRO: Mapping[str, str] = {
 _KEY = Field(("key",), "string", (), NO_NULL)
 
 
-class _NoWayError(Exception):
-    """The decoders do not read this type."""
-
-
 def payload_decoder(form: Form) -> Decoder | None:
     """A decoder of JSON objects of a Connect schema; None: there is none."""
     if absence() is not None or not pa.types.is_struct(form.type):
         return None
     try:
         fields = _connect(("",), form).inner
-    except _NoWayError:
+    except NoWayError:
         return None
     return json_decoder(fields, closed=True, nesting=_NESTING)
 
@@ -71,7 +76,7 @@ def _connect(names: tuple[str, ...], form: Form) -> Field:
     if pa.types.is_struct(kind):
         found = [field.name for field in kind]
         if not found or len({*found}) < len(found):
-            raise _NoWayError
+            raise NoWayError
         inner = [_declared(name, part) for name, part in zip(found, form.parts, strict=True)]
         return Field(names, "struct", tuple(inner))
     if pa.types.is_list(kind):
@@ -81,7 +86,7 @@ def _connect(names: tuple[str, ...], form: Form) -> Field:
     if pa.types.is_decimal128(kind):
         return Field(names, _unscaled(kind.precision, kind.scale))
     if kind not in _CONNECT:
-        raise _NoWayError
+        raise NoWayError
     return Field(names, _CONNECT[kind])
 
 
@@ -93,7 +98,7 @@ def _declared(name: str, part: Declared) -> Field:
 
 def _unscaled(precision: int, scale: int, *size: int) -> str:
     if not 0 <= scale <= precision:
-        raise _NoWayError
+        raise NoWayError
     return f"unscaled({','.join(map(str, (precision, scale, *size)))})"
 
 
@@ -103,7 +108,7 @@ def record_decoder(schema: Any, named: Mapping[str, Any]) -> Decoder | None:
         return None
     try:
         fields = _Avro(named).kind(schema, ()).inner
-    except _NoWayError:
+    except NoWayError:
         return None
     return avro_decoder(fields) if fields else None
 
@@ -119,7 +124,7 @@ class _Avro:
             return replace(self.kind(schema, (name,)), null=NO_NULL)
         nulls = [place for place, branch in enumerate(schema) if branch == "null"]
         if len(schema) != 2 or len(nulls) != 1:
-            raise _NoWayError
+            raise NoWayError
         return replace(self.kind(schema[1 - nulls[0]], (name,)), null=nulls[0])
 
     def kind(self, schema: Any, names: tuple[str, ...]) -> Field:
@@ -128,7 +133,7 @@ class _Avro:
         if isinstance(kind, dict):
             return self.kind(kind, names)
         if isinstance(kind, list):
-            raise _NoWayError
+            raise NoWayError
         if kind in self.named and "name" not in options:
             return self.kind(self.named[kind], names)
         if kind in ("record", "error"):
@@ -144,7 +149,7 @@ class _Avro:
     def _element(self, items: Any) -> Field:
         entry = self.named.get(items) if isinstance(items, str) else items
         if isinstance(entry, dict) and entry.get("connect.internal.type") == "MapEntry":
-            raise _NoWayError
+            raise NoWayError
         return self.field("element", items)
 
 
@@ -157,5 +162,5 @@ def _simple(kind: str, options: Mapping[str, Any]) -> str:
         return f"fixed({options['size']})"
     found = _AVRO.get((kind, logical)) or _PLAIN_AVRO.get(kind)
     if found is None:
-        raise _NoWayError
+        raise NoWayError
     return found

@@ -146,14 +146,8 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
         ) from error
 
 
-def find_tables(
-    catalog: Catalog, names: Iterable[str], known: Mapping[str, Table]
-) -> tuple[dict[str, Table | None], dict[str, UnavailableError]]:
-    """The tables of these names, loaded in parallel, and the errors of those that cannot be loaded. Such a table is
-    as in ``known`` if others can be loaded: one broken table must not stop the others (C4).
-
-    :raises UnavailableError: none can be loaded, or one that is not known.
-    """
+def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:
+    """For each of these names its table, None if there is none, or why it cannot be loaded; loaded in parallel."""
 
     def find(name: str) -> Table | UnavailableError | None:
         try:
@@ -163,10 +157,21 @@ def find_tables(
 
     wanted = list(dict.fromkeys(names))
     with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-tables") as pool:
-        loaded = dict(zip(wanted, pool.map(find, wanted), strict=True))
+        return dict(zip(wanted, pool.map(find, wanted), strict=True))
+
+
+def find_tables(
+    catalog: Catalog, names: Iterable[str], known: Mapping[str, Table]
+) -> tuple[dict[str, Table | None], dict[str, UnavailableError]]:
+    """The tables of these names, loaded in parallel, and the errors of those that cannot be loaded. Such a table is
+    as in ``known`` if others can be loaded: one broken table must not stop the others (C4).
+
+    :raises UnavailableError: none can be loaded, or one that is not known.
+    """
+    loaded = look_for(catalog, names)
     errors = {name: each for name, each in loaded.items() if isinstance(each, UnavailableError)}
     for name, error in errors.items():
-        if name not in known or len(errors) == len(wanted):
+        if name not in known or len(errors) == len(loaded):
             raise error
     return {n: known[n] if isinstance(each, UnavailableError) else each for n, each in loaded.items()}, errors
 

@@ -1,8 +1,8 @@
 """Maintains one branch of a table beside the sinks that write it: changes files, and no row (E3).
 
-Each commit is one attempt on exactly the loaded head, as a sink's is, and is prepared anew on a newer head. It carries
-the ledger of the head, which no commit can have changed meanwhile. If the process dies, its attempt has landed or
-not, and the next run goes on from what the table has.
+Each commit is attempted on exactly one head, as a sink's commits are. A refused attempt is prepared again on the newer
+head. Each commit copies the ledger of its head. A process may die at any time: an attempt lands whole or not at all,
+and the next run starts from what the table has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class Maintenance:
         :raises TableTroubleError: the table cannot be loaded or read.
         :raises CommitRefusedError, CommitUncertainError: not done within ``MAX_TRIES``; nothing is lost, run it again.
         """
-        while self._has_branch() and (done := self._commit(Conversion(self._cache, self._at_once))) is not None:
+        if not self._has_branch():
+            return
+        while (done := self._commit(Conversion(self._cache, self._at_once))) is not None:
             yield done
 
     def _has_branch(self) -> bool:

@@ -6,6 +6,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
@@ -106,23 +107,21 @@ class _Resolution:
     def __init__(
         self, resolver: Resolver, table: Table, branch: str, steps: tuple[Step, ...], clock: Callable[[], float]
     ) -> None:
-        self._resolver, self._table, self._branch, self._steps, self._clock = resolver, table, branch, steps, clock
-        self._counts: Counter[str] = Counter()
-        self._live = Live()
-        self._files: dict[str, Candidate] = {}
+        self._resolver, self._table, self._steps, self._clock = resolver, table, steps, clock
+        self._started = clock()
+        self._key_files = by_id_columns(steps)
+        self._live = resolver.live(table, branch, frozenset(chain.from_iterable(self._key_files)))
         self._deletions = Deletions(table, self._live, resolver.positions)
+        self._counts: Counter[str] = Counter()
+        self._files: dict[str, Candidate] = {}
         self._hits: defaultdict[str, BitMap64] = defaultdict(BitMap64)
 
     def run(self) -> Resolved:
-        started = self._clock()
-        by_ids = by_id_columns(self._steps)
-        self._live = self._resolver.live(self._table, self._branch, frozenset(i for ids in by_ids for i in ids))
-        self._deletions = Deletions(self._table, self._live, self._resolver.positions)
         metadata = self._table.metadata
         new = new_files((step.data_files for step in self._steps), metadata.specs(), metadata.schema())
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
-        for ids, key_files in by_ids.items():
+        for ids, key_files in self._key_files.items():
             self._locate(ids, key_files)
         deleted, gone = self._deletions.added(self._files, self._hits)
         self._counts["superseded"] += self._deletions.new
@@ -131,7 +130,7 @@ class _Resolution:
         deletes = write_deleted(self._table, deleted, written)
         self._resolver.positions.know(deletes, deleted)
         self._counts["positions"] += sum(len(each.positions) for each in deleted)
-        seconds = {"load": loaded - started, "resolve": resolved - loaded, "write": self._clock() - resolved}
+        seconds = {"load": loaded - self._started, "resolve": resolved - loaded, "write": self._clock() - resolved}
         return self._made(deleted, gone, tuple(deletes), tuple(written), seconds)
 
     def _locate(self, ids: tuple[int, ...], key_files: Sequence[Sequence[files.DataFile]]) -> None:
@@ -148,7 +147,9 @@ class _Resolution:
         self._tell(keys, found, lambda: self._look(ids, reading, keys, columns, range(end, len(key_files)), new=True))
         if order:
             changes = [keys.orders_of(key_rows(reading, of_step)) for of_step in key_files]
-            for path, position in losers(keys, changes, found, lambda place: place[1] in self._before(place[0])):
+            for path, position in losers(
+                keys, changes, found, lambda place: place[1] in self._deletions.before(place[0])
+            ):
                 self._hits[path].add(position)
             return
         for file, matches in found:
@@ -163,7 +164,8 @@ class _Resolution:
         that no key is deleted from.
         """
         having = [
-            matches.living(self._before(file.path) if len(matches.rows) else BitMap64()) for file, matches in found
+            matches.living(self._deletions.before(file.path) if len(matches.rows) else BitMap64())
+            for file, matches in found
         ]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
         self._counts["located"] += sum(map(len, of_table))
@@ -213,10 +215,6 @@ class _Resolution:
             )
         schema = self._table.metadata.schema()
         return columns_of(schema, [schema.find_field(name).field_id])
-
-    def _before(self, path: str) -> BitMap64:
-        """The rows of a file that are deleted in the head."""
-        return self._deletions.before(path)
 
     def _made(
         self,

@@ -15,9 +15,8 @@ _KINDS = (pa.int32(), pa.int64(), pa.string(), pa.binary())
 
 def is_searchable(keys: pa.Array) -> bool:
     """Whether these keys of one column can be searched for."""
-    return (
-        keys.type in _KINDS and not keys.null_count and hasattr(pc, "search_sorted")
-    )  # older releases of Arrow do not have it
+    has_search = hasattr(pc, "search_sorted")  # older releases of Arrow have none
+    return has_search and keys.type in _KINDS and not keys.null_count
 
 
 def pays(keys: int, rows: int) -> bool:

@@ -33,7 +33,8 @@ MISSING_OFFSETS = "calving.missing-offsets"
 HELD_OFFSETS = "calving.held-offsets"
 GONE_OFFSETS = "calving.gone-offsets"
 RECOVERED_AT = "calving.recovered-at"
-_OFFSETS = "kafka.connect.offsets."
+OFFSETS = "kafka.connect.offsets."
+"""Before the name of an owner: the control topic's offsets that are in the table."""
 _CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
 
 
@@ -124,7 +125,7 @@ def carried(summary: Mapping[str, str]) -> dict[str, str]:
     """The entries of a snapshot that stay true in the next one if that changes no row: every sink's ledger, and up to
     when records are in the table; but not what names the commit.
     """
-    return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(_OFFSETS)}
+    return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
 
 
 NOWHERE = Reach({}, {})
@@ -142,7 +143,7 @@ class LedgerKey:
 
     @property
     def offsets(self) -> str:
-        return f"{_OFFSETS}{self.control_topic}.{self.group}"
+        return f"{OFFSETS}{self.control_topic}.{self.group}"
 
     def of_table(self, name: str) -> str:
         """The name of this owner's table property ``name``."""
