@@ -26,7 +26,7 @@ def test_a_table_that_no_record_has_named_for_ten_minutes_is_not_looked_at(tmp_p
     tables.refresh(["db.busy", "db.idle", "db.wrong"])
     for now[0] in (300.0, 700.0):
         tables.reference("db.busy")
-        tables.forget_unused()
+        tables.drop_unused()
     assert tables.specs().keys() == {"db.busy"}
     assert tables.missing == frozenset()
 
@@ -35,7 +35,7 @@ def test_no_more_than_a_thousand_names_of_missing_tables_are_kept(tmp_path: Path
     catalog = open_catalog("c", {"type": "embedded", "warehouse": str(tmp_path)})
     tables = Tables(catalog, "c", TableRules())
     tables.refresh([f"db.t{n:04d}" for n in range(1_200)])
-    tables.forget_unused()
+    tables.drop_unused()
     assert tables.missing == {f"db.t{n:04d}" for n in range(200, 1_200)}
 
 

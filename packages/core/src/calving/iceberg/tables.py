@@ -87,7 +87,7 @@ class Tables:
         """As they were last loaded."""
         return dict(self._known)
 
-    def forget_unused(self) -> None:
+    def drop_unused(self) -> None:
         """Between batches, drop tables that no record has used for a while: names come from records.
 
         A later record asks for such a table again.

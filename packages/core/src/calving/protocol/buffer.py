@@ -125,7 +125,7 @@ class Buffer:
         there |= {tp.whole for parked in self.parked.values() for tp in parked.waiting}
         return frozenset(topic for topic in topics if topic not in there)
 
-    def forget(self, topics: Collection[Topic]) -> None:
+    def drop(self, topics: Collection[Topic]) -> None:
         """Drop the coverage of these topics: they are gone."""
         for known in (self._covered, self._told):
             for tp in [tp for tp in known if tp.whole in topics]:

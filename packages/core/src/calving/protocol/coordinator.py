@@ -308,7 +308,7 @@ class Coordinator:
         departed: frozenset[Topic] = frozenset()
         if not self.unanswered:  # all other partitions have a stored position, so the next start is no first start
             departed = self._departed() & (buffer.topics | self._elsewhere)
-            buffer.forget(departed)
+            buffer.drop(departed)
             self._elsewhere -= departed
         position = buffer.position()
         return [Acknowledge(position, (done,), buffer.attachment(position, self._marks.known), departed)]

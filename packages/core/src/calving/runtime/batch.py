@@ -116,7 +116,7 @@ class BatchRunner:
         """
         started = time.monotonic()
         rules = self._path.routing.rules
-        self._tables.forget_unused()
+        self._tables.drop_unused()
         known = set(self._tables.specs())
         self._tables.refresh(known | {rule.table for rule in rules})
         tally = self._tally(spans, self._rounds(cut(spans, self._engine.slots)))

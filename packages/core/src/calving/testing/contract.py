@@ -509,7 +509,7 @@ class BackendContract:
         assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
 
     @rule("B10.3", "Positions that a rewind has stored have no identity, not even an empty one.")
-    def test_a_rewind_forgets_the_identities(self, store: Store) -> None:
+    def test_a_rewind_removes_the_identities(self, store: Store) -> None:
         store.publish(0, None, 10, topic_id="one")
         store.cursor(replay=True).rewind({store.source[0]: 4})
         assert store.session().topic_ids(store.source) == {}

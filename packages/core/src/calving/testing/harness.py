@@ -65,7 +65,7 @@ class Harness(ABC):
 
     @abstractmethod
     def wipe(self) -> None:
-        """The store forgets everything."""
+        """Delete all that the store holds."""
 
     @abstractmethod
     def close(self) -> None:
