@@ -14,8 +14,10 @@ from calving.services.container import docker_answers, launch
 from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Server, free_port
 
-_VERSION = "4.1.0"
+_VERSION = "4.3.1"
 _IMAGE = f"apache/kafka:{_VERSION}"
+_LOG4J = Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+"""Without it the broker writes no log: Kafka depends on the interface only."""
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -105,7 +107,7 @@ class KafkaServer(Server):
         options.append(f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}")
         if docker_answers():
             return ["java", *options, "-cp", "/opt/kafka/libs/*", main, *arguments]
-        classpath = jars("kafka", [Artifact("org.apache.kafka", "kafka_2.13", _VERSION)]) / "*"
+        classpath = jars("kafka", [Artifact("org.apache.kafka", "kafka_2.13", _VERSION), _LOG4J]) / "*"
         return [java(), *options, "-cp", str(classpath), main, *arguments]
 
 
