@@ -6,6 +6,7 @@ import re
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -48,7 +49,7 @@ def asked(logs: Iterable[Path], seconds: float = 10.0) -> dict[Path, Counters]:
         try:
             with urllib.request.urlopen(f"{urls[-1]}metrics", timeout=seconds) as answer:
                 found[log] = counters(answer.read().decode())
-        except OSError:  # it has just ended
+        except (OSError, HTTPException):  # it has just ended
             continue
     return found
 
