@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +20,15 @@ SQLITE = Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0", transitive=False)
 
 def main() -> None:
     where, *statements = sys.argv[1:]
+    with session(where) as spark:
+        for statement in statements:
+            rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
+            print("ROWS " + json.dumps(rows, default=str))
+
+
+@contextmanager
+def session(where: str) -> Iterator[SparkSession]:
+    """With the catalog `iceberg`, which is there: a folder or an address."""
     classpath = ":".join(map(str, sorted(jars("iceberg-spark", [RUNTIME, SQLITE]).glob("*.jar"))))
     catalog = "spark.sql.catalog.iceberg"
     rest = {"type": "rest", "uri": where, "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
@@ -41,9 +52,7 @@ def main() -> None:
         .getOrCreate()
     )
     try:
-        for statement in statements:
-            rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
-            print("ROWS " + json.dumps(rows, default=str))
+        yield spark
     finally:
         spark.stop()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
@@ -101,6 +104,29 @@ def test_spark_deletes_merges_and_compacts_between_commits(
     play(table, "moving", 9, 6)
     (last,) = spark_on(where, f"select * from {name}")
     assert rows_of(last) == pyiceberg_rows(table.table) == table.rows()
+
+
+def test_java_compaction_that_began_before_equality_deletes_became_positions_brings_no_row_back(tmp_path: Path) -> None:
+    """Java looks for positions in the files that it replaces only in snapshots that say overwrite or delete."""
+    table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "flat", 2)
+    table.equality = True
+    table.commit(table.step([], inserts=[{"id": key, "name": "a", "g": 0} for key in range(6)]))
+    began = table.table.current_snapshot()
+    assert began is not None
+    (old,) = (task.file.file_path for task in table.table.scan().plan_files())
+    new = old.replace(".parquet", "-compacted.parquet")
+    copyfile(old.removeprefix("file://"), new.removeprefix("file://"))
+    table.commit(table.step([{"id": 1, "name": "b", "g": 0}], [{"id": 2}]))
+    table.maintain()
+    said = compaction_ended(str(tmp_path), table.name, began.snapshot_id, old, new)
+    assert said.startswith("REFUSED Cannot commit, found new") and pyiceberg_rows(table.table) == table.rows(), said
+
+
+def compaction_ended(where: str, table: str, snapshot: int, old: str, new: str) -> str:
+    command = [sys.executable, "-m", "tests.readback.compaction", where, table, str(snapshot), old, new]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
 
 
 def _changed(table: MutationTable) -> None:
