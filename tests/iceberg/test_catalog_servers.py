@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,9 @@ from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
 from tests.cli.commands import Cli
 from tests.conftest import Topic
+from tests.iceberg.racer import FILES_PER_ENTRY
 from tests.iceberg.servers import KEY, SECRET, Moto, Postgres, SeaweedFs
+from tests.iceberg.test_races import ENTRIES, create, live_files, racer
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services
@@ -122,3 +125,13 @@ def test_what_is_created_appended_and_evolved_reads_back(
     cli.topic.send(*encode({"id": 3, "name": "x"}))
     cli.run_here()
     assert rows(cli) == [{"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}]
+
+
+@pytest.mark.parametrize("place", ["postgres", "seaweedfs"], indirect=True)
+def test_two_coordinators_that_are_lied_to_add_every_file_once(place: Place) -> None:
+    catalog = open_catalog("iceberg", place.keys)
+    create(catalog)
+    racers = [racer(place.keys, seed, 0.08) for seed in range(2)]
+    assert [each.wait(150) for each in racers] == [0, 0]
+    expected = {f"file:///race/{o}-{i}.parquet": 1 for o in range(ENTRIES) for i in range(FILES_PER_ENTRY)}
+    assert live_files(catalog) == Counter(expected)
