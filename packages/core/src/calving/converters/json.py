@@ -9,15 +9,15 @@ refuses goes the exact way at once.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import pyarrow as pa
 
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.json_block import Block
 from calving.converters.json_rows import RefusedBlockError, read_rows
 from calving.converters.native_json import NativeJson, native_json
 from calving.model.record_path import Limits
-from calving.records.indices import without
+from calving.records.indices import Indices, without
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
 from calving.records.json_whole_plan import WholePlan
@@ -35,6 +35,9 @@ _PIECE, _WARY_BLOCKS = 2_000, 16
 """Values that are read at once, in so many blocks after a refusal."""
 _PATIENCE, _PATIENCE_AT_MOST = 4, 64
 """Blocks that go the exact way at once after one whose values mostly had to; after several such, twice as many each."""
+_REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
+"""Refusals in one block after which the rest of it goes the exact way; a few are enough if fewer values than these lie
+between them."""
 
 
 class JsonConverter(Converter):
@@ -60,7 +63,7 @@ class JsonConverter(Converter):
         if projection is not self._projection:
             self._projection, self._plan, self._schema = projection, _plan(projection), None
             self._native = native_json(projection, self._limits.nesting)
-        block = Block(Payloads.of(values))
+        block = _Block(Payloads.of(values))
         if self.fast and self._natively(block):
             block.close()
         elif self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
@@ -78,10 +81,11 @@ class JsonConverter(Converter):
         else:
             self._exact_blocks = max(0, self._exact_blocks - 1)
             block.exact += range(len(values))
-        self._decode_exactly(block)
+        if block.exact:
+            self._decode_exactly(block)
         return block.decoded
 
-    def _natively(self, block: Block) -> bool:
+    def _natively(self, block: _Block) -> bool:
         found = None if self._native is None else self._native.read(block.payloads)
         if found is None:
             return False
@@ -91,7 +95,7 @@ class JsonConverter(Converter):
             block.read.append((rows, places))
         return True
 
-    def _decode(self, block: Block, start: int, end: int, most: int) -> None:
+    def _decode(self, block: _Block, start: int, end: int, most: int) -> None:
         """Values ``start`` to ``end`` by Arrow as far as it takes them, at ``most`` so many at once."""
         size = most
         while start < end:
@@ -120,7 +124,7 @@ class JsonConverter(Converter):
                 block.exact += range(start, start + len(values))
                 start += len(values)
 
-    def _take(self, block: Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
+    def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
         """The rows that are beyond doubt; the others go the exact way."""
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
         doubtful = {
@@ -140,7 +144,7 @@ class JsonConverter(Converter):
         most = self._limits.nesting
         return [i for i, value in enumerate(values) if value.count(b"{") + value.count(b"[") > most]
 
-    def _decode_exactly(self, block: Block) -> None:
+    def _decode_exactly(self, block: _Block) -> None:
         places = block.exact
         found = parse_all(block.at(places), self._limits.nesting)
         wrong = [n for n, value in enumerate(found) if isinstance(value, ValueError)]
@@ -188,6 +192,38 @@ class JsonConverter(Converter):
         closed = self._plan is not None and self._plan.ignores_unknown
         rows, self._nested = read_rows(values, schema, closed=closed)
         return rows
+
+
+class _Block:
+    """One block while it is decoded: values that Arrow has read, and values that go the exact way."""
+
+    def __init__(self, payloads: Payloads) -> None:
+        self.payloads, self.size = payloads, len(payloads)
+        self.exact: list[int] = []
+        self.refusals = 0
+        self.read: list[tuple[pa.StructArray, Sequence[int]]] = []
+        """Columns that Arrow has read, each with the indices of its values."""
+        self.decoded = Decoded()
+
+    @property
+    def values(self) -> list[bytes]:
+        return self.payloads.items
+
+    def at(self, places: Indices) -> list[bytes]:
+        """The values at these places."""
+        return self.payloads.take(places).items
+
+    def is_hopeless(self, start: int) -> bool:
+        """Whether Arrow has refused so many of the values before this one that it does not pay off."""
+        return self.refusals > _REFUSALS_AT_MOST or (self.refusals > _FEW and self.refusals * _APART > start)
+
+    def close(self) -> None:
+        """Concatenate the columns of the same type."""
+        for _, group in groupby(self.read, lambda piece: piece[0].type):
+            pieces = list(group)
+            data = pa.concat_arrays([data for data, _ in pieces]) if len(pieces) > 1 else pieces[0][0]
+            index = range(self.size) if len(data) == self.size else [i for _, found in pieces for i in found]
+            self.decoded.values.append(Values(data, False, index))
 
 
 def _plan(projection: Projection | None) -> Plan | None:
