@@ -36,8 +36,7 @@ from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.records.fields import arrow_schema
 from calving.tasks.shuffle import ShuffleWriter
-from calving.writing.table import TableWriter
-from calving.writing.waiting import Waiting
+from calving.writing.table import TableWriter, Waiting
 from tests.writing.written import rows, table, write
 
 FORMATS = ("parquet", "orc", "avro")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from calving.model.tables import TableSpec
-from calving.writing.layout import Layout, Taker
+from calving.writing.layout import Layout
 from calving.writing.mutations import ChangeLayout
+from calving.writing.table import Taker
 
 _SAMPLED = 32
 """Keys in a sample."""

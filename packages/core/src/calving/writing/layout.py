@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from io import BytesIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from calving.casting.conforming import conform
-from calving.errors import ConfigError
+from calving.errors import BadRecordError, ConfigError
 from calving.model.tables import TableSpec
+from calving.records.arrays import children_of, entries, items_of
 from calving.records.fields import arrow_schema, table_schema
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.formats.registry import file_format
 from calving.writing.partitioning import partitioner
 from calving.writing.properties import WriteProperties
 from calving.writing.sorting import sorting
-from calving.writing.waiting import Waiting
 
 Placed = tuple[pa.RecordBatch, pa.Array]
 """Rows as files hold them, and the number of each one's partition."""
@@ -47,7 +47,7 @@ class Layout:
 
         :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
         """
-        rows = conform(rows, self._schema)
+        rows = _conform(rows, self._schema)
         self.format.check(rows)
         if self.order is not None:
             self.order.keys(rows)
@@ -64,7 +64,7 @@ class Layout:
     def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of one file, in the table's order if it has one."""
         # Arrow's ``take`` loses the required flags inside maps and lists.
-        return conform(rows if self.order is None else self.order.sort(rows), self._schema)
+        return _conform(rows if self.order is None else self.order.sort(rows), self._schema)
 
     def trial(self, rows: pa.RecordBatch) -> None:
         """The whole way of rows into a file, which is thrown away.
@@ -86,44 +86,97 @@ class Layout:
             writer.close()
 
 
-class Taker(ABC):
-    """Takes rows of one table, and keeps them by partition until there are enough of them. ``rows`` counts them."""
+def _conform(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with exactly the types of the schema.
 
-    def __init__(self, layout: Layout, enough_bytes: int) -> None:
-        self._layout, self._waiting = layout, Waiting(enough_bytes)
-        self.rows = 0
+    Arrow compares some types as equal although one may have nulls inside and the other may not, and a Parquet file
+    written by the wrong one cannot be read. So the fields are compared one by one.
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Take all the rows.
+    :raises BadRecordError: a required field has no value.
+    """
+    columns = [_conformed(column, field) for column, field in zip(rows.columns, schema, strict=True)]
+    if all(ours is theirs for ours, theirs in zip(columns, rows.columns, strict=True)):
+        return rows
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
-        :raises BadRecordError: one of them has no partition, no place in the sort order, or a value that files cannot
-            hold. None of them is taken.
-        """
-        self.accept(self.prepare(rows))
 
-    def prepare(self, rows: pa.RecordBatch) -> Placed:
-        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
-        return self._layout.place(rows)
+def _conformed(column: pa.Array, field: pa.Field) -> pa.Array:
+    _check(column, field, 0, field.name)
+    return column if _keeps(column, field.type) else _rebuilt(column, field)
 
-    def accept(self, rows: Placed) -> None:
-        """Take rows that were prepared: no value can stand in their way any more."""
-        placed, numbers = rows
-        self.rows += placed.num_rows
-        self._waiting.add(placed, numbers)
-        for number, part in self._waiting.full():
-            self._append(number, part)
 
-    def trial(self, rows: pa.RecordBatch) -> None:
-        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
+def _check(column: pa.Array, field: pa.Field, above: int, path: str) -> None:
+    """``above``: how many of its nulls are those of the struct that it is in."""
+    if not field.nullable and column.null_count > above:
+        raise BadRecordError(f"column '{path}' is required, and a record has no value for it")
+    if _has_required(field.type):
+        for inner, inner_field, hidden in _inside(column, field.type):
+            _check(inner, inner_field, hidden, f"{path}.{inner_field.name}")
 
-        :raises Exception: whatever would come of writing them, at once or later.
-        """
-        self._layout.trial(rows)
 
-    @abstractmethod
-    def flush_largest(self) -> None:
-        """Flush a part of the buffered rows."""
+def _inside(column: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.Field, int]]:
+    if pa.types.is_struct(kind):
+        for child, field in zip(children_of(column), kind.fields, strict=True):
+            yield child, field, column.null_count
+    elif pa.types.is_map(kind):
+        keys, values = entries(column)
+        yield keys, kind.key_field, 0
+        yield values, kind.item_field, 0
+    else:
+        yield items_of(column), kind.value_field, 0
 
-    @abstractmethod
-    def _append(self, number: int, rows: pa.RecordBatch) -> None:
-        """Enough rows of the partition of this number."""
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind):
+        return list(kind.fields)
+    if pa.types.is_map(kind):
+        return [kind.key_field, kind.item_field]
+    return [kind.value_field] if pa.types.is_list(kind) else []
+
+
+def _has_required(kind: pa.DataType) -> bool:
+    return any(not field.nullable or _has_required(field.type) for field in _children(kind))
+
+
+def _parts(column: pa.Array) -> list[pa.Array]:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return [column.field(i) for i in range(kind.num_fields)]
+    if pa.types.is_map(kind):
+        return [column.keys, column.items]
+    return [column.values] if pa.types.is_list(kind) else []
+
+
+def _keeps(column: pa.Array, kind: pa.DataType) -> bool:
+    """Whether all inside is as nullable as it should be, and has a null only where that is so."""
+    if column.type != kind:
+        return False
+    found = zip(_parts(column), _children(column.type), _children(kind), strict=True)
+    return all(
+        own.nullable == field.nullable and (field.nullable or not part.null_count) and _keeps(part, field.type)
+        for part, own, field in found
+    )
+
+
+def _rebuilt(column: pa.Array, field: pa.Field) -> pa.Array:
+    """A null of a required field stands below a null: whatever takes its place is never read."""
+    kind = field.type
+    parts = [_rebuilt(part, inner) for part, inner in zip(_parts(column), _children(kind), strict=True)]
+    if pa.types.is_map(kind):
+        parts = [pa.StructArray.from_arrays(parts, fields=_children(kind))]
+    nullable = field.nullable and column.null_count > 0
+    if pa.types.is_struct(kind):
+        # A struct's parts begin where it begins.
+        mask = pc.is_null(column) if nullable else None
+        return pa.StructArray.from_arrays(parts, fields=_children(kind), mask=mask)
+    plain = column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+    validity, *buffers = plain.buffers() if not parts else plain.buffers()[:2]
+    found = pa.Array.from_buffers(
+        plain.type if not parts else kind,
+        len(column),
+        [validity if nullable else None, *buffers],
+        column.null_count if nullable else 0,
+        column.offset,
+        parts or None,
+    )
+    return kind.wrap_array(found) if isinstance(kind, pa.BaseExtensionType) else found

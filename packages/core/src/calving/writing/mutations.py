@@ -22,9 +22,9 @@ from calving.records.fields import arrow_schema, table_schema
 from calving.writing.changes import DELETE, OPERATION, Last, pruned, rows_of
 from calving.writing.identity import Identity, identity_of
 from calving.writing.keys import key
-from calving.writing.layout import Layout, Placed, Taker
+from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
-from calving.writing.table import TableWriter
+from calving.writing.table import TableWriter, Taker
 
 BUCKETS = 64
 """Parts that keys are divided into, where rows go to other tasks, or do not fit into memory."""
