@@ -21,6 +21,31 @@ def test_a_worker_of_spark_starts_without_pandas() -> None:
     assert printed(code) == ["False"]
 
 
+def test_a_driver_of_spark_calls_java_without_pandas() -> None:
+    code = """
+import sys
+from calving.engine.java import ask_about_numpy_alone
+from py4j.protocol import INPUT_CONVERTER
+ask_about_numpy_alone()
+print([converter.can_convert(value) for value in (True, "text", 1) for converter in INPUT_CONVERTER].count(True))
+print("pandas" in sys.modules)
+"""
+    assert printed(code) == ["0", "False"]
+
+
+def test_a_driver_of_spark_still_converts_values_of_numpy_for_java() -> None:
+    code = """
+from calving.engine.java import ask_about_numpy_alone
+from py4j.protocol import INPUT_CONVERTER
+ask_about_numpy_alone()
+import numpy as np
+(scalar,) = [converter for converter in INPUT_CONVERTER if converter.can_convert(np.int64(3))]
+print(scalar.convert(np.int64(3), None))
+print(any(converter.can_convert(np.array([1.5])) for converter in INPUT_CONVERTER))
+"""
+    assert printed(code) == ["3", "True"]
+
+
 @pytest.mark.parametrize("first", ["", "import pyarrow as pa; pa.array([pa.scalar(1).as_py()]);"])
 def test_pandas_that_a_transform_imports_later_is_pandas_to_pyarrow(first: str) -> None:
     code = f"""

@@ -19,7 +19,7 @@ from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
 from calving.engine.interface import Function, Patience
-from calving.engine.java import launch
+from calving.engine.java import ask_about_numpy_alone, launch
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.errors import ConfigError
@@ -52,6 +52,7 @@ class ClassicEngine(SparkEngine):
         self._archive: ClassArchive | None = None
         settings = self._settings(properties)
         conf = SparkConf().setAppName(self._name).setAll(list(settings.items()))
+        ask_about_numpy_alone()
         try:
             self._context = _context(conf)
         except Exception as error:  # py4j and Spark each have their own

@@ -1,4 +1,4 @@
-"""A local JVM whose log goes where this process logs."""
+"""A local JVM whose log goes where this process logs, and what PySpark converts for a JVM."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import sys
 import threading
 from typing import Any
 
+from py4j.protocol import INPUT_CONVERTER
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
+from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
 _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
 """Java says so at each start, because Spark's launcher adds the module."""
@@ -33,6 +35,29 @@ def launch(conf: SparkConf) -> Any:
     except Exception:
         lines.join(_LAST_WORDS_SECONDS)
         raise
+
+
+class _NumpyConverter:
+    """A converter of PySpark that is asked about NumPy's values only."""
+
+    def __init__(self, converter: Any) -> None:
+        self._converter = converter
+
+    def can_convert(self, value: object) -> bool:
+        is_numpy = any(kind.__module__ == "numpy" for kind in type(value).__mro__)
+        return is_numpy and bool(self._converter.can_convert(value))
+
+    def convert(self, value: object, client: Any) -> Any:
+        return self._converter.convert(value, client)
+
+
+def ask_about_numpy_alone() -> None:
+    """Keep PySpark from importing its test helpers, and with them pandas, as soon as it calls Java: it looks there
+    whether NumPy is installed, for each argument, which takes a second of CPU the first time.
+    """
+    for place, converter in enumerate(INPUT_CONVERTER):
+        if isinstance(converter, NumpyScalarConverter | NumpyArrayConverter):
+            INPUT_CONVERTER[place] = _NumpyConverter(converter)
 
 
 def _hand_on(source: int) -> None:
