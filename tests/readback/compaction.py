@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 
 from tests.readback.readers import session
 
