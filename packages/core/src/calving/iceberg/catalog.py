@@ -7,15 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError, ServerError, ServiceUnavailableError
 from pyiceberg.table import Table
-from requests import HTTPError, PreparedRequest, Response
-from requests.adapters import HTTPAdapter
-from requests.exceptions import ConnectionError as RequestsConnectionError
-from requests.exceptions import Timeout
 
 from calving.deadline import LateError, within
 from calving.errors import ConfigError, UnavailableError
@@ -23,9 +18,6 @@ from calving.iceberg.jdbc import sql_properties
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked
-
-REQUEST_SECONDS = 20.0
-"""pyiceberg sets no timeout on REST requests: a silent server would block the coordinator for ever."""
 
 LOOK_SECONDS = 30.0
 """Bounds the load of a table: not all catalogs have timeouts, and none includes the storage of the metadata."""
@@ -60,19 +52,21 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         try:
             catalog = _loaded(name, translated)
             break
-        except (LateError, RequestsConnectionError, Timeout, ServerError, ServiceUnavailableError) as error:
-            raise UnavailableError(
-                f"the catalog '{name}' at {masked(translated.get('uri', ''))} does not answer: {_brief(error)}"
-            ) from error
         except Exception as error:  # catalogs raise exceptions of their own
+            if _is_away(error):
+                raise UnavailableError(
+                    f"the catalog '{name}' at {masked(translated.get('uri', ''))} does not answer: {_brief(error)}"
+                ) from error
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
                 why = reason(error, "glue" if translated.get("type") == "glue" else None)
                 raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {masked(why)}") from error
     session = getattr(catalog, "_session", None)
     if session is not None:
-        for prefix in ("http://", "https://"):
-            session.mount(prefix, _TimeoutAdapter())
+        # Imported here, because other catalogs make no requests.
+        from calving.iceberg.requests import limit
+
+        limit(session)
     return catalog
 
 
@@ -80,6 +74,13 @@ def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
     if not properties.get("uri", "").startswith("http"):
         return load_catalog(name, **properties)
     return within(LOOK_SECONDS, "calving-look", lambda: load_catalog(name, **properties))
+
+
+def _is_away(error: Exception) -> bool:
+    if isinstance(error, LateError | ServerError | ServiceUnavailableError):
+        return True
+    requests = sys.modules.get("requests")  # whoever raises its errors has imported it
+    return requests is not None and isinstance(error, requests.ConnectionError | requests.Timeout)
 
 
 def _brief(error: Exception) -> str:
@@ -178,8 +179,8 @@ def find_tables(
 
 def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:
     """Whether the table is missing: pyiceberg takes every 404 for that, also a proxy's, or that of a wrong path."""
-    said = error.__cause__
-    if not isinstance(said, HTTPError) or said.response is None:
+    said, requests = error.__cause__, sys.modules.get("requests")
+    if requests is None or not isinstance(said, requests.HTTPError) or said.response is None:
         return True  # other catalogs have no such ambiguity
     try:
         kind = str(said.response.json()["error"]["type"])
@@ -218,9 +219,3 @@ def _listed(catalog: Catalog, namespace: TableId) -> list[str]:
         found += [".".join(table) for table in catalog.list_tables(here)]
         waiting += [tuple(name) for name in catalog.list_namespaces(here)]
     return found
-
-
-class _TimeoutAdapter(HTTPAdapter):
-    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        kwargs["timeout"] = kwargs.get("timeout") or REQUEST_SECONDS
-        return super().send(request, *args, **kwargs)
