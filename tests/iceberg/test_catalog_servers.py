@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from calving.settings.load import load
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.iceberg.racer import FILES_PER_ENTRY
-from tests.iceberg.servers import KEY, SECRET, Moto, Postgres, SeaweedFs
+from tests.iceberg.servers import KEY, SECRET, FakeGcs, Moto, Postgres, SeaweedFs
 from tests.iceberg.test_races import ENTRIES, create, live_files, racer
 from tests.tasks.conftest import encode
 
@@ -78,6 +79,22 @@ def on_seaweedfs_with_sql(folder: Path) -> Iterator[Place]:
     server.stop()
 
 
+def on_google(folder: Path) -> Iterator[Place]:
+    server = FakeGcs(folder / "gcs", "lake")
+    token = {"gcs.oauth2.token": "any", "gcs.oauth2.token-expires-at": str(int(time.time() + 3600) * 1000)}
+    yield Place(
+        {
+            "type": "sql",
+            "uri": f"sqlite:///{folder / 'catalog.db'}",
+            "warehouse": "gs://lake/warehouse",
+            "gcs.service.host": server.uri,
+            **token,
+        },
+        "catalog: format versions: 1 to 2; 3 needs a REST catalog",
+    )
+    server.stop()
+
+
 def on_glue(folder: Path) -> Iterator[Place]:
     server = Moto(folder / "moto")
     boto3.client("s3", **clients(server.uri)).create_bucket(Bucket="lake")
@@ -93,7 +110,13 @@ def on_glue(folder: Path) -> Iterator[Place]:
     server.stop()
 
 
-PLACES = {"postgres": on_postgres, "seaweedfs": on_seaweedfs, "seaweedfs-sql": on_seaweedfs_with_sql, "glue": on_glue}
+PLACES = {
+    "postgres": on_postgres,
+    "seaweedfs": on_seaweedfs,
+    "seaweedfs-sql": on_seaweedfs_with_sql,
+    "gcs": on_google,
+    "glue": on_glue,
+}
 
 
 @pytest.fixture(scope="module", params=PLACES)
