@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import subprocess
 import sys
+import time
 import venv
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +28,8 @@ class Cluster(NamedTuple):
     properties: dict[str, str]
     bare_python: str
     """An interpreter that has nothing installed: what the workers' PATH leads to."""
+    work: Path
+    """The folder in which its executors run."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +62,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 "spark.ui.showConsoleProgress": "false",
             },
             str(folder / "bare" / "bin" / "python"),
+            folder / "work",
         )
     finally:
         for service in (worker, master):
@@ -69,6 +76,29 @@ def test_a_batch_runs_on_a_cluster_in_the_interpreter_that_the_settings_name(
     properties = {**cluster.properties, "spark.pyspark.python": sys.executable}
     with contextlib.closing(Spark(tmp_path, properties)) as spark:
         assert spark.run(filled(topic), tmp_path) == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+
+
+def test_a_batch_whose_executor_is_killed_runs_again_on_another_one(
+    cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    properties = {**cluster.properties, "spark.pyspark.python": sys.executable}
+    table = tmp_path / "table"
+    with contextlib.closing(Spark(tmp_path, properties)) as spark, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(spark.run, filled(topic), table)
+        while not list(table.rglob("*.parquet")):
+            assert not running.done(), running.result()
+            time.sleep(0.01)
+        (killed,) = executors(cluster)
+        os.kill(killed, signal.SIGKILL)
+        assert running.result() == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+        (other,) = executors(cluster)
+    assert other != killed
+
+
+def executors(cluster: Cluster) -> list[int]:
+    """The processes of the cluster's executors."""
+    found = subprocess.run(["pgrep", "-f", "executor.CoarseGrainedExecutorBackend"], capture_output=True, check=False)
+    return [pid for pid in map(int, found.stdout.split()) if cluster.work in Path(f"/proc/{pid}/cwd").resolve().parents]
 
 
 def test_an_interpreter_without_calving_is_named_as_the_reason_and_stops_the_sink(
