@@ -31,6 +31,7 @@ from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.serving.collector import collecting, values
 from tests.serving.sinks import TOKEN, Client
+from tests.tasks.conftest import encode
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -277,3 +278,34 @@ def test_a_running_worker_tells_its_causes_and_when_they_are_gone(cli: Cli, monk
             wait_for(lambda: not causes(client))
         cli.topic.send(*[b"{"] * 50)
         wait_for(lambda: "dead-letter-share" in causes(client))
+
+
+def test_one_broken_table_of_twenty_is_named_and_the_others_go_on(cli: Cli) -> None:
+    """Its metadata is gone for a while; the worker starts over meanwhile, as after a rebalance."""
+    names = [f"t{n:02}" for n in range(20)]
+    cli.keys |= {"iceberg.tables": ",".join(f"db.{name}" for name in names), "iceberg.tables.route-field": "to"}
+    cli.keys |= {f"iceberg.table.db.{name}.route-regex": name for name in names}
+    cli.keys["iceberg.tables.on-unrouted"] = "skip"
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    metadata, away = cli.folder / "warehouse" / "db" / "t07" / "metadata", cli.folder / "away"
+
+    def rows(name: str) -> int:
+        return len(catalog.load_table(f"db.{name}").scan().to_arrow()) if catalog.table_exists(f"db.{name}") else 0
+
+    def send() -> None:
+        cli.topic.send(*encode(*({"id": n, "to": name} for n, name in enumerate(names))))
+
+    with running(cli) as client:
+        send()
+        wait_for(lambda: rows("t19") == rows("t07") == 1)
+        metadata.rename(away)
+        send()
+        wait_for(lambda: {r["subject"] for r in client.get("/api/status").json["reasons"]} == {"db.t07"})
+        assert client.get("/readyz").code == 200
+        client.ask("POST", f"/connectors/{cli.name}/restart", **BEARER)
+        wait_for(lambda: sums(client)["calving_restarts_total"] == 1)
+        send()
+        wait_for(lambda: all(rows(name) == 3 for name in names if name != "t07"))
+        assert client.get("/readyz").code == 200
+        away.rename(metadata)
+        wait_for(lambda: rows("t07") == 3 and not causes(client))
