@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,6 +15,7 @@ import duckdb
 import duckdb_extension_avro
 import duckdb_extension_iceberg
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
@@ -35,9 +38,11 @@ from calving.mutations.cache import KeyCache
 from calving.protocol.admission import Admitted, Step
 from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import arrow_schema
+from calving.services.rest_catalog import RestCatalog
 from calving.writing.table import TableWriter
 
-ROWS_A_FILE, KEYS, COMMITS = 100_000, 10_000, 20
+KEYS, COMMITS, _WARM = 10_000, 20, 10
+_SORTED_BY_A_COMMIT = 2_000_000
 _KEY = LedgerKey("control", "connect-bench", "log")
 _SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -47,55 +52,97 @@ _SCHEMA = Schema(
 )
 
 
-def measure(folder: Path, console: Console, millions: Iterable[int] = (4, 20)) -> dict[str, object]:
-    """Commits of 10,000 random keys, and reading afterwards, for tables of several sizes."""
-    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder)})
-    catalog.create_namespace("bench")
-    shown = rich.Table(
-        "rows", "keys", "layout", "cold", "warm", "warm CPU", "resolve", "read: before", "after 20 commits"
-    )
-    found: dict[str, object] = {}
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A table of so many million rows, in files of ``rows_a_file``, and the keys of each commit into it."""
+
+    millions: int
+    terms: tuple[str, ...] = ()
+    keys: int = KEYS
+    version: int = 3
+
+    @property
+    def rows_a_file(self) -> int:
+        return 250_000 if self.millions >= 50 else 100_000
+
+    def __str__(self) -> str:
+        layout = ", ".join(self.terms) or "not partitioned"
+        return f"{self.millions} M rows, {layout}, {self.keys:,} keys, version {self.version}"
+
+
+def cases(millions: Iterable[int]) -> Iterator[Case]:
     for size in millions:
-        for layout in ("none", "bucket(id, 16)"):
-            for keys in (500, KEYS):
-                taken = _case(catalog, size * 1_000_000, [] if layout == "none" else [layout], keys)
-                found[f"{size}M {layout} {keys}"] = taken
-                shown.add_row(f"{size} M", f"{keys:,}", layout, *(f"{value:.3f} s" for value in taken.values()))
+        for terms in ((), ("bucket(id, 16)",)):
+            yield Case(size, terms)
+        if size == 4:
+            yield from (Case(size, version=2), Case(size, keys=500), Case(size, keys=500, version=2))
+
+
+def measure(folder: Path, console: Console, millions: Iterable[int] = (1, 4, 20, 50)) -> dict[str, object]:
+    """Commits of random keys, and reading afterwards, for tables of several sizes; each table is deleted at once."""
+    server = RestCatalog(folder / "rest")
+    catalogs = {
+        2: open_catalog("iceberg", {"type": "embedded", "warehouse": str(folder / "embedded")}),
+        3: open_catalog("iceberg", {"type": "rest", "uri": server.uri}),
+    }
+    found: dict[str, object] = {}
+    shown = rich.Table("table", "files", *_MEASURED, title="Seconds, CPU seconds, MiB")
+    try:
+        for case in cases(millions):
+            taken = _measured(catalogs[case.version], case)
+            found[str(case)] = taken
+            console.print(f"{case}: {taken}")
+            shown.add_row(str(case), f"{taken['files']:.0f}", *(f"{taken[name]:.3f}" for name in _MEASURED))
+    finally:
+        server.stop()
     console.print(shown)
     return found
 
 
-def _case(catalog: Catalog, rows: int, terms: list[str], keys: int) -> dict[str, float]:
-    name = f"bench.t{uuid4().hex}"
-    catalog.create_table(
-        name, _SCHEMA, partition_spec=partition_spec(terms, _SCHEMA, name), properties=DEFAULT_PROPERTIES
-    )
-    spec, chance = _spec(catalog, name), random.Random(1)
-    starts = range(0, rows, ROWS_A_FILE * (16 if terms else 1))
-    files = tuple(f for at in starts for f in _written(spec, range(at, min(rows, at + starts.step))))
-    _commit(catalog, name, Resolver(), Step(files, ()))
-    before = _read(catalog.load_table(name))
-    resolver = Resolver(None, KeyCache(4 * 1024**3))
-    times, cpu, resolve = [], [], []
-    for _ in range(COMMITS):
-        numbers = sorted(chance.sample(range(rows), keys))
-        step = Step(_written(spec, numbers), (_key_file(catalog.load_table(name), numbers),))
-        started, used = time.perf_counter(), time.process_time()
-        target = _commit(catalog, name, resolver, step)
-        times.append(time.perf_counter() - started)
-        cpu.append(time.process_time() - used)
-        assert target.counts is not None and target.counts.superseded == keys
-        resolve.append(mutations_in(target.head)["resolve-ms"] / 1000)
-    after = _read(catalog.load_table(name))
-    middle = COMMITS // 2
-    warm = [sorted(each[1:])[middle] for each in (times, cpu, resolve)]
-    return dict(
-        zip(
-            ("cold", "warm", "warm_cpu", "resolve", "read_before", "read_after"),
-            (times[0], *warm, before, after),
-            strict=True,
-        )
-    )
+_MEASURED = ("cold", "cold_cpu", "warm", "warm_cpu", "warm_least", "resolve", "read_before", "read_after", "peak_mib")
+
+
+def _measured(catalog: Catalog, case: Case) -> dict[str, float]:
+    """``warm`` figures are the middle of the last commits, when all keys are sorted that are worth it."""
+    catalog.create_namespace_if_not_exists("bench")
+    name, rows = f"bench.t{uuid4().hex}", case.millions * 1_000_000
+    spec_of = partition_spec(case.terms, _SCHEMA, name)
+    properties = {**DEFAULT_PROPERTIES, "format-version": str(case.version)}
+    catalog.create_table(name, _SCHEMA, partition_spec=spec_of, properties=properties)
+    try:
+        spec, chance = _spec(catalog, name), random.Random(1)
+        starts = range(0, rows, case.rows_a_file * (16 if case.terms else 1))
+        files = tuple(f for at in starts for f in _written(spec, range(at, min(rows, at + starts.step))))
+        _commit(catalog, name, Resolver(), Step(files, ()))
+        before = _read(catalog.load_table(name))
+        resolver = Resolver(None, KeyCache(4 * 1024**3))
+        times, cpu, resolve = [], [], []
+        after = 0.0
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        for number in range(max(COMMITS, rows // _SORTED_BY_A_COMMIT + _WARM)):
+            if number == COMMITS:
+                after = _read(catalog.load_table(name))
+            numbers = sorted(chance.sample(range(rows), case.keys))
+            step = Step(_written(spec, numbers), (_key_file(catalog.load_table(name), numbers),))
+            started, used = time.perf_counter(), time.process_time()
+            target = _commit(catalog, name, resolver, step)
+            times.append(time.perf_counter() - started)
+            cpu.append(time.process_time() - used)
+            assert target.counts is not None and target.counts.superseded == case.keys
+            resolve.append(mutations_in(target.head)["resolve-ms"] / 1000)
+        peak = _peak_mib()
+        after = after or _read(catalog.load_table(name))
+    finally:
+        shutil.rmtree(spec.location.removeprefix("file://"))
+    warm = [sorted(each[-_WARM:])[_WARM // 2] for each in (times, cpu, resolve)]
+    values = (times[0], cpu[0], *warm[:2], min(times[-_WARM:]), warm[2], before, after, peak)
+    return {"files": len(files), **dict(zip(_MEASURED, values, strict=True))}
+
+
+def _peak_mib() -> float:
+    """The largest resident memory of this process, with mapped pages of the key cache."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) / 1024
 
 
 def _spec(catalog: Catalog, name: str) -> TableSpec:
@@ -105,8 +152,9 @@ def _spec(catalog: Catalog, name: str) -> TableSpec:
 
 
 def _written(spec: TableSpec, numbers: range | list[int]) -> tuple[DataFile, ...]:
-    ids = pa.array(numbers, pa.int64())
-    columns = [ids, pa.array([f"name of {number}" for number in numbers]), ids]
+    ids = pa.arange(numbers.start, numbers.stop) if isinstance(numbers, range) else pa.array(numbers, pa.int64())
+    names = pc.binary_join_element_wise("name of", ids.cast(pa.string()), " ")
+    columns = [ids, names, ids]
     writer = TableWriter(spec, 0, Limits())
     writer.write(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(_SCHEMA)))
     return tuple(writer.close())

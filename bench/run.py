@@ -10,6 +10,8 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import backends, commits, java_sink, latency, memory, meter, mutations, partitions, records, recovery, start
+from bench.upserts import LIVE, make_live
+from bench.upserts import fill as fill_changes
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
@@ -28,6 +32,19 @@ from calving.source.client import client_config
 PARTITIONS = 4
 _RECORDS_OF_A_CASE = 200_000
 _EPOCH_MS = 1_767_225_600_000
+
+
+_UPSERT = {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.bench.events.id-columns": "id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Upserts:
+    """A run into a table with live rows: its keys beyond the usual ones, rows and ids in the end."""
+
+    name: str
+    keys: Mapping[str, str]
+    rows: int
+    distinct: int
 
 
 def record(number: int, ts: str, payload: str) -> bytes:
@@ -65,35 +82,39 @@ def fill(servers: str, topic: str, records: int, ts: str) -> float:
     return size / records
 
 
-def drain(calving: Path, servers: str, topic: str, folder: Path, records: int, ts: str) -> dict[str, object]:
+def drain(
+    calving: Path, servers: str, topic: str, folder: Path, records: int, ts: str, upserts: Upserts | None = None
+) -> dict[str, object]:
     """Run the sink over the whole topic, and verify the table."""
-    config = folder / f"{topic}.json"
-    warehouse = folder / f"warehouse-{topic}"
+    name = topic if upserts is None else f"{topic}-{upserts.name}"
+    config = folder / f"{name}.json"
+    warehouse = folder / f"warehouse-{name}"
     catalog_keys = {"type": "embedded", "warehouse": str(warehouse)}
     config.write_text(
         json.dumps(
             {
-                "name": topic,
+                "name": name,
                 "topics": topic,
                 "iceberg.tables": "bench.events",
                 "iceberg.control.commit.interval-ms": 60_000,
-                "iceberg.control.topic": f"control-{topic}",
+                "iceberg.control.topic": f"control-{name}",
                 "kafka.bootstrap.servers": servers,
                 **{f"iceberg.catalog.{k}": v for k, v in catalog_keys.items()},
                 "spark.master": "local[2]",
                 "spark.ui.showConsoleProgress": "false",
+                **({} if upserts is None else upserts.keys),
             }
         )
     )
-    _create_table(catalog_keys)
-    log = Path("bench-results") / f"{topic}.log"
+    _create_table(catalog_keys, live=upserts is not None)
+    log = Path("bench-results") / f"{name}.log"
     log.parent.mkdir(exist_ok=True)
     command = [str(calving), "run", "--until-caught-up", str(config)]
     usage = meter.run(command, log, {"CALVING_LOG_LEVEL": "INFO"})
     if usage.returncode:
         sys.exit(f"the sink failed, see {log}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
     return {
-        **_measured("calving", usage, catalog_keys, records, ts),
+        **_measured("calving", usage, catalog_keys, records, ts, upserts),
         "stages_cpu_seconds_per_million": _stages(log.read_text(), records, usage.cpu_seconds),
         "first_batch_seconds": _first_batch(log.read_text()),
     }
@@ -115,12 +136,20 @@ def drain_with_java(servers: str, topic: str, folder: Path, records: int, ts: st
     return _measured("Java", usage, catalog_keys, records, ts)
 
 
-def _measured(sink: str, usage: meter.Usage, catalog_keys: dict[str, str], records: int, ts: str) -> dict[str, object]:
+def _measured(
+    sink: str,
+    usage: meter.Usage,
+    catalog_keys: dict[str, str],
+    records: int,
+    ts: str,
+    upserts: Upserts | None = None,
+) -> dict[str, object]:
     """The used resources, after a check that the table is complete."""
+    rows, distinct = (records, records) if upserts is None else (upserts.rows, upserts.distinct)
     table = open_catalog("iceberg", catalog_keys).load_table("bench.events")
     ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
-    if len(ids) != records or len(ids.unique()) != records:
-        sys.exit(f"the table of {sink} is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {records} expected")
+    if len(ids) != rows or len(ids.unique()) != distinct:
+        sys.exit(f"the table of {sink} is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {rows} expected")
     return {
         "sink": sink,
         "ts": ts,
@@ -133,7 +162,7 @@ def _measured(sink: str, usage: meter.Usage, catalog_keys: dict[str, str], recor
     }
 
 
-def _create_table(catalog_keys: dict[str, str]) -> None:
+def _create_table(catalog_keys: dict[str, str], *, live: bool = False) -> None:
     from pyiceberg.schema import Schema
     from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
 
@@ -143,7 +172,11 @@ def _create_table(catalog_keys: dict[str, str]) -> None:
     catalog = open_catalog("iceberg", catalog_keys)
     catalog.create_namespace_if_not_exists("bench")
     # What tables made by Iceberg itself get; without it the Java sink writes gzip.
-    catalog.create_table("bench.events", Schema(*columns), properties={"write.parquet.compression-codec": "zstd"})
+    table = catalog.create_table(
+        "bench.events", Schema(*columns), properties={"write.parquet.compression-codec": "zstd"}
+    )
+    if live:
+        make_live(table)
 
 
 def _stages(log: str, records: int, cpu_seconds: float) -> dict[str, float]:
@@ -168,6 +201,7 @@ def main() -> None:
     parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
     cases = (
         "throughput",
+        "upserts",
         "latency",
         "start",
         "partitions",
@@ -180,6 +214,7 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=cases)
     parser.add_argument("--store", choices=recovery.STORES, action="append", help="of --only recovery; default all")
+    parser.add_argument("--millions", type=int, action="append", help="rows, of --only mutations; default 1, 4, 20, 50")
     parser.add_argument("--rounds", type=int, default=1, help="of --only recovery: how often each fault")
     parser.add_argument("--faults", default="", help="of --only recovery: a regular expression of their names")
     parser.add_argument("--tighter", action="store_true", help="of --only recovery: with the documented settings")
@@ -195,6 +230,8 @@ def main() -> None:
         folder = Path(name)
         if args.only in (None, "throughput"):
             report["throughput"] = _throughput(args, folder, console)
+        if args.only in (None, "upserts"):
+            report["upserts"] = _upserts(args, folder, console)
         if args.only in (None, "latency"):
             report["latency"] = latency.measure(folder / "latency", console)
         if args.only in (None, "start"):
@@ -204,7 +241,7 @@ def main() -> None:
         if args.only in (None, "commits"):
             report["commits"] = commits.measure(folder / "commits", console)
         if args.only in (None, "mutations"):
-            report["mutations"] = mutations.measure(folder / "mutations", console)
+            report["mutations"] = mutations.measure(folder / "mutations", console, args.millions or (1, 4, 20, 50))
         if args.only in (None, "records"):
             report["records"] = records.measure(folder / "records", min(args.records, _RECORDS_OF_A_CASE), console)
         if args.only in (None, "memory"):
@@ -235,6 +272,28 @@ def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> lis
             results.append(drain(args.calving, servers, topic, folder, args.records, kind))
             if args.java:
                 results.append(drain_with_java(servers, topic, folder, args.records, kind))
+    _show(results, console)
+    return results
+
+
+def _upserts(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
+    """The same records, one of ten of them for a live row, appended and upserted in turns."""
+    results = []
+    with kafka(folder / "kafka-of-upserts") as servers:
+        rows = fill_changes(servers, "bench-changes", args.records, PARTITIONS, record)
+        for number in range(args.rounds):
+            for kind, keys, expected in (
+                ("append", {}, LIVE + args.records),
+                ("upsert", _UPSERT, rows),
+            ):
+                upserts = Upserts(f"{kind}-{number}", keys, expected, rows)
+                found = drain(args.calving, servers, "bench-changes", folder, args.records, "epoch", upserts)
+                results.append({**found, "sink": kind})
+    _show(results, console)
+    return results
+
+
+def _show(results: Sequence[Mapping[str, object]], console: Console) -> None:
     table = Table(title="Throughput, whole process tree, start-up included")
     for column in (
         "sink",
@@ -253,7 +312,6 @@ def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> lis
         keys = ("sink", "ts", "records_per_second", "cpu_seconds_per_million", "wall_seconds", "peak_mib")
         table.add_row(*(str(r[k]) for k in keys), text, str(r.get("first_batch_seconds", "")))
     console.print(table)
-    return results
 
 
 if __name__ == "__main__":

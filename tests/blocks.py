@@ -46,7 +46,7 @@ class Given(Block):
 
     @cached_property
     def offsets(self) -> pa.Int64Array:
-        return pa.array(range(self._start, self._start + len(self)), pa.int64())
+        return pa.arange(self._start, self._start + len(self))
 
     @cached_property
     def timestamps_ms(self) -> pa.Int64Array:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
@@ -16,6 +17,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.resolution import Resolver
 from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
+from calving.mutations.keys import Keys, Matches
 from calving.mutations.lookup import Tasks
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
 
@@ -101,6 +103,25 @@ def test_each_commit_reads_some_files_for_the_cache_whatever_their_size(catalog:
         table.commit(table.step([{"id": 1, "name": "b", "g": 0}, {"id": 70, "name": "b", "g": 0}]))
         ran.append(tasks.ran)
     assert ran == [1, 1, 1]
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_keys_are_hashed_once_for_files_that_have_fewer_rows_together(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(catalog, "flat", 2)
+    for start in range(0, 40, 10):
+        table.commit(table.step([], inserts=[{"id": key, "name": "a", "g": 0} for key in range(start, start + 10)]))
+    searched: list[int] = []
+    found_in = Keys.found_in
+
+    def counted(keys: Keys, batches: Iterable[pa.RecordBatch]) -> Matches:
+        searched.append(len(keys))
+        return found_in(keys, batches)
+
+    monkeypatch.setattr(Keys, "found_in", counted)
+    table.commit(table.step([{"id": key, "name": "b", "g": 0} for key in range(0, 40, 2)]))
+    assert searched == [20, 20], "two files of ten rows each time"
     assert pyiceberg_rows(table.table) == table.rows()
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.types import LongType, StringType
 
 from calving.mutations.columns import Column
-from calving.mutations.keys import Keys
+from calving.mutations.keys import Keys, Matches
 from calving.mutations.sorting import in_order, pays
 
 COLUMNS = {"number": Column(1, LongType()), "text": Column(1, StringType())}
@@ -45,3 +45,25 @@ def test_a_part_of_the_keys_keeps_their_numbers() -> None:
 def test_few_keys_are_searched_for_and_many_compared() -> None:
     assert pays(500, 100_000)
     assert not pays(10_000, 100_000)
+
+
+@pytest.mark.parametrize("ids", [1, 2])
+def test_several_files_searched_at_once_give_what_each_of_them_gives(ids: int) -> None:
+    """Keys of one column and of two, with an order column behind them."""
+    chance = random.Random(2)
+    columns = [Column(1, LongType()), Column(2, LongType())][:ids]
+    names = [*(str(column.field_id) for column in columns), "order"]
+
+    def rows(count: int) -> pa.RecordBatch:
+        arrays = [pa.array([chance.randrange(9) for _ in range(count)], pa.int64()) for _ in names]
+        return pa.RecordBatch.from_arrays(arrays, names)
+
+    for _ in range(30):
+        keys = Keys(columns, [[rows(chance.randrange(1, 20))]])
+        files = [[rows(chance.randrange(12)) for _ in range(chance.randrange(3))] for _ in range(4)]
+        together = keys.found_in_each(files)
+        assert [told(found) for found in together] == [told(keys.found_in(batches)) for batches in files]
+
+
+def told(found: Matches) -> list[list[object]]:
+    return [each.to_pylist() for each in (found.rows, found.keys, found.orders)]

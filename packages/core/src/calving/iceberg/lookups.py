@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -65,7 +66,7 @@ class Lookups:
         if tasks is not None:
             elsewhere = beside("calving-lookup", partial(self._as_tasks, tasks, looking, away))
         with ThreadPoolExecutor(_TOGETHER, thread_name_prefix="calving-locate") as pool:
-            found = list(pool.map(lambda each: self._here(looking, *each), here))
+            found = self._all_here(pool, looking, here)
             if elsewhere is not None:
                 try:
                     found += [(each, False) for each in elsewhere.result()]
@@ -74,7 +75,7 @@ class Lookups:
                     log.warning(
                         "table %s: the search for keys continues without tasks, because they failed: %s", name, error
                     )
-                    found += pool.map(lambda each: self._here(looking, *each), away)
+                    found += self._all_here(pool, looking, away)
         by_path = {file.path: each for (file, _), (each, _) in zip((*here, *away), found, strict=True)}
         return [by_path[file.path] for file, _ in wanted], sum(was_held for _, was_held in found)
 
@@ -122,6 +123,20 @@ class Lookups:
             for each in matches(answer, [keys for _, keys in found])
         ]
 
+    def _all_here(
+        self, pool: ThreadPoolExecutor, looking: Looking, wanted: Sequence[Wanted]
+    ) -> list[tuple[Matches, bool]]:
+        groups = pool.map(lambda group: self._together(looking, group), list(_with_same_keys(wanted)))
+        return list(chain.from_iterable(groups))
+
+    def _together(self, looking: Looking, group: Sequence[Wanted]) -> list[tuple[Matches, bool]]:
+        """Files that are searched for the same keys, which are more than their rows."""
+        if len(group) == 1:
+            return [self._here(looking, *group[0])]
+        opened = [self._batches(looking, file) for file, _ in group]
+        found = group[0][1].found_in_each([batches for batches, _ in opened])
+        return [(each, was_held) for each, (_, was_held) in zip(found, opened, strict=True)]
+
     def _here(self, looking: Looking, file: Candidate, keys: Keys) -> tuple[Matches, bool]:
         reading = looking.reading
         is_one = len(reading.columns) == 1 and is_searchable(keys.columns[0])
@@ -156,6 +171,18 @@ class Lookups:
         batches, _ = self._cache.batches(name, columns, lambda: in_order(held), owner)
         (found,) = batches
         return found
+
+
+def _with_same_keys(wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
+    """Neighbours with the same keys, at most as many rows as keys at a time; else one by one."""
+    found: list[Wanted] = []
+    for file, keys in wanted:
+        if found and (keys is not found[0][1] or sum(f.records for f, _ in found) + file.records > len(keys)):
+            yield found
+            found = []
+        found.append((file, keys))
+    if found:
+        yield found
 
 
 def _lists(wanted: Sequence[Wanted], rows: int) -> Iterator[list[Wanted]]:

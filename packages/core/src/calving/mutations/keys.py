@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,12 @@ class Matches:
     rows: pa.Array
     keys: pa.Array
     orders: pa.Array
+
+    def within(self, start: int, end: int) -> Matches:
+        """Those of a part of the rows, numbered from its start."""
+        first, last = (pc.sum(pc.less(self.rows, row), min_count=0).as_py() for row in (start, end))
+        rows, keys, orders = (each.slice(first, last - first) for each in (self.rows, self.keys, self.orders))
+        return Matches(pc.subtract(rows, start), keys, orders)
 
     def living(self, dead: BitMap64) -> pa.Array:
         """The keys without those of rows that are ``dead``."""
@@ -81,15 +88,41 @@ class Keys:
         """
         rows, keys, orders = [], [], []
         start = 0
-        for batch in batches:
-            places, numbers = self._one(batch) if len(self._names) == 1 else self._several(batch)
+        for some in self._at_once(batches):
+            places, numbers = self._one(some) if len(self._names) == 1 else self._several(some)
             if len(places):
                 rows.append(pc.add(places.cast(pa.int64()), start))
                 keys.append(numbers)
-                orders += [column.take(places) for column in batch.columns[len(self._names) :]]
-            start += batch.num_rows
+                orders += [_whole(column.take(places)) for column in some.columns[len(self._names) :]]
+            start += some.num_rows
         kind = orders[0].type if orders else pa.null()
         return Matches(_joined(rows, pa.int64()), self._numbered_here(_joined(keys, pa.int32())), _joined(orders, kind))
+
+    def _at_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """About as many rows as there are keys, which are hashed for every search."""
+        some: list[pa.RecordBatch] = []
+        for batch in batches:
+            some.append(batch)
+            if sum(each.num_rows for each in some) >= len(self):
+                yield pa.Table.from_batches(some)
+                some = []
+        if some:
+            yield pa.Table.from_batches(some)
+
+    def found_in_each(self, files: Iterable[Iterable[pa.RecordBatch]]) -> list[Matches]:
+        """The same of several files, for which the keys are hashed once."""
+        ends = [0]
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            count = 0
+            for batches in files:
+                for batch in batches:
+                    count += batch.num_rows
+                    yield batch
+                ends.append(count)
+
+        found = self.found_in(rows())
+        return [found.within(start, end) for start, end in pairwise(ends)]
 
     def searched(self, found: pa.RecordBatch) -> Matches:
         """The same of keys of one column in their order, without an order column."""
@@ -104,21 +137,21 @@ class Keys:
         found = self.found_in(batches)
         return dict(zip(found.keys.to_pylist(), found.orders.to_pylist(), strict=True))
 
-    def _one(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-        numbers = pc.index_in(batch.column(0), value_set=self.columns[0])
+    def _one(self, some: pa.Table) -> tuple[pa.Array, pa.Array]:
+        numbers = _whole(pc.index_in(some.column(0), value_set=self.columns[0]))
         places = pc.indices_nonzero(pc.is_valid(numbers))
         return places, numbers.take(places)
 
-    def _several(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    def _several(self, some: pa.Table) -> tuple[pa.Array, pa.Array]:
         """A mask for each column leaves few rows, which are compared whole."""
         mask: Any = None
-        for column, values in zip(batch.columns, self._values, strict=False):  # an order column may follow
+        for column, values in zip(some.columns, self._values, strict=False):  # an order column may follow
             found = pc.is_in(column, value_set=values)
             mask = found if mask is None else pc.and_(mask, found)
         places = pc.indices_nonzero(mask)
         if not len(places):
             return places, pa.array([], pa.int32())
-        left = self._by_value(batch.take(places).columns).append_column(_PLACE, places)
+        left = self._by_value(some.take(places).columns).append_column(_PLACE, places)
         both = left.join(self._numbered, self._names, join_type="inner", use_threads=False).sort_by(_PLACE)
         return _whole(both[_PLACE]), _whole(both[_KEY])
 
@@ -131,7 +164,7 @@ class Keys:
         numbers = pa.array(range(len(self)), pa.int32())
         return self._by_value(self.columns).append_column(_KEY, numbers)
 
-    def _by_value(self, columns: Sequence[pa.Array]) -> pa.Table:
+    def _by_value(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Table:
         """Rows with the numbers of their values instead of these: a join takes no null for another."""
         found = (pc.index_in(column, value_set=known) for column, known in zip(columns, self._values, strict=False))
         return pa.Table.from_arrays(list(found), self._names)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from calving.model.tables import TableSpec
-from calving.writing.layout import Layout
+from calving.writing.layout import Layout, Placed
 from calving.writing.mutations import ChangeLayout
 from calving.writing.table import Taker
 
@@ -16,6 +16,8 @@ _SAMPLED = 32
 """Keys in a sample."""
 _PARCEL_BYTES = 1024 * 1024
 """Arrow bytes after which the rows of a partition go on their way; small, since a receiver takes many at once."""
+_CHANGES_BYTES = 32 * _PARCEL_BYTES
+"""Of changes all buckets go together: keys are spread evenly, and to wait for full ones would copy the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,19 @@ class ShuffleWriter(Taker):
     """
 
     def __init__(self, table: TableSpec, ranges: bool = False) -> None:
-        super().__init__(Layout(table) if table.mutations is None else ChangeLayout(table, buckets=True), _PARCEL_BYTES)
+        if table.mutations is None:
+            super().__init__(Layout(table), _PARCEL_BYTES)
+        else:
+            super().__init__(ChangeLayout(table, buckets=True), 1 << 62)
+        self._changes = table.mutations is not None
         self._table = table.name
         self._ranges = self._layout.order if ranges else None
         self._ready: list[ShuffleBlock | Sample] = []
+
+    def accept(self, rows: Placed) -> None:
+        super().accept(rows)
+        if self._changes and self._waiting.bytes >= _CHANGES_BYTES:
+            self.finish()
 
     @property
     def waiting(self) -> int:

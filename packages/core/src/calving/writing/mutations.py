@@ -54,7 +54,7 @@ class ChangeLayout(Layout):
     def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of changes that add a row."""
         rows = rows_of(changes)
-        return rows if self._keeps_deleted else rows.filter(pc.not_equal(changes.column(OPERATION), DELETE))
+        return rows if self._keeps_deleted else _where(rows, pc.not_equal(changes.column(OPERATION), DELETE))
 
     def place(self, rows: pa.RecordBatch) -> Placed:
         """The changes, which could all be written."""
@@ -157,7 +157,7 @@ class ChangeWriter(Taker):
             self._data.write(staying.slice(start, _ROWS_AT_ONCE))
             while self._data.weight > self._limits.buffered_bytes:
                 self._data.flush_largest()
-        self._keys.write(last.filter(replaces))
+        self._keys.write(_where(last, replaces))
 
     def _append(self, number: int, rows: pa.RecordBatch) -> None:
         raise AssertionError("changes wait until all of their keys have come")
@@ -214,6 +214,11 @@ class KeyWriter:
 def without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
     """A table's properties for key files, which are read whole."""
     return {name: value for name, value in properties.items() if not name.startswith(_BLOOM)}
+
+
+def _where(rows: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+    """These rows; not copied if they are all."""
+    return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
 class _Spilt:
