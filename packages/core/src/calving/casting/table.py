@@ -27,10 +27,9 @@ from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
 from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
-from calving.records.fields import Lookup, arrow_schema
+from calving.records.fields import Target, arrow_schema
 from calving.records.indices import Indices, without
 from calving.records.inferred import of_array, of_type
-from calving.records.projection import Target
 from calving.records.values import RecordError, Values, objects
 
 NOT_AN_OBJECT = "the value is not an object: a table takes records with named fields"
@@ -63,34 +62,13 @@ class TableConverter:
         *,
         exactly: bool = False,
     ) -> None:
-        self._table, self._evolution, self._names, self._exactly = table, evolution, names, exactly
+        self._table, self._evolution, self._exactly = table, evolution, exactly
         self._limits = limits or Limits()
         self._growth = Growth(table, schema, evolution, self._limits)
         self._struct = schema.as_struct()
         self._arrow = arrow_schema(schema)
-        self._lookups: dict[int, Lookup] = {}
-
-    @property
-    def maps_names(self) -> bool:
-        """Whether the table has a name mapping."""
-        return bool(self._names)
-
-    @property
-    def target(self) -> Target:
-        """The table's columns, for converters that decode only these."""
-        return Target(self._struct, self._lookup)
-
-    def hides_order(self, kind: pa.DataType) -> bool:
-        """Whether values of this type, and all objects in them, go to structs or nowhere: fields are found by name."""
-        return self._takes_apart(kind, self._struct)
-
-    def _takes_apart(self, kind: pa.DataType, column: IcebergType) -> bool:
-        if not pa.types.is_nested(kind):
-            return True
-        if not (pa.types.is_struct(kind) and isinstance(column, StructType)):
-            return False
-        found = ((field.type, self._lookup(column).find(field.name)) for field in kind)
-        return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in found)
+        self.target = Target(self._struct, names, case_insensitive=evolution.case_insensitive)
+        self._lookup = self.target.lookup
 
     def convert(self, values: Values) -> Converted:
         """Convert all values, and separate the bad ones."""
@@ -99,12 +77,6 @@ class TableConverter:
         if not pa.types.is_struct(values.data.type):
             return Converted(None, [], [self._bad(i, NOT_AN_OBJECT) for i in range(len(values))])
         return self._columns(values.data, values.typed)
-
-    def _lookup(self, struct: StructType) -> Lookup:
-        found = self._lookups.get(id(struct))
-        if found is None:
-            found = self._lookups[id(struct)] = Lookup(struct, self._evolution.case_insensitive, self._names)
-        return found
 
     def _columns(self, data: pa.StructArray, typed: bool) -> Converted:
         sources: dict[int, pa.Array] = {}

@@ -30,8 +30,8 @@ from pyiceberg.types import (
 )
 
 from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, absence, json_decoder
-from calving.records.fields import Lookup
-from calving.records.projection import Projection, Target
+from calving.records.fields import Lookup, Target
+from calving.records.projection import Projection
 
 _RARE, _FEW = 8, 64
 """In blocks of more than a few one of so many values may be refused; of more, the other ways make a better job."""

@@ -108,3 +108,36 @@ class Lookup:
 
     def find(self, name: str) -> NestedField | None:
         return self._fields.get(self._key(name))
+
+
+class Target:
+    """A table that values go to as they are: its columns, and how names find them."""
+
+    def __init__(self, columns: StructType, names: Mapping[int, tuple[str, ...]], *, case_insensitive: bool) -> None:
+        """``names``: the table's name mapping, empty without one."""
+        self.columns, self._names, self._case_insensitive = columns, names, case_insensitive
+        self._lookups: dict[int, Lookup] = {}
+
+    @property
+    def maps_names(self) -> bool:
+        """Whether the table has a name mapping."""
+        return bool(self._names)
+
+    def lookup(self, struct: StructType) -> Lookup:
+        """Finds the fields of these columns, or of a struct among them."""
+        found = self._lookups.get(id(struct))
+        if found is None:
+            found = self._lookups[id(struct)] = Lookup(struct, self._case_insensitive, self._names)
+        return found
+
+    def hides_order(self, kind: pa.DataType) -> bool:
+        """Whether values of this type, and all objects in them, go to structs or nowhere: fields are found by name."""
+        return self._takes_apart(kind, self.columns)
+
+    def _takes_apart(self, kind: pa.DataType, column: IcebergType) -> bool:
+        if not pa.types.is_nested(kind):
+            return True
+        if not (pa.types.is_struct(kind) and isinstance(column, StructType)):
+            return False
+        found = ((field.type, self.lookup(column).find(field.name)) for field in kind)
+        return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in found)

@@ -7,17 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
-from pyiceberg.types import StructType
 
-from calving.records.fields import Lookup
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A table that values go to as they are: its columns, and how names find them."""
-
-    columns: StructType
-    lookup: Callable[[StructType], Lookup]
+from calving.records.fields import Target
 
 
 @dataclass(frozen=True, slots=True)

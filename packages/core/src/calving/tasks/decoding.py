@@ -1,16 +1,28 @@
-"""The converters of one task: bytes to values, those that are too large told from the others."""
+"""Bytes to values: the converters of one task, and what each table needs of the values."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+
+import pyarrow as pa
 
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
 from calving.model.record_path import TopicConverters
+from calving.records.arrays import is_flat
+from calving.records.fields import Target, name_mapping
 from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import RecordError
+from calving.tasks.mutations import row_schema
 from calving.tasks.spec import TaskSpec
 
 _KEY = "key of a record"
+_TOGETHER = 16
+"""Tables that a route field chooses from, up to which all their columns are decoded at once."""
+Tables = tuple[str, ...]
 
 
 class Decoders:
@@ -54,4 +66,73 @@ class Decoders:
             spec = both.key if is_key else both.value
             found = converter(spec.name, spec.options, is_key=is_key, limits=self._spec.path.limits)
             self._converters[topic, use] = found
+        return found
+
+
+class Projections:
+    """The needed parts of a task's values, by the tables that they go to."""
+
+    def __init__(self, spec: TaskSpec, leaves: Callable[[pa.DataType], pa.DataType | None]) -> None:
+        """``leaves``: as ``Chain.leaves`` of the task's transforms."""
+        self._spec, self._leaves = spec, leaves
+        self._targets: dict[str, Target] = {}
+        self._by_tables: dict[Tables, Projection] = {}
+        self.decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
+        """Whether every digit of a fraction counts."""
+        self.whole = Projection(decimals=self.decimals, hides_order=self._hides_order)
+        """Of values that transforms take."""
+
+    def of(self, tables: Tables) -> Projection | None:
+        """The projection to the columns of these tables; None while one of them is not loaded."""
+        found = self._by_tables.get(tables)
+        if found is None and all(table in self._spec.tables for table in tables):
+            evolution = self._spec.path.evolution
+            folds = evolution.case_insensitive or any(self._target(table).maps_names for table in tables)
+            targets = tuple(self._target(table) for table in tables)
+            found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
+            if operations := self._operations(tables):
+                # The field with a record's operation may not be a column.
+                plain = found.unknown == "ignore" and len(operations) == 1
+                found = replace(found, route=operations.pop()) if plain else self.whole
+            self._by_tables[tables] = found
+        return found
+
+    def _operations(self, tables: Tables) -> set[str]:
+        """The fields with a record's operation in these tables."""
+        known = [self._spec.tables[table].mutations for table in tables]
+        return {mutations.cdc_field for mutations in known if mutations is not None and mutations.cdc_field is not None}
+
+    @cached_property
+    def alternatives(self) -> frozenset[str]:
+        """The tables that the route field chooses from, as far as they are known."""
+        path = self._spec.path
+        if path.routing.dynamic:
+            return frozenset(self._spec.tables.keys() - {path.tolerance.table})
+        return frozenset(rule.table for rule in path.routing.rules)
+
+    @cached_property
+    def together(self) -> Projection | None:
+        """One projection for all tables that the route field chooses from, with that field; None if there is none."""
+        if len(self.alternatives) > _TOGETHER:
+            return None
+        found = self.of(tuple(sorted(self.alternatives)))
+        if found is None or found.unknown != "ignore" or not found.targets or found.route is not None:
+            return None
+        return replace(found, route=self._spec.path.routing.field)
+
+    def _hides_order(self, kind: pa.DataType) -> bool:
+        """Whether no table can show in what order fields stand inside of values of this type."""
+        left = self._leaves(kind)
+        if left is None or is_flat(left):
+            return left is not None
+        evolution = self._spec.path.evolution
+        is_final = not (evolution.evolve or evolution.create)  # else a column may come that is not known yet
+        return is_final and all(self._target(table).hides_order(left) for table in self._spec.tables)
+
+    def _target(self, table: str) -> Target:
+        found = self._targets.get(table)
+        if found is None:
+            spec, fold = self._spec.tables[table], self._spec.path.evolution.case_insensitive
+            columns = row_schema(spec).as_struct()
+            found = self._targets[table] = Target(columns, name_mapping(spec.properties), case_insensitive=fold)
         return found

@@ -17,12 +17,11 @@ from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
 from calving.model.tables import SchemaChange
-from calving.records.arrays import is_flat, take
+from calving.records.arrays import take
 from calving.records.failures import is_of_value
 from calving.records.fields import name_mapping, table_schema
 from calving.records.indices import Indices, compose, without
 from calving.records.inferred import of_type
-from calving.records.projection import Target
 from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 from calving.tasks.creation import Creation
@@ -71,22 +70,6 @@ class Delivery:
     @property
     def changes(self) -> list[SchemaChange]:
         return self._changes.list()
-
-    def maps_names(self, table: str) -> bool:
-        """Whether the table has a name mapping."""
-        return self._converter(table).maps_names
-
-    def target(self, table: str) -> Target:
-        """The columns of the table."""
-        return self._converter(table).target
-
-    def hides_order(self, kind: pa.DataType) -> bool:
-        """Whether no table can show in what order fields stand inside of values of this type."""
-        if is_flat(kind):
-            return True
-        evolution = self._spec.path.evolution
-        is_final = not (evolution.evolve or evolution.create)  # else a column may come that is not known yet
-        return is_final and all(self._converter(table).hides_order(kind) for table in self._spec.tables)
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:

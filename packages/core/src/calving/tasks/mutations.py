@@ -10,6 +10,7 @@ from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType
 
 from calving.casting.table import Converted, TableConverter
@@ -44,6 +45,15 @@ class Origin:
         return Origin(source, chosen(block.offsets, index))
 
 
+def row_schema(table: TableSpec) -> Schema:
+    """The schema that the rows of a record are converted to."""
+    schema = table_schema(table.schema_json)
+    if table.mutations is None:
+        return schema
+    # Whether an id column has a value is asked when its change is made: no record may make it optional.
+    return optional(schema, {*identity_of(table).ids})
+
+
 class Conversion:
     """Converts values for one mutation table, as of one schema."""
 
@@ -52,10 +62,8 @@ class Conversion:
     ) -> None:
         assert table.mutations is not None  # noqa: S101 - else rows are appended
         self._table, self._mutations = table.name, table.mutations
-        schema = table_schema(table.schema_json)
+        schema, relaxed = table_schema(table.schema_json), row_schema(table)
         self._identity = identity_of(table)
-        # Whether an id column has a value is asked here: no record may make it optional.
-        relaxed = optional(schema, {*self._identity.ids})
         self.rows = TableConverter(table.name, relaxed, evolution, names, limits)
         """Of whole rows."""
         only_names = Evolution(case_insensitive=evolution.case_insensitive)

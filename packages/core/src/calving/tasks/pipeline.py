@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,17 +19,13 @@ from calving.records.projection import Projection
 from calving.records.values import RecordError, Records, Values, texts
 from calving.source.reading import Block
 from calving.tasks.columns import Columns, origins
-from calving.tasks.decoding import Decoders
+from calving.tasks.decoding import Decoders, Projections, Tables
 from calving.tasks.delivery import Delivery
 from calving.tasks.mutations import as_objects
 from calving.tasks.routing import Router, is_table_name
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.transforms.chain import Chain
-
-_TOGETHER = 16
-"""Tables that a route field chooses from, up to which all their columns are decoded at once."""
-Tables = tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -50,10 +45,8 @@ class Pipeline:
         self._router = Router(spec.path.routing)
         self._chain = Chain(spec.path.transforms)
         self._decoders = Decoders(spec)
-        self._projections: dict[Tables, Projection] = {}
-        decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
-        self._whole = Projection(decimals=decimals, hides_order=self._hides_order)
-        replayed = spec.path.tolerance.replayed
+        self._projections = Projections(spec, self._chain.leaves)
+        decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
         self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
 
     def run(self, block: Block, index: Indices | None = None) -> Outcome:
@@ -76,7 +69,7 @@ class Pipeline:
             nulls, index, present = compose(index, present.nulls), compose(index, kept), present.take(kept)
         if self._chain:
             tombstones = [Values(pa.nulls(len(nulls)), False, nulls)] if nulls else []
-            for part in [*tombstones, *self._decode(topic, "", present, self._whole, index, outcome)]:
+            for part in [*tombstones, *self._decode(topic, "", present, self._projections.whole, index, outcome)]:
                 self._transform(block, topic, partition, part, outcome)
             return
         if nulls:
@@ -87,15 +80,17 @@ class Pipeline:
             self._decode_by_field(topic, present, index, outcome)
 
     def _decode_by_field(self, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
-        """At once for all tables where that is one way of reading; else the route field first, and then the values."""
-        together = self._together
+        """One decoding serves all tables if they have a common projection; else the route field is decoded first, and
+        then the values of each table.
+        """
+        together = self._projections.together
         projection = together or Projection(route=self._router.field)
         parts = self._decode(topic, "route", present, projection, index, outcome)
         for part in (_without_nulls(part, outcome) for part in parts):
             is_whole = isinstance(part.data, list) or not self._decoders.projects(topic, "route")
             row_of = None if len(part) == len(present) else {place: row for row, place in enumerate(index)}
             for tables, here in self._groups(part).items():
-                if is_whole or (together is not None and self._alternatives.issuperset(tables)):
+                if is_whole or (together is not None and self._projections.alternatives.issuperset(tables)):
                     self._send(tables, part.choose(here), outcome)
                     continue
                 rows = here if row_of is None else [row_of[place] for place in compose(part.index, here)]
@@ -106,7 +101,7 @@ class Pipeline:
         if not tables:
             self._unrouted(topic, index, outcome)
             return
-        for part in self._decode(topic, ",".join(tables), present, self._projection(tables), index, outcome):
+        for part in self._decode(topic, ",".join(tables), present, self._projections.of(tables), index, outcome):
             self._deliver(tables, part, outcome)
 
     def _buriers(self, topic: str) -> list[str]:
@@ -221,50 +216,6 @@ class Pipeline:
             decoded = self._decoders.decode(topic, use, present, projection).within(index)
         outcome.bad += decoded.bad
         return decoded.values
-
-    def _projection(self, tables: Tables) -> Projection | None:
-        """The projection to the columns of these tables; None while one of them is not loaded."""
-        found = self._projections.get(tables)
-        if found is None and all(table in self._spec.tables for table in tables):
-            evolution = self._spec.path.evolution
-            folds = evolution.case_insensitive or any(self._delivery.maps_names(table) for table in tables)
-            targets = tuple(self._delivery.target(table) for table in tables)
-            found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
-            if operations := self._operations(tables):
-                # The field with a record's operation may not be a column.
-                plain = found.unknown == "ignore" and len(operations) == 1
-                found = replace(found, route=operations.pop()) if plain else self._whole
-            self._projections[tables] = found
-        return found
-
-    def _operations(self, tables: Tables) -> set[str]:
-        """The fields with a record's operation in these tables."""
-        known = [self._spec.tables[table].mutations for table in tables]
-        return {mutations.cdc_field for mutations in known if mutations is not None and mutations.cdc_field is not None}
-
-    @cached_property
-    def _alternatives(self) -> frozenset[str]:
-        """The tables that the route field chooses from, as far as they are known."""
-        path = self._spec.path
-        if path.routing.dynamic:
-            return frozenset(self._spec.tables.keys() - {path.tolerance.table})
-        return frozenset(rule.table for rule in path.routing.rules)
-
-    @cached_property
-    def _together(self) -> Projection | None:
-        """A common projection for all tables that the route field chooses from, and that field; None if there
-        is none.
-        """
-        if len(self._alternatives) > _TOGETHER:
-            return None
-        found = self._projection(tuple(sorted(self._alternatives)))
-        if found is None or found.unknown != "ignore" or not found.targets or found.route is not None:
-            return None
-        return replace(found, route=self._spec.path.routing.field)
-
-    def _hides_order(self, kind: pa.DataType) -> bool:
-        left = self._chain.leaves(kind)
-        return left is not None and self._delivery.hides_order(left)
 
 
 def _values_of(records: Records) -> Values:
