@@ -1,7 +1,7 @@
 """Converts whole columns to Iceberg types with Arrow. Columns that Arrow refuses are converted value by value,
 ``exact``.
 
-A cast here may refuse too much, never take too much: every value that it takes it takes as ``exact`` does.
+A cast may refuse values that ``exact`` accepts, but a value that it accepts becomes what ``exact`` makes of it.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _DAY_MS = 86_400_000
 
 
 class RefusedError(Exception):
-    """Arrow does not take this column exactly."""
+    """Arrow cannot cast this column exactly."""
 
 
 Lookups = Callable[[StructType], Lookup]
 
 
 def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
-    """``column`` as ``kind``: nulls stay nulls, what does not fit is refused.
+    """``column`` as ``kind``; nulls stay nulls.
 
-    :raises RefusedError, ValueError, pa.ArrowException: some value has to go the exact way.
+    :raises RefusedError, ValueError, pa.ArrowException: some value does not fit, or has to go the exact way.
     """
     if pa.types.is_null(column.type) or column.null_count == len(column):
         raise RefusedError("only nulls")
@@ -141,7 +141,7 @@ def _boolean(column: pa.Array, kind: IcebergType) -> pa.Array:
 def _integer(column: pa.Array, kind: IcebergType) -> pa.Array:
     wanted = pa.int32() if isinstance(kind, IntegerType) else pa.int64()
     if pa.types.is_string(column.type):
-        # Arrow would take hexadecimal text as well.
+        # Arrow would accept hexadecimal text as well.
         if not pc.all(pc.match_substring_regex(column, "^-?[0-9]{1,19}$")).as_py():
             raise RefusedError("not integers")
     else:
@@ -171,7 +171,7 @@ def _double(column: pa.Array, kind: IcebergType) -> pa.Array:
 def _decimal(column: pa.Array, kind: IcebergType) -> pa.Array:
     _only(column, pa.types.is_integer, pa.types.is_decimal)
     wanted = pa.decimal128(kind.precision, kind.scale)  # type: ignore[attr-defined]
-    # In 256 bits nothing overflows on the way: 38 digits, and up to 38 more for the scale.
+    # 256 bits hold every intermediate value: 38 digits, and up to 38 more for the scale.
     wide = pa.decimal256(76, wanted.scale)
     if pa.types.is_integer(column.type):
         return column.cast(pa.decimal256(20, 0)).cast(wide).cast(wanted)

@@ -1,7 +1,7 @@
 """One value into one Iceberg type: the Java sink's ``RecordConverter``, with repairs.
 
-The repairs: what does not fit is an error, never a wrap-around or a truncation. The fast way in ``columns`` must give
-the same result for every value that it takes; text of temporal columns goes through the same Arrow casts in both.
+The repairs: a value that does not fit is an error, never wrapped around or truncated. The fast way in ``columns`` must
+give the same result for every value that it accepts; both use the same Arrow casts for text of temporal columns.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from calving.records.inferred import of_value
 class ExactConverter:
     """Converts values to the columns of one table, and collects the schema changes that other values need.
 
-    ``typed`` values come with a schema, which says what new fields are: nothing is concluded from the values.
+    ``typed`` values come with a schema, which alone decides the types of new columns.
     """
 
     def __init__(self, growth: Growth, lookup: Callable[[StructType], Lookup], *, typed: bool = False) -> None:
@@ -43,9 +43,9 @@ class ExactConverter:
         self.changes: list[SchemaChange] = []
 
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
-        """One value of one column.
+        """Convert one value of one column.
 
-        :raises UnfitError: it does not fit, and no schema change helps; it asks for none.
+        :raises UnfitError: it does not fit, and no schema change helps. No change is collected for it.
         """
         before = len(self.changes)
         try:
@@ -56,7 +56,7 @@ class ExactConverter:
             del self.changes[before:]
             if isinstance(error, UnfitError):
                 raise
-            # Whatever a value does to a library is the value's fault: the next attempt would fail in the same way.
+            # An error of a library is the value's fault too: the next attempt would fail in the same way.
             raise UnfitError(path, f"{type(error).__name__}: {first_line(error)}") from error
         return found
 
@@ -71,7 +71,7 @@ class ExactConverter:
         for name, item in value.items():
             column = lookup.find(name)
             if column is not None:
-                given[column.name] = (column, item)  # of several the last one counts
+                given[column.name] = (column, item)  # the last of several fields for one column counts
             else:
                 self.unknown(item, (*path, name))
         for name, (column, item) in given.items():
@@ -82,7 +82,7 @@ class ExactConverter:
         return row
 
     def unknown(self, value: Any, path: Path) -> None:
-        """A field that has no column. :raises UnfitError: it has to have one, and cannot get it."""
+        """Ask for a column for a field without one. :raises UnfitError: the table cannot have it."""
         if self._typed or not self._growth.evolves:
             return
         kind = of_value(value)

@@ -24,7 +24,7 @@ class UnfitError(ValueError):
 
 
 class Growth:
-    """The schema changes that one table allows. A record that needs another change is bad."""
+    """The schema changes that one table allows. A record that needs any other change is bad."""
 
     def __init__(self, table: str, schema: Schema, evolution: Evolution, limits: Limits) -> None:
         self._table, self._limits = table, limits
@@ -34,7 +34,7 @@ class Growth:
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
-        """A column for a field that has none; ``count`` values without a schema need it, one of which is ``value``.
+        """Add a column for a field; ``count`` schemaless values need it, ``value`` is one of them.
 
         :raises UnfitError: the table cannot have it.
         """
@@ -56,7 +56,7 @@ class Growth:
         return SchemaChange(self._table, "add", path, seen=seen_of(kind, count, value))
 
     def optional(self, column: NestedField, path: Path) -> SchemaChange:
-        """The column without NOT NULL. :raises UnfitError: it must keep it."""
+        """Make the column optional. :raises UnfitError: it must stay required."""
         if not self.evolves or column.field_id in self._identifying:
             raise UnfitError(path, "the column is required, but the record has no value for it")
         return SchemaChange(self._table, "optional", path)
@@ -69,7 +69,7 @@ class Growth:
 
 
 def _with_parents(struct: StructType, wanted: set[int]) -> set[int]:
-    """These fields, and the structs that they are in."""
+    """The ids of these fields, and of the structs that contain them."""
     found: set[int] = set()
     for field in struct.fields:
         inner = _with_parents(field.field_type, wanted) if isinstance(field.field_type, StructType) else set()
@@ -86,7 +86,7 @@ def check_names(names: Sequence[str], path: Path) -> None:
 
 
 def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
-    """Whether a table can be created from a record of this kind. :raises UnfitError: it cannot."""
+    """Check that a table can be created from a record of this kind. :raises UnfitError: it cannot."""
     inner = list(paths_of(kind))
     for path in inner:
         check_names(path[-1:], path)
@@ -104,10 +104,10 @@ def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
 
 
 def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str], str]) -> InferredType | None:
-    """The kind of what is at this path without what would give two columns one full name: what is left is the same in
-    whatever order the fields come. None: nothing is left.
+    """The kind at this path without fields whose full name another column has; None if nothing is left.
 
-    ``taken`` are the names that are there, by ``key``; those of what is left join them.
+    The result does not depend on the order of the fields. ``taken`` holds the full names in use, by ``key``; the names
+    of the remaining columns are added to it.
     """
     if isinstance(kind, str):
         return kind
@@ -134,7 +134,7 @@ def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str
 
 
 def depth(kind: InferredType) -> int:
-    """Levels of structs, lists and maps in a kind."""
+    """The number of nested levels of structs, lists and maps in a kind."""
     return 0 if isinstance(kind, str) else 1 + max(map(depth, _inner(kind).values()), default=0)
 
 

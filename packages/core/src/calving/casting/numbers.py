@@ -1,6 +1,6 @@
-"""Single values as numbers and booleans: what does not fit is an error, never a wrap-around or a truncation.
+"""Single values as numbers and booleans; a value that does not fit is an error, never wrapped around or truncated.
 
-ValueError for what is of no such kind, OverflowError for what is beyond it.
+The functions raise ValueError for a value of another kind, and OverflowError for one that is too large.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _F32_MAX = 3.4028235677973366e38
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number; a boolean is none."""
+    """Whether a value is a number; a boolean is not."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def text_of(value: Any) -> str:
-    """:raises ValueError: it is no text."""
+    """The value itself. :raises ValueError: it is not text."""
     if not isinstance(value, str):
         raise ValueError("not text")
     return value
@@ -49,7 +49,7 @@ def integer(value: Any, bits: int) -> int:
 
 
 def number(value: Any, bits: int) -> int:
-    """A whole number, however it is written, but for text."""
+    """A whole number in any form but text, such as 5.0."""
     if not is_number(value):
         raise ValueError("not a number")
     if not isinstance(value, int):
@@ -84,7 +84,7 @@ def floating(value: Any, *, single: bool) -> float:
 
 
 def _number_text(text: str) -> str:
-    """The text of a number, without blanks around it. :raises ValueError: it holds what only Python reads."""
+    """The text of a number, without blanks around it. :raises ValueError: only Python would accept it."""
     if "_" in text or not text.isascii():
         raise ValueError("not a number")
     return text.strip()
@@ -110,6 +110,6 @@ def decimal(value: Any, kind: DecimalType) -> Decimal:
 
 
 def short(value: Any) -> str:
-    """A value as an error shows it."""
+    """A value as error texts show it."""
     text = repr(value) if isinstance(value, str | Digits) else json.dumps(value, default=str)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,4 +1,4 @@
-"""Schemaless values by the columns that they go to."""
+"""Splits schemaless values into the columns of a table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from calving.records.fields import Lookup
 
 @dataclass(slots=True)
 class Given:
-    """The values of each column, by its id; values without a column: row, name and value; rows that are no objects."""
+    """``items``: the values of each column, by its id. ``new``: row, name and value of fields without a column.
+
+    ``no_objects``: rows whose value is not an object.
+    """
 
     items: Mapping[int, Sequence[Any]]
     new: list[tuple[int, str, object]] = field(default_factory=list)
@@ -31,8 +34,8 @@ class Given:
 def columns_of(
     values: Sequence[object], struct: StructType, lookup: Lookup, *, whole: bool, learned_names: int
 ) -> Given:
-    """``whole``: also return values without a column. ``learned_names``: the number of names cached with their
-    columns.
+    """The values by column. ``whole``: fields without a column are returned too. ``learned_names``: the largest number
+    of names whose columns are cached.
     """
     if {*map(type, values)} == {dict}:
         known = _by_name(values, struct, lookup, whole=whole)  # type: ignore[arg-type]
@@ -44,7 +47,7 @@ def columns_of(
 def _by_name(
     records: Sequence[dict[str, Any]], struct: StructType, lookup: Lookup, *, whole: bool
 ) -> Mapping[int, Sequence[Any]] | None:
-    """Name by name, which is quicker; None: several names lead to one column, or some to none."""
+    """The quick way, name by name; None if several names lead to one column, or a needed one to none."""
     names = {*chain.from_iterable(records)}
     targets = {name: target for name in names if (target := lookup.find(name)) is not None}
     known = {target.field_id: name for name, target in targets.items()}
@@ -79,7 +82,7 @@ def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, le
 
 
 def simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
-    """Values of one simple kind as a column that ``cast`` takes as it would take each of them; else None."""
+    """Values of one simple kind as a column that ``cast`` converts as ``exact`` converts each of them; else None."""
     kinds = {*map(type, values)}
     kinds.discard(type(None))
     if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):

@@ -1,4 +1,4 @@
-"""Schema changes that many records, or many tasks, ask for, as few."""
+"""Merges the schema changes that many records or tasks ask for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from calving.records.inferred import folded, merge
 
 
 class SchemaChanges:
-    """One for each column and kind of change: types merge to the narrowest that takes all, and counts add up."""
+    """One change for each column and kind of change: types merge to the narrowest that holds all, and counts add up."""
 
     def __init__(self, changes: Iterable[SchemaChange] = (), *, fold: bool = False) -> None:
         """``fold``: names that differ by case only are one name."""

@@ -1,8 +1,8 @@
-"""Counts which types schemaless values need of a new column, so that a few values do not decide for all.
+"""Counts the types that schemaless values need a new column to be, so that a few values do not decide for all.
 
-A plain value, which travels as JSON: ``kinds`` counts values by what each of them needs, ``examples`` has some of them,
-``fields`` says the same of the fields of objects, ``inside`` of the elements of arrays, or of keys and values of maps.
-Counts of several tasks are added up, so it does not matter which task has read a value.
+The counts are a plain value that travels as JSON: ``kinds`` counts values by the kind that each needs, ``examples``
+holds some of them, ``fields`` has such counts for each field of objects, ``inside`` for the elements of arrays, or the
+keys and values of maps. Counts of all tasks are added up, so it does not matter which task reads a value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBERS = ("int", "long", "float", "double")
 
 
 def seen_of(kind: InferredType, times: int = 1, value: object = None) -> Seen:
-    """So many values that need this kind; ``value`` is one of them."""
+    """The counts of ``times`` values that need this kind; ``value`` is one of them."""
     name = kind if isinstance(kind, str) else next(iter(kind))
     seen: Seen = {"kinds": {name: times}}
     if value is not None:
@@ -36,7 +36,7 @@ def seen_of(kind: InferredType, times: int = 1, value: object = None) -> Seen:
 
 
 def join(seen: Seen, other: Seen, *, fold: bool = False) -> None:
-    """Add what another part of the values needs. ``fold``: names of fields that differ by case only are one."""
+    """Add the counts of other values. ``fold``: names of fields that differ by case only are one name."""
     for name, count in other["kinds"].items():
         seen["kinds"][name] = seen["kinds"].get(name, 0) + count
     for name, texts in other.get("examples", {}).items():
@@ -71,23 +71,23 @@ def _joined(seen: Seen | None, other: Seen, *, fold: bool) -> Seen:
 
 @dataclass(frozen=True, slots=True)
 class Minority:
-    """Values that a column does not become wide enough for."""
+    """Values that do not fit the type that the other values of their column decide."""
 
     path: tuple[str, ...]
-    """Through structs to the column; what is inside of its elements counts as its own."""
+    """The path to the column through structs; the inside of its elements belongs to the column itself."""
     kind: InferredType
-    """The type that the others need."""
+    """The type that the other values need."""
     kept: int
     needs: str
     count: int
     examples: tuple[str, ...]
     all: InferredType
-    """The type that would take them, too."""
+    """The type that would hold these values too."""
 
 
 @dataclass(slots=True)
 class Decision:
-    """The type of a column, the type that all its values would need, and the values that do not decide."""
+    """The type of a column, the type that all its values need, and the values that do not decide."""
 
     kind: InferredType | None
     all: InferredType | None
@@ -95,7 +95,7 @@ class Decision:
 
 
 def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
-    """The narrowest kind of a column for all its values but for those of kinds that at most ``share`` of them need."""
+    """The narrowest kind for the values of a column, without the rarest kinds that together are at most ``share``."""
     families = [_family(seen, names, share, path) for names in _families(seen["kinds"])]
     kept, dropped = _parted(families, share)
     kind, whole = _merged(found.kind for _, found in kept), _merged(found.all for _, found in families)
@@ -109,11 +109,11 @@ def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
 
 
 Family = tuple[int, Decision]
-"""Values of kinds that widen into each other: how many, and what they need."""
+"""Values of kinds that widen into each other: their number, and the type that they need."""
 
 
 def _parted(families: Sequence[Family], share: float) -> tuple[list[Family], list[Family]]:
-    """Those that decide, and the smallest ones, which together have no more than this share of the values."""
+    """The families that decide, and the smallest ones, which together are at most this share of the values."""
     ranked = sorted(families, key=lambda family: (family[0], str(family[1].kind)))
     most = share * sum(count for count, _ in ranked)
     sums = [sum(count for count, _ in ranked[: n + 1]) for n in range(len(ranked) - 1)]
@@ -122,7 +122,7 @@ def _parted(families: Sequence[Family], share: float) -> tuple[list[Family], lis
 
 
 def _families(kinds: Mapping[str, int]) -> list[list[str]]:
-    """Kinds by what widens into each other without loss: all numbers are one."""
+    """Kinds grouped by lossless widening: all numbers are one group."""
     numbers = [name for name in _NUMBERS if name in kinds]
     return ([numbers] if numbers else []) + [[name] for name in sorted(kinds) if name not in _NUMBERS]
 
@@ -168,7 +168,7 @@ def _name(kind: InferredType) -> str:
 
 
 def _examples(seen: Seen, name: str) -> tuple[str, ...]:
-    """Of numbers some of any kind."""
+    """Examples of a kind; for a number, of any kind of number."""
     names = _NUMBERS if name in _NUMBERS else (name,)
     given = seen.get("examples", {})
     return tuple(sorted(text for each in names for text in given.get(each, ()))[:_EXAMPLES])

@@ -1,4 +1,4 @@
-"""Decoded values to the rows of one table: what fits, what does not, and which schema changes it asks for."""
+"""Decoded values to the rows of one table, with the values that do not fit and the schema changes that they need."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ NOT_AN_OBJECT = "the value is not an object: a table takes records with named fi
 class Converted:
     """Rows in the table's Arrow schema, with their indices among the values; values that do not fit; schema changes.
 
-    With schema changes there are no rows: the values have to be converted again once they are made.
+    With schema changes there are no rows: the values are converted again after the table has changed.
     """
 
     rows: pa.RecordBatch | None
     index: Indices
-    """Which of the values each row is."""
+    """The index of each row's value."""
     bad: list[RecordError] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
 
 
 class TableConverter:
-    """Converts values for one table as of one schema."""
+    """Converts values for one schema of one table."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class TableConverter:
         return self._values_exactly(objects(source), target, wanted, found)
 
     def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
-        """Python's dates end where Arrow's do not: what Arrow casts alone, it casts."""
+        """Arrow casts each value that it can, since Python's dates have a smaller range; others go the exact way."""
         parts: list[pa.Array] = []
         pending = [(0, len(source))]
         while pending:
@@ -182,7 +182,7 @@ class TableConverter:
         return arrow(rows, wanted)
 
     def _objects(self, values: Sequence[object]) -> Converted:
-        """Column by column as well: most of them hold values of one kind, and those Arrow can take."""
+        """Column by column: Arrow casts those that hold values of one kind, which most do."""
         found = _Found()
         given = columns_of(
             values,
@@ -209,7 +209,7 @@ class TableConverter:
         return self._result(columns, len(values), found)
 
     def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
-        """Fields of records that have no column."""
+        """Ask for columns for fields without one."""
         converter = ExactConverter(self._growth, self._lookup)
         for i, name, item in items:
             if i not in found.bad:
@@ -264,7 +264,7 @@ class TableConverter:
                 found.bad.setdefault(i, str(error))
 
     def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
-        """Fields that are new inside a column, and types that a schema says are wider."""
+        """Ask for new fields inside a column, and for types that a schema declares wider."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
         match kind:
@@ -291,7 +291,7 @@ class TableConverter:
 
 @dataclass(slots=True)
 class _Found:
-    """The findings of a conversion: bad values by index, with the reason, and schema changes for the others.
+    """The findings of a conversion: the reason for each bad value, by index, and schema changes for the others.
 
     ``typed``: the values come with a schema.
     """

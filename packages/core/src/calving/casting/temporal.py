@@ -1,6 +1,6 @@
 """Single values, and columns of text, as days and microseconds.
 
-Of single values: ValueError for what is of no such kind, OverflowError for what is beyond it.
+For single values the functions raise ValueError for a value of another kind, and OverflowError for one out of range.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from calving.casting.numbers import is_number, number, short, text_of
 
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 _OFFSET = r"([Tt ].*)(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
-"""An offset, after a time: the day of a date alone is none."""
+"""An offset after a time; without a time, the day of a date would look like one."""
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 _EPOCH = datetime(1970, 1, 1)
 _DAY_US = 86_400_000_000
 
 
 def timestamptz_text(text: pa.Array, unit: str = "us") -> pa.Array:
-    """ISO date-times to microseconds UTC; without an offset they are UTC.
+    """ISO date-times to microseconds UTC; those without an offset are in UTC.
 
-    :raises pa.ArrowInvalid: one of them is none, or only some have an offset.
+    :raises pa.ArrowInvalid: a text is not a date-time, or only some have an offset.
     """
     try:
         return text.cast(pa.timestamp(unit, "UTC"))
@@ -40,7 +40,7 @@ def timestamptz_text(text: pa.Array, unit: str = "us") -> pa.Array:
 def timestamp_text(text: pa.Array, unit: str = "us") -> pa.Array:
     """ISO date-times to microseconds of local time; an offset is dropped, not applied, as Java does.
 
-    :raises pa.ArrowInvalid: one of them is none.
+    :raises pa.ArrowInvalid: a text is not a date-time.
     """
     try:
         return text.cast(pa.timestamp(unit))
@@ -50,12 +50,12 @@ def timestamp_text(text: pa.Array, unit: str = "us") -> pa.Array:
 
 
 def date_text(text: pa.Array) -> pa.Array:
-    """``yyyy-MM-dd`` to days. :raises pa.ArrowInvalid: one of them is none."""
+    """``yyyy-MM-dd`` to days. :raises pa.ArrowInvalid: a text is not a date."""
     return text.cast(pa.date32())
 
 
 def time_text(text: pa.Array) -> pa.Array:
-    """``HH:mm[:ss[.fraction]]`` to microseconds of the day. :raises ValueError: one of them is none."""
+    """``HH:mm[:ss[.fraction]]`` to microseconds of the day. :raises ValueError: a text is not a time."""
     return pa.array([None if item is None else _parsed_time(item) for item in text.to_pylist()], pa.time64("us"))
 
 
@@ -73,7 +73,7 @@ def _micros_at_most(text: pa.Array) -> pa.Array:
 
 
 def day(value: Any) -> int:
-    """Days since 1970, of a date, a number of days, or a text."""
+    """Days since 1970 from a date, a number of days, or a text."""
     if isinstance(value, datetime):
         return micros_of(value) // _DAY_US
     if isinstance(value, date):
@@ -82,7 +82,7 @@ def day(value: Any) -> int:
 
 
 def time_of_day(value: Any) -> int:
-    """Microseconds of the day, of a time, a number of milliseconds, or a text."""
+    """Microseconds of the day from a time, a number of milliseconds, or a text."""
     if isinstance(value, time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
     micros = number(value, 64) * 1000 if is_number(value) else time_text(pa.array([text_of(value)]))[0].value
@@ -92,14 +92,14 @@ def time_of_day(value: Any) -> int:
 
 
 def instant(value: Any, of_text: Callable[[pa.Array], pa.Array]) -> int:
-    """Microseconds since 1970, of a date, a number of milliseconds, or what ``of_text`` makes of a text."""
+    """Microseconds since 1970 from a date, a number of milliseconds, or a text, which ``of_text`` parses."""
     if isinstance(value, date):
         return micros_of(value) if isinstance(value, datetime) else day(value) * _DAY_US
     return _millis(value) if is_number(value) else of_text(pa.array([text_of(value)]))[0].value
 
 
 def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
-    """The same in nanoseconds."""
+    """As ``instant``, in nanoseconds."""
     if isinstance(value, date) or is_number(value):
         nanos = instant(value, of_text=lambda text: text) * 1000
         if not -(1 << 63) <= nanos < 1 << 63:
@@ -109,7 +109,7 @@ def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
 
 
 def micros_of(value: datetime) -> int:
-    """Microseconds since 1970; without a zone it is UTC."""
+    """Microseconds since 1970; a date-time without a zone is in UTC."""
     naive = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
     return (naive - _EPOCH) // timedelta(microseconds=1)
 

@@ -18,7 +18,7 @@ from calving.records.arrays import Digits, Items, Pairs, Single, Typed
 
 
 def string(value: Any) -> str:
-    """A value as a text column holds it. :raises ValueError: it has no text."""
+    """A value as the text of a string column. :raises ValueError: it has no text form."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -57,7 +57,7 @@ def _dumps(value: Any) -> str:
 
 
 def _named(value: Any) -> Any:
-    """The value with text in the place of NaN and infinity, for which JSON has no numbers."""
+    """The value with NaN and infinity as text, since JSON has no such numbers."""
     if isinstance(value, Mapping):
         return {name: _named(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -72,7 +72,7 @@ def _item_text(value: Any) -> str:
 
 
 def _json_default(value: Any) -> Any:
-    """As Connect's JSON without a schema: bytes in base64, days, milliseconds."""
+    """As Connect's JSON without a schema: bytes in base64, dates in days, times in milliseconds."""
     match value:
         case Decimal():
             return floating(value, single=False)
@@ -112,7 +112,7 @@ def java_double(value: float) -> str:
     if value == 0:
         return "-0.0" if math.copysign(1, value) < 0 else "0.0"
     sign, digits, exponent = Decimal(_single_text(value) if isinstance(value, Single) else repr(value)).as_tuple()
-    if len(digits) == 1 and float(near := f"{value:.1e}") == value:  # of two digits Java takes the nearest
+    if len(digits) == 1 and float(near := f"{value:.1e}") == value:  # Java uses the nearest number of two digits
         sign, digits, exponent = Decimal(near).as_tuple()
     text = "".join(map(str, digits)).rstrip("0") or "0"
     point = len(digits) + int(exponent)

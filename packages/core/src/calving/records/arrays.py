@@ -1,7 +1,7 @@
 """Arrow arrays from Python values and from other arrays.
 
 Nested arrays are put together from buffers: Arrow's own functions refuse a null child of a required field even where
-its parent is null, and take types for equal that differ in what is required.
+its parent is null, and compare types as equal that differ in their required fields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 JSON = pa.json_()
-"""Text that holds one JSON value: what has no single Arrow type."""
+"""Text of one JSON value: the type of values for which Arrow has no type of their own."""
 
 Leaf = Callable[[Sequence[Any], pa.DataType], pa.Array]
 
@@ -32,7 +32,7 @@ class Items(list[Any]):
 
 
 class Digits(Decimal):
-    """A typed decimal, every digit of which counts. (A fraction of JSON text is a Decimal, and means a double.)"""
+    """A typed decimal: every digit of it counts. (A fraction of JSON text is a Decimal too, but means a double.)"""
 
 
 class Single(float):
@@ -40,7 +40,7 @@ class Single(float):
 
 
 def is_flat(kind: pa.DataType) -> bool:
-    """Whether values of this type are objects without objects or arrays inside."""
+    """Whether the type is a struct without structs, lists or maps inside."""
     return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
 
 
@@ -50,12 +50,12 @@ def struct(children: Sequence[pa.Array], kind: pa.DataType, nulls: pa.Array | No
 
 
 def lists(ends: pa.Array, items: pa.Array, kind: pa.DataType, nulls: pa.Array | None) -> pa.Array:
-    """A list array; ``ends`` are int32 offsets into ``items``, one more than rows."""
+    """A list array; ``ends`` are int32 offsets into ``items``, one more than there are rows."""
     return pa.Array.from_buffers(kind, len(ends) - 1, [_validity(nulls), ends.buffers()[1]], children=[items])
 
 
 def maps(ends: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType, nulls: pa.Array | None) -> pa.Array:
-    """A map array; ``ends`` are int32 offsets into ``keys`` and ``items``, one more than rows."""
+    """A map array; ``ends`` are int32 offsets into ``keys`` and ``items``, one more than there are rows."""
     entries = struct([keys, items], pa.struct([kind.key_field, kind.item_field]), None, len(keys))
     return pa.Array.from_buffers(kind, len(ends) - 1, [_validity(nulls), ends.buffers()[1]], children=[entries])
 
@@ -67,7 +67,7 @@ def _validity(nulls: pa.Array | None) -> pa.Buffer | None:
 
 
 def build(values: Sequence[Any], kind: pa.DataType, leaf: Leaf) -> pa.Array:
-    """Python values as an array of this type; ``leaf`` makes the arrays of what is not nested.
+    """Python values as an array of this type; ``leaf`` makes the arrays of types that are not nested.
 
     Structs come as mappings (missing fields are null), lists as lists, maps as pairs or mappings.
     """
@@ -95,7 +95,7 @@ def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values under a type that differs in names, in what is required, or in field metadata.
+    """The same values under a type that differs in names, required fields or field metadata only.
 
     :raises pa.ArrowException: the values are of another type.
     """
@@ -191,7 +191,7 @@ def as_list(array: pa.MapArray) -> pa.ListArray:
 
 
 def take(array: pa.Array, rows: pa.Array) -> pa.Array:
-    """These rows of an array. (Arrow's own ``take`` loses what is required below.)"""
+    """These rows of an array. (The result of Arrow's own ``take`` loses the required flags of inner fields.)"""
     return conform(array.take(rows), array.type)
 
 

@@ -1,4 +1,4 @@
-"""Dates as people read them, of any number of days; Python's own end at the years 1 and 9999."""
+"""Text of dates and times in any year; Python's own dates cover only the years 1 to 9999."""
 
 from __future__ import annotations
 

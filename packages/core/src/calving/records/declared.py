@@ -32,7 +32,7 @@ _HELP = (
 def read_columns(text: str) -> dict[str, InferredType]:
     """Types by the (dotted) names of their columns.
 
-    :raises ValueError: the text is not understood; says where.
+    :raises ValueError: the text is not a declaration; the error says where.
     """
     reader = _Reader(text)
     found: dict[str, InferredType] = {}
@@ -129,9 +129,9 @@ def with_declared(
     fold: bool = False,
     within: Sequence[str] = (),
 ) -> InferredType | None:
-    """The kind of a table's rows, or of the column ``within`` it, with the declared types in the place of its own.
+    """The kind of a table's rows, or of the column ``within`` it; declared types replace the kind's own.
 
-    Columns of ``everywhere`` are there whether the kind has them or not; ``fold``: names are compared ignoring case.
+    Columns of ``everywhere`` are added if the kind lacks them. ``fold``: names are compared ignoring case.
     """
     key = str.lower if fold else str
     above = ".".join(within)
@@ -150,7 +150,7 @@ def with_declared(
 
 
 def _replaced(kind: Any, path: Sequence[str], type_: InferredType) -> InferredType:
-    """The kind with this type at a path, and structs on the way to it."""
+    """The kind with this type at a path; missing structs on the path are added."""
     if not path:
         return type_
     known = dict(kind) if isinstance(kind, Mapping) and "struct" in kind else {"struct": {}}

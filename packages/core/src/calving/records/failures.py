@@ -23,9 +23,9 @@ _OF_VALUES = (
 
 
 def is_of_value(error: BaseException) -> bool:
-    """Whether the same values would fail in the same way again; else something around them failed, and may pass.
+    """Whether the values cause the error, so that a retry would fail again; else a retry may help.
 
-    A panic of a library in Rust is no ``Exception``, but as final as one.
+    A panic in a Rust library is not an ``Exception``, but a retry does not help either.
     """
     if isinstance(error, OSError):
         return False

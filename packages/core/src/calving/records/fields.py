@@ -18,7 +18,7 @@ NAME_MAPPING = "schema.name-mapping.default"
 
 @lru_cache(maxsize=1024)
 def table_schema(text: str) -> Schema:
-    """A schema of its JSON text, parsed once per process and schema."""
+    """The schema of a JSON text; each text is parsed once per process."""
     return Schema.model_validate_json(text)
 
 
@@ -67,7 +67,7 @@ def leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
-    """Names by column id, of the table's name mapping; empty without one."""
+    """The names in the table's name mapping, by column id; empty without a mapping."""
     text = properties.get(NAME_MAPPING)
     found: dict[int, tuple[str, ...]] = {}
     pending: list[MappedField] = list(parse_mapping_from_json(text).root) if text else []
@@ -111,7 +111,7 @@ class Lookup:
 
 
 class Target:
-    """A table that values go to as they are: its columns, and how names find them."""
+    """A table's columns, and how the fields of values find them by name."""
 
     def __init__(self, columns: StructType, names: Mapping[int, tuple[str, ...]], *, case_insensitive: bool) -> None:
         """``names``: the table's name mapping, empty without one."""
@@ -124,14 +124,14 @@ class Target:
         return bool(self._names)
 
     def lookup(self, struct: StructType) -> Lookup:
-        """Finds the fields of these columns, or of a struct among them."""
+        """Finds the columns of the table, or the fields of a struct among them."""
         found = self._lookups.get(id(struct))
         if found is None:
             found = self._lookups[id(struct)] = Lookup(struct, self._case_insensitive, self._names)
         return found
 
     def hides_order(self, kind: pa.DataType) -> bool:
-        """Whether values of this type, and all objects in them, go to structs or nowhere: fields are found by name."""
+        """Whether the order of fields is lost: all objects in values of this type go to structs, or to no column."""
         return self._takes_apart(kind, self.columns)
 
     def _takes_apart(self, kind: pa.DataType, column: IcebergType) -> bool:

@@ -1,4 +1,4 @@
-"""The one form of a selection: ascending indices of records. A range stands for neighbours and costs nothing."""
+"""Selections: ascending indices of records. A range selects neighbours at no cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Indices = Sequence[int]
 
 
 def compose(outer: Indices, inner: Indices) -> Indices:
-    """Of the records at ``outer``, those at ``inner``: their indices where ``outer`` counts."""
+    """A selection within a selection: the entries of ``outer`` at the places ``inner``."""
     if isinstance(inner, range) and len(inner) == len(outer):
         return outer
     if outer == range(len(outer)):

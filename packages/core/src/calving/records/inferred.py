@@ -1,8 +1,8 @@
-"""Inferred types: what a value needs a column to be, before the column has ids.
+"""Inferred types: the column type that a value needs, without field ids.
 
 They travel as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``); ``{"struct": {name: type}}`` has
 ``required`` names beside it, ``{"list": type}`` and ``{"map": [key, value]}`` have ``required`` = true where elements
-or values are never null. None says nothing: only nulls, or empty.
+or values are never null. None means unknown: there were only nulls, or empty objects and arrays.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def of_value(value: object) -> InferredType | None:
 
 
 def of_array(array: pa.Array, typed: bool) -> InferredType | None:
-    """The kind of a column. Of a schemaless one only what some value says counts; a schema speaks for itself."""
+    """The kind of a column: of a typed one by its schema, of a schemaless one by the values in it."""
     kind = array.type
     if typed:
         return of_type(kind)
@@ -96,7 +96,7 @@ def of_type(kind: pa.DataType) -> InferredType | None:
         key = of_type(kind.key_type)
         return None if item is None else {"map": [key, item], "required": not kind.item_field.nullable}
     if t.is_decimal(kind):
-        # Iceberg has no decimals that end before the point.
+        # Iceberg has no decimals with a negative scale.
         return f"decimal({min(38, kind.precision - min(0, kind.scale))}, {max(0, kind.scale)})"
     if t.is_timestamp(kind):
         return "timestamp" if kind.tz is None else "timestamptz"
@@ -125,7 +125,7 @@ _PRIMITIVES: Mapping[pa.DataType, str] = {
 
 
 def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None:
-    """The narrowest kind that takes both. What nothing else takes together is text."""
+    """The narrowest kind that holds both; string if no other kind does."""
     if a is None or b is None or a == b:
         return a if b is None else b
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -146,7 +146,7 @@ def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None
 def find(
     kind: InferredType | None, name: str, key: Callable[[str], str] = str
 ) -> tuple[tuple[str, ...], InferredType] | None:
-    """The path and type of a field by its dotted name, maybe inside of structs; ``key`` tells which names are equal."""
+    """The path and type of a field by its dotted name, also inside structs; names with the same ``key`` are equal."""
     fields = kind.get("struct", {}) if isinstance(kind, Mapping) else {}
     head, _, rest = name.partition(".")
     for field, inner in fields.items():
@@ -160,7 +160,7 @@ def find(
 
 
 def all_optional(kind: InferredType) -> InferredType:
-    """The kind without anything required."""
+    """The kind with all fields, elements and values optional."""
     match kind:
         case {"struct": fields}:
             return {"struct": {name: all_optional(inner) for name, inner in fields.items()}}
@@ -172,7 +172,7 @@ def all_optional(kind: InferredType) -> InferredType:
 
 
 def folded(kind: Any) -> Any:
-    """The kind with fields as one whose names differ by case only, under the first of their names in order."""
+    """The kind with fields merged whose names differ by case only; the first name in sort order stays."""
     match kind:
         case {"struct": fields}:
             found: dict[str, tuple[str, InferredType]] = {}

@@ -1,8 +1,8 @@
-"""How Arrow's JSON reader may read a block, so that each value comes out as the exact way gives it.
+"""Plans: the types with which Arrow's JSON reader gives each value of a block as the exact way does.
 
-The reader is given a type for every field. What was seen of the data decides only which types are tried. A type is used
-only if every JSON token that Arrow takes for it means the same to its column as to the exact way; all other tokens
-Arrow refuses, or ``doubtful`` finds. So what was seen can cost time, but never change a value.
+The reader gets a type for every field. Values seen so far only decide which types are tried. A type is used only if the
+exact way gives the same value for every JSON token that Arrow accepts for it; Arrow refuses all other tokens, or
+``doubtful`` finds their rows. So a wrong guess costs time, but never changes a value.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _KINDS: Mapping[type, JsonKind] = {
     list: "array",
 }
 READ = {"boolean": pa.bool_(), "long": pa.int64(), "string": pa.string()}
-"""Types that hold every token that Arrow takes for them as it is."""
+"""Types that keep every token unchanged that Arrow accepts for them."""
 
 
 Wanted = Mapping[str, Any] | None
-"""Names that matter, each with those below it (an array passes its elements'); None: all."""
+"""Needed names, each with the needed names below it (those of an array are its elements'); None: all."""
 
 
 class NoPlanError(Exception):
-    """No type is right for some field: the block goes the exact way."""
+    """No type suits some field: the block goes the exact way."""
 
 
 class Seen:
-    """The observed types of a field: of its values in the order of first occurrence, of its fields, of its elements."""
+    """The types seen so far of one field: of its values, by first occurrence, of its fields and of its elements."""
 
     __slots__ = ("element", "fields", "kinds")
 
@@ -49,7 +49,7 @@ class Seen:
         self.element: Seen | None = None
 
     def look(self, value: Any, wanted: Wanted, room: int) -> int:
-        """Look at a value; how much of it is news. At most ``room`` names are taken in, and only ``wanted`` ones."""
+        """Add a value; return how many names and types are new. At most ``room`` names are added, all ``wanted``."""
         if value is None:
             return 0
         kind = _KINDS[type(value)]
@@ -81,9 +81,9 @@ class Plan(ABC):
     """One way to read a block."""
 
     ignores_unknown = False
-    """Whether fields without a type are passed over; else Arrow refuses them."""
+    """Whether Arrow ignores fields without a type; else it refuses them."""
     wanted: Wanted = None
-    """The names that have to be learnt."""
+    """The names whose types have to be seen."""
 
     @abstractmethod
     def type(self, seen: Seen) -> pa.DataType:
@@ -91,14 +91,14 @@ class Plan(ABC):
 
     @abstractmethod
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
-        """The rows that Arrow may have read in another way than the exact one."""
+        """The rows that the exact way may give differently."""
 
 
 UNSEEN = Seen()
 
 
 def rows_where(rows: pa.StructArray, test: Any) -> list[int]:
-    """Rows in which some double is as ``test`` says."""
+    """Rows in which ``test`` marks some double."""
     found: dict[int, None] = {}
     for i, field in enumerate(rows.type):
         mask = _mask(rows.field(i), field.type, test)

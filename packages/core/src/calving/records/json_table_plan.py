@@ -1,4 +1,4 @@
-"""How Arrow reads JSON that goes to tables, or to the choice of a table, as it is."""
+"""Plans for JSON that goes to tables without transforms, and for the route field alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from calving.records.projection import Projection
 
 
 class TablePlan(Plan):
-    """Values go to tables as they are, which decides what has to be told apart."""
+    """The plan for values that go to tables as they are: their columns decide which tokens differ."""
 
     def __init__(self, projection: Projection) -> None:
         self._targets, self._unknown = projection.targets, projection.unknown
@@ -41,7 +41,7 @@ class TablePlan(Plan):
         return found if self._route is None else _with_route(found, self._route, seen)
 
     def _struct(self, seen: Seen, wanted: Sequence[tuple[Target, IcebergType]]) -> pa.DataType:
-        """``wanted``: what each table that has this field takes here."""
+        """``wanted``: the type of this field in each table that has it."""
         lookups = [(t, t.lookup(kind)) for t, kind in wanted if isinstance(kind, StructType)]
         if len(lookups) < len(wanted):
             raise NoPlanError("an object into what is no struct")
@@ -56,7 +56,7 @@ class TablePlan(Plan):
             found = [(t, f.field_type) for t, lookup in lookups if (f := lookup.find(name)) is not None]
             lacking = self._unknown == "add" and len(found) < len(lookups)
             if lacking and found:
-                # What asks one table for a column is a value to another, and every null in it counts there.
+                # The field is a new column for one table and a value for the other, where every null counts.
                 raise NoPlanError("a field that only some of the tables have")
             fields.append((name, _nothing(inner) if lacking else self._field(inner, found)))
         return pa.struct(fields)
@@ -89,7 +89,7 @@ class TablePlan(Plan):
 
 
 class RoutePlan(Plan):
-    """Only the text of one field is wanted."""
+    """The plan for the text of one field alone."""
 
     ignores_unknown = True
 
@@ -105,7 +105,7 @@ class RoutePlan(Plan):
 
 
 def _with_route(kind: pa.StructType, names: Sequence[str], seen: Seen) -> pa.DataType:
-    """A type to read as, with a field of which every text is told as it is. :raises NoPlanError: there is none."""
+    """The type with this field added, in a form that keeps its text unchanged. :raises NoPlanError: none does."""
     name, *inner = names
     place, seen = kind.get_field_index(name), seen.fields.get(name, UNSEEN)
     known = kind.field(place).type if place >= 0 else None
@@ -121,14 +121,14 @@ def _with_route(kind: pa.StructType, names: Sequence[str], seen: Seen) -> pa.Dat
 
 
 def _wanted_too(wanted: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Names to be learnt, and this path."""
+    """The wanted names, with this path added."""
     name, *inner = names
     below = wanted.get(name, {})
     return wanted | {name: _wanted_too(below, inner) if inner else below}
 
 
 def _wanted(kinds: Sequence[IcebergType]) -> dict[str, Any]:
-    """The names of fields, and of those below them, of any of these types."""
+    """The names of the fields of all these types, each with the names below it."""
     kinds = [_innermost(kind) for kind in kinds]
     by_name: dict[str, list[IcebergType]] = {}
     for kind in kinds:
@@ -167,7 +167,7 @@ def _expected(kinds: Sequence[IcebergType]) -> JsonKind:
 
 
 def _nothing(seen: Seen) -> pa.DataType:
-    """A type that takes no value: what has one is a column to be added."""
+    """A type that refuses every value: a field with a value is a column to be added."""
     kind = seen.kinds[0] if seen.kinds else None
     if kind == "object":
         return pa.struct([(name, _nothing(inner)) for name, inner in seen.fields.items()])

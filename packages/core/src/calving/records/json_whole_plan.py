@@ -1,4 +1,4 @@
-"""How Arrow reads JSON values that are kept whole, as transforms need them."""
+"""The plan for JSON values of which transforms need all fields."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calving.records.shapes import shape_of, shape_of_type
 
 
 class WholePlan(Plan):
-    """Values are kept whole: every record must have exactly the fields that the block is read with, in this order."""
+    """The plan for whole values: each must have exactly the fields of the type, in its order."""
 
     def __init__(self, decimals: bool, hides_order: Callable[[pa.DataType], bool]) -> None:
         self._decimals, self._hides_order = decimals, hides_order
@@ -62,7 +62,7 @@ class WholePlan(Plan):
         return other + self._unlike(values, [row for row in whole if row not in known])
 
     def _unlike(self, values: Sequence[bytes], rows: Sequence[int]) -> list[int]:
-        """The rows whose values are not of this type when they are looked at."""
+        """Of these rows, those whose JSON text is not of the type that Arrow read."""
         rows = [row for row in rows if not self._fractions.are_all_in(values[row])]
         if not rows:
             return []
@@ -71,8 +71,10 @@ class WholePlan(Plan):
 
 
 class _Fractions:
-    """Tells quickly that all doubles of a type were written as fractions, of few enough digits that no two are one
-    double: then a whole one was no integer. Of doubles in lists it cannot tell.
+    """Checks quickly whether all doubles of a value were written as fractions with few digits.
+
+    Then a double without a fraction, such as 5.0, was not an integer in the text, and no two numbers give one double.
+    Doubles in lists are not covered.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -103,9 +105,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ @:/-]+")
 
 
 def _in_order(kind: pa.DataType) -> str | None:
-    """A pattern that only records with all fields of the type match, in its order; None: there is none.
+    """A pattern for records that have all fields of the type, in its order; None: there is no such pattern.
 
-    Each name stands at most once in a record where the type has it, so a record that matches has them all.
+    A record has each name at most once where the type has it, so a record that matches has all of them.
     """
     if not all(map(_PLAIN_NAME.fullmatch, _names(kind))):
         return None
@@ -130,6 +132,6 @@ def _names(kind: pa.DataType) -> Iterator[str]:
 
 
 def _is_whole(column: pa.Array) -> pa.Array | None:
-    """Not finite, or whole: the text may have been that of an integer."""
+    """Which doubles are not finite, or whole: the text of a whole one may be an integer."""
     odd = pc.or_(pc.invert(pc.is_finite(column)), pc.equal(pc.floor(column), column))
     return pc.fill_null(odd, False) if pc.any(odd).as_py() else None

@@ -27,7 +27,7 @@ def parse(raw: bytes, nesting: int) -> Any:
 def parse_all(values: Sequence[bytes], nesting: int) -> list[Any | ValueError]:
     """``parse`` of each value, or the error that it raises."""
     data = b"\n".join(values)
-    # Where every value begins with the only brace that it has, and none has a bracket, nothing is nested.
+    # Nothing is nested if each value begins with its only brace, and none contains a bracket.
     is_flat = b"[" not in data and data.count(b"{") == len(values) and {value[:1] for value in values} == {b"{"}
     is_plain = is_flat and b"\\ud" not in data and b"\\uD" not in data
     found: list[Any | ValueError] = []
@@ -37,14 +37,14 @@ def parse_all(values: Sequence[bytes], nesting: int) -> list[Any | ValueError]:
             item, end = _SCAN(text, 0)
         except (StopIteration, ValueError, ArithmeticError, RecursionError):
             item, end = None, -1
-        # A value that ends elsewhere has blanks around it, or is none: ``parse`` knows, as it does of all that is rare.
+        # A scan that stops before the end has found blanks after the value, or no JSON: ``parse`` decides.
         sure = end >= 0 and end == len(text) and (is_plain or _is_plain(value, nesting))
         found.append(item if sure else _parsed(value, nesting))
     return found
 
 
 def _is_plain(value: bytes, nesting: int) -> bool:
-    """Whether it holds no more objects and arrays than may be nested, and no half of a surrogate pair."""
+    """Whether the text has no more objects and arrays than may be nested, and no half of a surrogate pair."""
     return value.count(b"{") + value.count(b"[") <= nesting and b"\\ud" not in value and b"\\uD" not in value
 
 
@@ -68,7 +68,7 @@ def _check_pairs(text: str, value: Any) -> None:
 
 
 def write(value: Any) -> str:
-    """A value of ``parse`` as JSON text that ``parse`` reads back as an equal value; all ASCII."""
+    """A value that came from ``parse`` as ASCII JSON text; ``parse`` reads it back as an equal value."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{json.dumps(name)}:{write(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
@@ -108,8 +108,8 @@ def _fraction(text: str) -> Decimal:
 
 
 _below = Context(prec=MAX_PREC, Emax=307, Emin=MIN_EMIN, traps=[Overflow, InvalidOperation]).create_decimal
-"""A fraction below 1e308 with all its digits; Overflow of others. It takes any exponent: ``Decimal`` takes not all."""
+"""A fraction below 1e308 with all its digits; raises Overflow for others. ``Decimal`` itself refuses some exponents."""
 # ``json.loads`` with arguments builds a decoder in every call, which costs more than decoding.
 _DECODER: Any = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)
 _SCAN: Any = json.JSONDecoder(parse_float=_below, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]
-"""Scans a value without a call into Python, but for what is rare: that raises an error."""
+"""Scans a value without calls into Python; NaN, and a number that is too large, raise an error."""

@@ -1,4 +1,4 @@
-"""Keys or values as their source has them: bytes, or null."""
+"""Keys or values as the source delivers them: bytes, or null."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from calving.records.indices import Indices
 
 
 class Payloads(Sequence[Any]):
-    """One for each record: bytes, or None.
+    """The keys or the values of a block: bytes or None for each record.
 
-    A reader gives them as an Arrow column or as Python objects, whichever it has. Of the two forms the other is made
-    once it is asked for: who reads columns makes no objects, and the other way round.
+    A reader passes an Arrow column or Python objects. The other form is made when it is first used, so a path that
+    works on columns makes no objects, and the reverse.
     """
 
     def __init__(self, given: pa.BinaryArray | Sequence[bytes | None]) -> None:
@@ -25,12 +25,12 @@ class Payloads(Sequence[Any]):
 
     @staticmethod
     def of(values: Sequence[bytes | None]) -> Payloads:
-        """Any sequence, as it is if it is one of these."""
+        """Payloads of any sequence; payloads are returned unchanged."""
         return values if isinstance(values, Payloads) else Payloads(values)
 
     @property
     def are_columns(self) -> bool:
-        """Whether they came as an Arrow column."""
+        """Whether the reader passed an Arrow column."""
         return isinstance(self._given, pa.Array)
 
     @cached_property
@@ -77,21 +77,21 @@ class Payloads(Sequence[Any]):
 
     @cached_property
     def nulls(self) -> list[int]:
-        """Indices of those that are null."""
+        """Indices of the nulls."""
         if isinstance(self._given, pa.Array):
             return pc.indices_nonzero(self._given.is_null()).to_pylist() if self._given.null_count else []
         return [i for i, each in enumerate(self._given) if each is None] if None in self._given else []
 
     @property
     def size(self) -> int:
-        """Bytes of all."""
+        """Bytes of all payloads."""
         if isinstance(self._given, pa.Array):
             return pc.sum(pc.binary_length(self._given)).as_py() or 0
         return sum(map(len, filter(None, self._given)))
 
     @property
     def longest(self) -> int:
-        """Bytes of the largest; 0 if there is none."""
+        """Bytes of the largest payload; 0 if there is none."""
         if isinstance(self._given, pa.Array):
             return pc.max(pc.binary_length(self._given)).as_py() or 0
         return max(map(len, filter(None, self._given)), default=0)

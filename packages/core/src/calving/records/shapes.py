@@ -1,9 +1,8 @@
 """Schemaless values as Arrow columns that hold each of them without loss.
 
-A column may not add anything to a value (fields that only its neighbours have) or take anything from it (the
-difference between 1 and 1.0, digits, the order of fields). So values share a column only if they have one shape: the
-same names in the same order, with values of the same kinds. A null goes with any simple kind. What Arrow has no type
-for is JSON text.
+A column must not add anything to a value (fields of its neighbours) or lose anything of it (the difference between 1
+and 1.0, digits, the order of fields). So values share a column only if they have the same shape: the same names in the
+same order, with values of the same kinds. A null fits any simple kind. A value without an Arrow type becomes JSON text.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ class _Group:
 def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], pa.Array]]:
     """The values of each shape, with their places among ``values``.
 
-    ``decimals``: every digit of a fraction counts; else a fraction is the double next to it, if that is no integer.
+    ``decimals``: every digit of a fraction counts; else a fraction becomes the nearest double, unless that is whole.
     """
     groups: dict[Any, _Group] = {}
     for place, value in enumerate(values):
-        # Most values are flat, and the types of their items say all: this is what the exact way costs.
+        # Most values are flat: their names and the types of their items are the whole shape, and quick to compare.
         key = (tuple(value), tuple(map(type, value.values()))) if type(value) is dict else place
         group = groups.get(key)
         if group is None:
@@ -103,7 +102,7 @@ def shape_of_type(kind: pa.DataType) -> Shape:
 
 
 def _exactly(group: _Group, decimals: bool) -> list[_Group]:
-    """A group of equal names and Python types, by what the values are beyond their types."""
+    """Split a group of equal names and Python types by the shapes of the values."""
     first = group.values[0]
     if isinstance(first, dict):
         kinds = [_PLAIN.get(type(item)) for item in first.values()]
@@ -132,19 +131,19 @@ def _all_plain(values: Sequence[Any], name: str, kind: str, decimals: bool) -> b
 
 
 def _is_plain(value: Any, kind: str, decimals: bool) -> bool:
-    """Whether Arrow's type for the kind holds the value."""
+    """Whether Arrow's type for the kind holds the value without loss."""
     if kind == "long":
         return bool(-(2**63) <= value < 2**63)
     if kind == "double":
         double = float(value)
         if not math.isfinite(double) or (double.is_integer() and value != double):
-            return False  # 5.0000000000000000001 is no whole number
+            return False  # 5.0000000000000000001 is not whole, but its double is
         return not decimals or Decimal(repr(double)) == value
     return True
 
 
 def _merged(groups: list[_Group]) -> list[_Group]:
-    """Groups whose shapes differ only where one is null and the other is simple, as one."""
+    """Merge groups whose shapes differ only where one has a null and the other a simple kind."""
     if len(groups) == 1:
         return groups
     by_names: dict[Any, list[_Group]] = {}
@@ -164,7 +163,7 @@ def _merged(groups: list[_Group]) -> list[_Group]:
 
 
 def _merge(a: Shape, b: Shape) -> Shape | None:
-    """The shape of a column that holds both; None: there is none."""
+    """The shape of a column that holds both; None if there is none."""
     if a == b:
         return a
     if a == "null" or b == "null":

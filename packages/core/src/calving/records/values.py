@@ -20,16 +20,16 @@ from calving.records.jsontext import load_json, parse
 __all__ = ["HEADERS", "Objects", "RecordError", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
 
 Objects = list[Any]
-"""Schemaless values as Python's JSON reader gives them, fractions as Decimal: what Arrow did not read exactly."""
+"""Schemaless values as ``jsontext.parse`` gives them: those that Arrow cannot read exactly."""
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """A record that cannot be taken: its place in the block, the stage that refused it, and why.
+    """A rejected record: its place in the block, the stage that rejected it, and why.
 
-    ``fatal``: it stops the sink whatever is tolerated.
+    ``fatal``: it stops the sink even if bad records are tolerated.
     """
 
     index: int
@@ -40,10 +40,10 @@ class RecordError:
 
 
 class Values:
-    """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` are their places in the block.
+    """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` holds their places in the block.
 
-    ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); of others only what they say is known.
-    ``rowless`` ones say what becomes of a table, and none of them is a row.
+    ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); others have only what their text says.
+    ``rowless`` values report an event of the whole source table, such as a truncate; none of them becomes a row.
     """
 
     __slots__ = ("data", "index", "rowless", "typed")
@@ -69,18 +69,18 @@ class Values:
         return Values(data, self.typed, compose(self.index, rows), rowless=self.rowless)
 
     def within(self, outer: Indices) -> Values:
-        """The same values, whose places counted among those at ``outer`` so far."""
+        """The same values with their places in a larger block, in which they stand at ``outer``."""
         return Values(self.data, self.typed, compose(outer, self.index), rowless=self.rowless)
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records of one source partition, as columns of equal length; what transforms work on.
+    """Records of one source partition, as columns of equal length: the input and output of transforms.
 
-    ``index`` (int32) are the records' places in the block that was read: whatever a transform does, a record keeps
-    its place, and with it its source offset. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
-    (``HEADERS``) may be changed. ``value`` is null for a tombstone. ``rowless`` records say that a table was emptied:
-    tables whose rows records change are told, and others get nothing of them.
+    ``index`` (int32) holds the records' places in the block that was read: a record keeps its place, and with it its
+    source offset, through all transforms. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
+    (``HEADERS``) may be changed. ``value`` is null for a tombstone. ``rowless`` records report that a source table was
+    truncated: mutation tables act on them, and other tables ignore them.
     """
 
     index: pa.Array
@@ -98,7 +98,7 @@ class Records:
         return len(self.index)
 
     def take(self, chosen: pa.Array) -> Records:
-        """The records at these places, or where this mask is true."""
+        """The records at these places, or those for which this mask is true."""
         pick = pc.filter if pa.types.is_boolean(chosen.type) else pc.take
         return self._each(lambda column: pick(column, chosen))
 
@@ -115,7 +115,7 @@ class Records:
 
 
 def objects(column: pa.Array) -> list[Any]:
-    """A column as Python values: JSON text becomes the value that it holds, a map ``Pairs``."""
+    """A column as Python values: JSON text is parsed, and a map becomes ``Pairs``."""
     return arrays.objects(column, _read)
 
 
@@ -124,7 +124,7 @@ def _read(text: str) -> Any:
 
 
 def field(column: pa.Array, path: str) -> pa.Array | None:
-    """A dotted field of a struct column; None where no record can have it."""
+    """A dotted field of a struct column; None if the type has no such field."""
     for name in path.split("."):
         if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
             return None

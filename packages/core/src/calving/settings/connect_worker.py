@@ -1,4 +1,4 @@
-"""The settings that a worker of Kafka Connect gives its connectors: brokers, security, converters, config providers."""
+"""Settings that connectors inherit from their Kafka Connect worker: brokers, security, converters, config providers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RESET = "iceberg.source.auto-offset-reset"
 
 
 def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The connector's keys and those that it inherits from its worker; its own take precedence.
+    """The connector's keys and those that it inherits from its worker; the connector's take precedence.
 
-    Records are read by clients with the worker's ``consumer.`` properties, control events by clients with its own, as
-    the Java sink does.
+    As in the Java sink, clients that read records use the worker's ``consumer.`` properties, and clients of the control
+    topic use the worker's properties without a prefix.
 
-    :raises ConfigError: the worker names no brokers, or the connector uses a provider of secrets that is not known.
+    :raises ConfigError: the worker names no brokers, or the connector uses an unknown provider of secrets.
     """
     if "bootstrap.servers" not in worker:
         raise ConfigError(
@@ -37,7 +37,7 @@ def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict
 
 
 def _clients(worker: Mapping[str, str]) -> dict[str, str]:
-    """Brokers and security of the clients that read records, and of those of the control topic."""
+    """Brokers and security of the clients that read records, and of the control topic's clients."""
     own = {name: value for name, value in worker.items() if _CLIENT.fullmatch(name)}
     consumer = {name.removeprefix("consumer."): value for name, value in worker.items() if name.startswith("consumer.")}
     reset = consumer.pop("auto.offset.reset", None)
@@ -57,7 +57,7 @@ def _converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict
 
 
 def _renamed(keys: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """``${name:...}`` by what the worker's provider of this name is called here."""
+    """The keys with ``${name:...}`` renamed from the worker's provider to calving's, ``env`` or ``file``."""
     names = [name.strip() for name in worker.get("config.providers", "").split(",") if name.strip()]
     kinds = {name: _PROVIDERS.get(worker.get(f"config.providers.{name}.class", "")) for name in names}
     if not kinds:
@@ -72,7 +72,7 @@ def _renamed(keys: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, st
                     f"{key}: the worker's config.providers.{match[1]} is a Java class that has no counterpart here; use"
                     " ${env:NAME} or ${file:PATH:KEY}"
                 )
-            # The provider of environment variables takes a path that means nothing.
+            # The provider of environment variables ignores the path.
             return f"${{{kind}:{match[2].rpartition(':')[2] if kind == 'env' else match[2]}}}"
 
         return pattern.sub(replace, value)

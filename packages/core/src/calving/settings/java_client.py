@@ -1,4 +1,4 @@
-"""Properties of Java's Kafka clients as librdkafka's. Most have the same name in both."""
+"""Translates properties of Java's Kafka clients to librdkafka's. Most have the same name in both."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _JAVA_ONLY = re.compile(
     r"|ssl\.secure\.random\.implementation|sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\.ticket\..*"
     r"|sasl\.client\.callback\.handler\.class"
 )
-"""Java properties without a counterpart, or that calving sets itself: ignored."""
+"""Ignored Java properties: librdkafka has no counterpart, or calving sets it."""
 
 
 def translate(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The properties for librdkafka. ``prefix`` is how errors call them.
+    """The properties for librdkafka. ``prefix`` stands before their names in errors.
 
-    :raises ConfigError: one has no counterpart, and the connection would not be the same without it.
+    :raises ConfigError: a property that matters to the connection has no counterpart.
     """
     left_out = [
         name
@@ -67,7 +67,7 @@ _TO_PEM = "keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -d
 
 
 def _stores(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Java's trust store and key store as files of librdkafka."""
+    """The properties that make librdkafka read Java's trust store and key store."""
     out: dict[str, str] = {}
     if trusted := given.get("ssl.truststore.location"):
         if _kind(given, "truststore") != "PEM":
@@ -94,7 +94,7 @@ def _stores(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _kind(given: Mapping[str, str], store: str) -> str:
-    """Without a type Java's clients take it for JKS; what librdkafka can read tells by its name."""
+    """The store's type: as declared, else by its file name, else JKS, which is the default of Java's clients."""
     location, kind = given[f"ssl.{store}.location"].lower(), given.get(f"ssl.{store}.type")
     if kind is not None:
         return kind.upper()

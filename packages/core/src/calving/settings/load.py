@@ -1,4 +1,4 @@
-"""Reads a configuration file into ``Sink``, or says in one sentence which key is wrong."""
+"""Reads a configuration file into ``Sink``. Its errors name the wrong key."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ class Sink:
     backend: type[Backend]
     backend_settings: BaseModel
     given: Mapping[str, str] = field(default_factory=dict)
-    """Every key as it was given, with secrets masked: safe to show."""
+    """Every key as given, with secrets masked: safe to show."""
     connector_group: str | None = None
     """The consumer group of the tasks of a Tabular connector, which share no partitions with workers; else None."""
     replayed: bool = False
-    """Whether the topics hold dead letters of the sink, which go through it as the records they once were."""
+    """Whether the topics hold dead letters, to be processed as the original records."""
 
     def replay(self) -> Sink:
-        """The sink that takes this one's dead letters, as the records they once were. It has a group of its own.
+        """The sink that replays this one's dead letters as the original records. It has a group of its own.
 
-        :raises ConfigError: there is no dead-letter topic, or its letters do not say where they came from; or a table
-            has no order-field to tell old rows from newer ones.
+        :raises ConfigError: there is no dead-letter topic, or its records lack headers with their origin; or a mutation
+            table has no order-field, without which old rows replace newer ones.
         """
         keys = self.keys
         if keys.dead_letter_topic is None or not keys.dead_letter_headers:
@@ -92,7 +92,7 @@ class Sink:
         return replace(self, keys=keys.model_copy(update=change), replayed=True)
 
     def mutations(self, table: str) -> RowMutations | None:
-        """How records change the rows of a table; None: it is appended to."""
+        """How records change the rows of a table; None: rows are only appended."""
         if table == self.keys.dead_letter_table:
             return None
         return row_mutations(self.keys, table, self.tables.get(table))
@@ -103,7 +103,7 @@ class Sink:
         return self.keys.default_id_columns if own is None or own.id_columns is None else own.id_columns
 
     def declared(self, table: str) -> Mapping[str, InferredType]:
-        """Types of a table's columns that do not follow from records."""
+        """The declared types of a table's columns, by column."""
         own = self.tables.get(table)
         return {**dict(self.keys.default_columns), **dict(own.columns if own is not None else ())}
 
@@ -131,7 +131,7 @@ class Sink:
 
 
 def load(path: Path, worker: Path | None = None) -> Sink:
-    """The sink of a file; ``worker``: properties of the Kafka Connect worker that its connector ran on.
+    """The sink that a file describes; ``worker``: the properties file of the connector's Kafka Connect worker.
 
     :raises ConfigError: a file cannot be read, or a key is wrong.
     """
@@ -140,7 +140,7 @@ def load(path: Path, worker: Path | None = None) -> Sink:
 
 
 def read(path: Path) -> dict[str, str]:
-    """The flat keys of a file as they are, all values as text. :raises ConfigError: it cannot be read."""
+    """The flat keys of a file, unchecked, all values as text. :raises ConfigError: the file cannot be read."""
     try:
         text = path.read_text()
     except OSError as error:
@@ -156,7 +156,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
-    """Flat keys, all values as text. ``resolved``: whether ``${env:...}`` and ``${file:...}`` are looked up.
+    """The sink of flat keys, all values as text. ``resolved``: whether to look up ``${env:...}`` and ``${file:...}``.
 
     :raises ConfigError: a key is wrong.
     """
@@ -200,7 +200,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
 
 
 def _clients(handed_on: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], dict[str, str]]:
-    """Properties of the clients that read records, and of those of the backend."""
+    """Properties of the clients that read records, and of the backend's clients."""
     overrides, own, control = (translate(handed_on[p], p) for p in ("consumer.override.", "kafka.", "iceberg.kafka."))
     kafka = {**overrides, **own}
     if "bootstrap.servers" not in kafka:
@@ -212,7 +212,7 @@ _CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceb
 
 
 def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
-    """Consumer overrides of a connector that are keys of the sink here."""
+    """The keys with consumer overrides renamed that are keys of the sink in calving."""
     moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
     found = {moved[key]: value for key, value in raw.items() if key in moved}
     return {**found, **{key: value for key, value in raw.items() if key not in moved}}
@@ -293,7 +293,7 @@ def _flat_json(raw: Any) -> dict[str, str]:
 
 
 def flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings with one key for each value, joined by dots, all values as text."""
+    """Nested settings as flat ones: one key for each value, its parts joined by dots, all values as text."""
     out: dict[str, str] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping):

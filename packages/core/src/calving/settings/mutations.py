@@ -1,4 +1,4 @@
-"""Which tables are mutation tables, and how."""
+"""The mutation settings of tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
 
 
 def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None) -> RowMutations | None:
-    """The mutation settings of a table, from the sink's keys and those of ``table``; None if it is only appended to.
+    """The mutation settings of a table from the sink's keys and the table's ``own``; None: rows are only appended.
 
-    :raises ConfigError: they do not go together.
+    :raises ConfigError: the keys contradict each other.
     """
     found = {name: getattr(keys, name) for name in MUTATIONS}
     changed = {name: value for name in MUTATIONS if (value := getattr(own, name, None)) is not None}

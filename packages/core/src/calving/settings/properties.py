@@ -1,4 +1,4 @@
-"""Reads .properties as java.util.Properties does, from text."""
+"""Reads the text of .properties files as java.util.Properties does."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Keys and values, unescaped; the last of several of one key counts. Blanks at the end of a value belong to it.
+    """Keys and values, unescaped. The last value of a repeated key counts. Blanks at the end of a value are kept.
 
     :raises ConfigError: ``\\u`` without four hexadecimal digits, or half of a surrogate pair.
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         match = _ENTRY.fullmatch(line)
-        assert match is not None  # noqa: S101 - it takes any text
+        assert match is not None  # noqa: S101 - the pattern matches any text
         found[_unescaped(match[1])] = _unescaped(match[2])
     return found
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines that are no comments, with those that continue them."""
+    """Lines joined with their continuation lines, without comments and empty lines."""
     begun: str | None = None
     for natural in _LINE_END.split(text):
         line = natural.lstrip(_BLANKS)

@@ -9,9 +9,9 @@ from calving.model.record_path import ConverterSpec, PredicateSpec, TopicConvert
 
 
 def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, str]) -> dict[str, TopicConverters]:
-    """The converters of all topics under "", and those of single topics.
+    """The default converters under "", and the converters of single topics under their names.
 
-    :raises ConfigError: a key under ``iceberg.topic.`` is none of a converter.
+    :raises ConfigError: a key under ``iceberg.topic.`` is not one of a converter.
     """
     topics: dict[str, dict[str, str]] = {}
     for name, text in by_topic.items():
@@ -32,7 +32,7 @@ def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, 
 
 
 def _of_topic(which: str, default: ConverterSpec, keys: Mapping[str, str]) -> ConverterSpec:
-    """A topic with its own converter starts without options; another topic's keys override the sink's options."""
+    """A topic with its own converter inherits no options; without one, the topic's options override the sink's."""
     options = {name.removeprefix(f"{which}."): text for name, text in keys.items() if name.startswith(f"{which}.")}
     if which in keys:
         return ConverterSpec(keys[which], options)
@@ -45,7 +45,7 @@ def transforms(
     transform_keys: Mapping[str, str],
     predicate_keys: Mapping[str, str],
 ) -> tuple[TransformSpec, ...]:
-    """The chain. :raises ConfigError: a type is missing, or a key belongs to no name."""
+    """The chain. :raises ConfigError: a transform or predicate lacks its type, or a key belongs to none of them."""
     predicates = {
         name: PredicateSpec(kind, options)
         for name, (kind, options) in _by_name("predicates", predicate_names, predicate_keys).items()

@@ -1,7 +1,7 @@
-"""Tabular's Iceberg sink, from which Apache's comes: the keys and names that differ.
+"""Translates the configuration of Tabular's Iceberg sink, the predecessor of Apache's.
 
-It stores source positions in a consumer group of its own, the control group, and names its events and its offsets in
-the tables after that group. The consumer group of its connector has a copy, which may be behind.
+Tabular's sink stores source positions in a consumer group of its own, the control group, and names its events and the
+offsets in tables after that group. The connector's consumer group has a copy, which may be behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _WRITE, _WRITE_HERE = "iceberg.table.write-props.", "iceberg.tables.write-props.
 
 
 def is_tabular(raw: Mapping[str, str]) -> bool:
-    """Whether these are the keys of a connector of Tabular's class."""
+    """Whether the configuration is that of Tabular's connector."""
     return raw.get("connector.class") == CLASS
 
 
@@ -27,9 +27,9 @@ def connector_group(raw: Mapping[str, str]) -> str | None:
 
 
 def from_tabular(raw: Mapping[str, str]) -> dict[str, str]:
-    """The keys of a Tabular connector as they are called here; any other configuration as it is.
+    """The keys of a Tabular connector under calving's names; any other configuration unchanged.
 
-    The sink's group is the control group: positions, uncommitted files and offsets in tables are under its name.
+    The control group becomes the sink's group: positions, uncommitted files and offsets in tables are stored under it.
     """
     if not is_tabular(raw):
         return dict(raw)
