@@ -1,8 +1,8 @@
 """The reference backend: a control topic, transactions, and the consumer group's generation as the fence.
 
 A publication is one transaction of events and source offsets, sent with the live member's metadata: the broker refuses
-it once the member's generation has passed (KIP-447). It accepts, however, metadata without a member and offsets that go
-back; so both are checked here, the positions under the same claim that the transaction carries.
+it once the member's generation is out of date (KIP-447). The broker does accept metadata without a member, and offsets
+below the stored ones; so the backend checks both, the positions under the claim that the transaction carries.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class KafkaBackend(Backend):
 
     @patiently
     def _control_topic(self) -> tuple[str, int]:
-        """Its identity, and how many partitions it has."""
+        """The control topic's identity and number of partitions."""
         topic = self._sink.control_topic
         with reaching(f"control topic '{topic}'"):
             admin = admin_client(self._sink.kafka)

@@ -34,7 +34,7 @@ _TAIL = "calving tail="
 
 
 class KafkaCursor(Cursor):
-    """Assigns every partition by itself: no group, no rebalance, nothing that another coordinator could take away."""
+    """Assigns itself every partition, without a group: no rebalance and no other coordinator can revoke one."""
 
     def __init__(
         self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool, watch: bool = False
@@ -107,8 +107,8 @@ class KafkaCursor(Cursor):
         encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
         records = records_of(self._sink.control_topic, encoded, self._sender, _COORDINATORS)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
-        # Where the log ends right behind what is written here, nothing else is at the saved position or above. What is
-        # written here may be lost with the rest, unless it names parked commits: nothing else does.
+        # If the log ends right after these entries, no others are at the saved position or above. These entries may be
+        # lost with the earlier ones, unless they name parked commits, which no other entry does.
         taken = 0 if attached.parked else len(records) + 1
         notes = {tp: f"{_TAIL}{taken if tp.partition == _COORDINATORS else 0}" for tp in offsets}
         self._writer().write(records, GroupOffsets(offsets, group, notes))
@@ -117,7 +117,7 @@ class KafkaCursor(Cursor):
 
     def rewind(self, positions: SourceOffsets) -> None:
         ends = {p: bound.end for p, bound in self._bounds(self._partitions()).items()}
-        # Without a member the broker takes any position, forward or back.
+        # Without a member in the metadata the broker accepts any position, also a lower one.
         sources = Consumer(client_config(self._sink.kafka, group_id=self._sink.group))
         try:
             self._writer().write(
@@ -155,7 +155,7 @@ class KafkaCursor(Cursor):
         saved: int = found.offset
         if bound.start <= saved <= bound.end:
             return saved
-        # One more may be the end mark of what was heard last; a publication takes two at least, with its own.
+        # One more offset may be the end mark of the last transaction that was read; a publication takes two at least.
         if saved < bound.start == bound.end and bound.end - saved - _tail(found.metadata) in (0, 1):
             log.info("control topic '%s' has no entries left: all of them were committed", self._sink.control_topic)
             return bound.start

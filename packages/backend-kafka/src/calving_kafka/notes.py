@@ -15,11 +15,11 @@ _PUBLISHED, _REWOUND = "calving", "rewound"
 
 
 class Note(NamedTuple):
-    """Which topic a position is in, and which control log it belongs to.
+    """The topic and the control log of a stored position.
 
-    ``topic_id`` is empty where the publication named none, and None for a position that no publication has stored;
-    ``log_id`` is empty where it is not known. ``by`` is the publisher's name, from which its transactional id is made,
-    and ``member`` the member of the consumer group that it was then.
+    ``topic_id`` is empty if the publication named none, and None if no publication stored the position; ``log_id`` is
+    empty if it is unknown. ``by`` is the publisher's name, from which its transactional id is made; ``member`` was its
+    member id in the consumer group.
     """
 
     topic_id: str | None = None

@@ -14,8 +14,8 @@ BESIDE_HEADER = "calving-beside"
 def partition_of(sender: str, count: int) -> int:
     """The partition for all entries of a sender, in a topic of ``count`` partitions.
 
-    The client would choose again when partitions are added, in the middle of a publication too, and its parts would be
-    heard in any order.
+    The client's own choice changes when partitions are added, also within a publication, whose parts would then arrive
+    in any order.
     """
     return zlib.crc32(sender.encode()) % count
 

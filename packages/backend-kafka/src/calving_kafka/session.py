@@ -34,8 +34,8 @@ class KafkaSession(GroupSession):
         super().__init__(sink, options)
         self._sink, self._options, self._member_id, self._topic_id = sink, options, member_id, topic_id
         self._partition = partition_of(member_id, partitions)
-        # Not a member: it only asks for the group's offsets. With read_committed the broker makes it wait for
-        # transactions that have offsets pending, so a publication that is being decided is never overlooked.
+        # Not a member: it only reads the group's offsets. With read_committed the broker delays its answer while
+        # transactions have offsets pending, so the answer never misses a publication that is being committed.
         self._positions = Consumer(
             client_config(sink.kafka, group_id=sink.group, enable_auto_commit=False, isolation_level="read_committed")
         )
@@ -49,7 +49,7 @@ class KafkaSession(GroupSession):
         self._closed = False
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
-        if every is not self._every:  # asked for many times a second, of maybe a thousand partitions
+        if every is not self._every:  # called many times a second, with up to a thousand partitions
             self._every, self._first = every, min(every, default=None)
         return self._first in held
 
@@ -68,9 +68,9 @@ class KafkaSession(GroupSession):
 
     def take_over(self, partitions: Collection[TopicPartition]) -> None:
         # A publisher that died inside a transaction hides its partitions' positions and all later events until the
-        # broker finds out, which takes up to twenty seconds. Its successor knows it by the notes beside the positions
-        # and ends the transaction at once, by taking its transactional id. Only of publishers that are no longer in the
-        # group: they could not publish anyway.
+        # broker times the transaction out, after up to twenty seconds. Its successor finds it in the notes of the
+        # positions, and ends the transaction at once by taking its transactional id. This is done only to publishers
+        # that have left the group: they cannot publish any more.
         admin = admin_client(self._sink.kafka)
         notes = (read_note(p.metadata) for p in self._undecided(admin, partitions))
         last = {n.by: n.member for n in notes if n.by and n.by != self._member_id and n.by not in self._ended}
@@ -100,7 +100,7 @@ class KafkaSession(GroupSession):
             self._options.transaction_timeout_ms,
         )
 
-    @patiently  # a broker that has just come back does not know yet which groups it coordinates
+    @patiently  # a broker that has just restarted has not loaded its groups yet
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
         if not partitions:
             return []
@@ -120,14 +120,14 @@ class KafkaSession(GroupSession):
         except ProducerFencedError:
             if self._published_as == claim.member_id:
                 raise
-            # The process has another name in the group than before: a successor may have taken it for dead, and ended
-            # its producer. What decides is the claim: with a stale one the next producer is refused as well.
+            # The process joined the group again: a successor may have considered its old member dead, and fenced its
+            # producer. The claim decides: with a stale one the broker refuses the next producer as well.
             self._transactions = None
             self._append(publication, encoded, claim)
         self._published_as = claim.member_id
 
     def _append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
-        # The producer first: from then on no other one with its id can change the positions that are read next.
+        # The producer comes first: it fences others with its id, which then cannot change the positions read next.
         if self._transactions is None or not self._transactions.look():
             self._transactions = self._producer(self._member_id)
         check_starts(publication, self.committed(publication.advances))
@@ -141,8 +141,8 @@ class KafkaSession(GroupSession):
 
     def follow(self, *, replay: bool) -> Cursor:
         if not replay and self._transactions is None:
-            # Before the end of the log is asked for: an earlier session of this process may have left a transaction
-            # open, and all that comes behind it is hidden.
+            # This comes before the request for the end of the log: a transaction that an earlier session of this
+            # process left open hides all entries after it.
             self._transactions = self._producer(self._member_id)
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=replay)
 

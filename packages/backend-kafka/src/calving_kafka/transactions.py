@@ -33,11 +33,11 @@ _ABORT_SECONDS = 2.0
 
 
 class ProducerFencedError(FencedError):
-    """Another producer has the transactional id now. Nothing was written."""
+    """Another producer has taken the transactional id. Nothing was written."""
 
 
 class GroupOffsets(NamedTuple):
-    """Next offsets to store in the group that ``metadata`` names, with notes beside them."""
+    """Next offsets to store, with their notes, in the group that ``metadata`` names."""
 
     offsets: Mapping[TopicPartition, int]
     metadata: object | None
@@ -45,9 +45,10 @@ class GroupOffsets(NamedTuple):
 
 
 class Transactions:
-    """One transaction per ``write``. After an error the object is of no further use.
+    """One transaction per ``write``. After an error the object cannot be used again.
 
-    To make one ends what another producer with this transactional id has left open, and fences that producer.
+    The constructor ends an open transaction of the previous producer with this transactional id, and fences that
+    producer.
     """
 
     def __init__(self, kafka: Mapping[str, str], topic: str, transactional_id: str, timeout_ms: int) -> None:
@@ -56,7 +57,7 @@ class Transactions:
         self._stuck = False
         self.spoiled = False
         """Whether a connection broke since it was made: after a broker's crash such a producer may never come back."""
-        # After this time the transaction is lost anyway, and until then it hides all later entries from readers.
+        # The broker aborts the transaction after ``timeout_ms``; until then it hides all later entries from readers.
         self._patience = timeout_ms / 2000
         try:
             self._producer = Producer(
@@ -77,7 +78,7 @@ class Transactions:
             raise _verdict(error.args[0], f"transactional id '{transactional_id}'") from error
 
     def write(self, records: Sequence[OutRecord], *groups: GroupOffsets) -> None:
-        """Append ``records`` to their topics and store the offsets of ``groups``: all, or nothing.
+        """Append ``records`` to their topics and store the offsets of ``groups``, all or nothing.
 
         :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
@@ -129,10 +130,10 @@ class Transactions:
         self.spoiled = True
 
     def _call(self, call: Callable[[], object], seconds: float) -> None:
-        """Run one call of the client, and give up on it when it outstays its own timeout.
+        """Run one call of the client, and abandon it if it exceeds its own timeout.
 
-        After a broker has come back from a crash, librdkafka can wait in ``send_offsets_to_transaction`` for ever,
-        whatever timeout it was given. Nothing follows a call that was given up, so it can never commit.
+        After a broker's crash and restart, librdkafka can wait in ``send_offsets_to_transaction`` for ever, whatever
+        its timeout. No call follows an abandoned one, so its transaction cannot commit.
         """
         try:
             within(seconds + _GRACE, "calving-transaction", call)
@@ -142,7 +143,7 @@ class Transactions:
 
     def _abort(self) -> None:
         if self._stuck:
-            return  # the client is beyond reach; whoever next takes its transactional id ends its transaction
+            return  # the client does not answer; the next producer with its transactional id ends its transaction
         with contextlib.suppress(KafkaException, OutcomeUnknownError):
             self._call(lambda: self._producer.abort_transaction(_ABORT_SECONDS), _ABORT_SECONDS)
 

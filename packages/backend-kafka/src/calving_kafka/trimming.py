@@ -23,10 +23,10 @@ _COORDINATORS = "-coord"
 
 
 class Trimming:
-    """Of one control topic, which several sinks may share: below the lowest position that one of them has saved."""
+    """Trims one control topic, which several sinks may share, below the lowest position that any of them has saved."""
 
     def __init__(self, sink: SinkIdentity, kept: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """``kept``: so many entries below the position stay in each partition."""
+        """``kept``: the number of entries below the position that stay in each partition."""
         self._sink, self._kept, self._clock = sink, kept, clock
         self._last = clock()
 
@@ -66,8 +66,8 @@ class Trimming:
 
 
 def lowest(saved: Collection[ControlOffsets], partitions: Collection[int], kept: int) -> dict[int, int]:
-    """By partition the offset below which no sink needs entries. Partitions without a position of every sink are
-    absent.
+    """The offset below which no sink needs entries, by partition. A partition is absent unless every sink has a
+    position in it.
     """
     found = {p: min((offsets.get(p, 0) for offsets in saved), default=0) - kept for p in partitions}
     return {p: offset for p, offset in found.items() if offset > 0}

@@ -1,7 +1,7 @@
 """A stream for the log, a hash of positions, scripts for every change.
 
-A script runs alone and is written to the append-only file as a whole, which makes a publication atomic (B1). What the
-store promises about its disk is looked at when the sink starts, and what can be waited for is waited for.
+A script runs alone and is written to the append-only file as a whole, which makes a publication atomic (B1). At its
+start the sink checks how durable the store's writes are; after each write it waits until that write is durable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RedisBackend(Backend):
         return RedisSession(self._sink, self._options, self._keys, client, durability, member_id, identity)
 
     def _identity(self, client: Client) -> str:
-        """The identity of the log, which is new after the store has lost its data."""
+        """The identity of the log; after the store has lost its data, a new one."""
         with writing(self._options):
             client.hsetnx(self._keys.state, "id", str(uuid4()))
         with reaching(self._options):

@@ -1,4 +1,4 @@
-"""Clients, and what their errors mean to us."""
+"""Clients of Redis, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis
 
 
 def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
-    """A client that never sends a command twice. Nothing is contacted yet, except by a cluster's.
+    """A client that never sends a command twice. Only a cluster's client connects at once.
 
     :raises ConfigError: the settings are wrong. :raises UnavailableError: a cluster does not answer.
     """
@@ -33,7 +33,7 @@ def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
         "protocol": 2,
         "socket_connect_timeout": timeout,
         "socket_timeout": timeout + blocks_seconds,
-        # A command that was sent twice would be refused the second time, and look as if it had never happened.
+        # If a command were sent twice, the second would be refused, and the first would look as if it had failed.
         "retry": Retry(NoBackoff(), 0),
     }
     if options.username is not None:
@@ -77,7 +77,7 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
 
 @contextlib.contextmanager
 def reaching(options: RedisOptions) -> Iterator[None]:
-    """Translate what a request can raise that writes nothing.
+    """Translate the errors of a request that writes nothing.
 
     :raises ConfigError: user, password or rights are wrong. :raises SilentError: no answer in time.
     :raises UnavailableError: try again.
@@ -90,7 +90,7 @@ def reaching(options: RedisOptions) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(options: RedisOptions) -> Iterator[None]:
-    """Translate what a script can raise.
+    """Translate the errors of a script.
 
     :raises ConfigError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
     """
@@ -103,7 +103,7 @@ def writing(options: RedisOptions) -> Iterator[None]:
 
 
 def where(options: RedisOptions) -> str:
-    """The store as errors name it, without secrets."""
+    """The store's address for error texts, without secrets."""
     if options.sentinels:
         return f"Redis '{options.sentinel_service}' by Sentinel"
     parts = urlsplit(options.url)

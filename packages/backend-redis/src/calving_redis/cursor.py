@@ -132,7 +132,7 @@ class RedisCursor(Cursor):
         with contextlib.suppress(queue.Empty):
             while True:
                 self._found.get_nowait()
-        # On another thread: a silent store would delay the close, and with it the release of the partitions.
+        # On another thread: a store that does not answer would delay the close, and so the release of the partitions.
         threading.Thread(target=self._unblock, name="calving-redis-unblock", daemon=True).start()
         self._thread.join(_CLOSE_SECONDS)
         if self._writer is not None:
@@ -163,7 +163,7 @@ class RedisCursor(Cursor):
             self._reader.close()
 
     def _unblock(self) -> None:
-        """The reader would notice by itself, but only when its request has ended."""
+        """Wake the reader, which otherwise stops only after its request has ended."""
         if self._waiting is not None:
             with (
                 contextlib.suppress(*ERRORS, CalvingError),

@@ -20,13 +20,13 @@ _OLDEST_WAITAOF = (7, 2)
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """The wait after each write: for an fsync of the node itself, and for ``replicas`` replicas."""
+    """Waits after each write for an fsync of the node, and for ``replicas`` replicas."""
 
     fsync: bool
     replicas: int
 
     def wait(self, client: Client, options: RedisOptions) -> None:
-        """Until this connection's writes are safe. :raises OutcomeUnknownError: they are not in time."""
+        """Wait until this connection's writes are durable. :raises OutcomeUnknownError: they are not in time."""
         if not self.fsync and not self.replicas:
             return
         with writing(options):

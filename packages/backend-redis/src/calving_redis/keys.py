@@ -10,7 +10,7 @@ from calving_redis.options import RedisOptions
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """All in one hash slot."""
+    """The keys, all in one hash slot."""
 
     state: str
     positions: str

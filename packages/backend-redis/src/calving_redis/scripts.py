@@ -1,8 +1,8 @@
 """The atomic scripts. Each checks all its preconditions before its first write.
 
 Keys: ``state`` (id, last, saved, epoch), ``positions``, ``topic-ids``, ``log``, ``lease``; one hash slot. An offset is
-the server's clock in microseconds, or one more than the last where that is larger: also a store that came back from an
-older copy of itself, as after a failover that lost writes, never gives an offset to a second event.
+the server's clock in microseconds, or the last offset plus one if that is larger. So no two events get the same offset,
+even if a failover loses writes or the store is restored from an older copy.
 """
 
 _NEXT = """

@@ -43,7 +43,7 @@ class RedisSession(GroupSession):
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
         now = time.monotonic()
         if now - self._asked >= self._options.lease_ms / 3000:
-            # Should this fail, there is no lease that close() would have to give back.
+            # If this fails, there is no lease for close() to release.
             self._leads = False
             with reaching(self._options):
                 self._leads = bool(self._lead([self._keys.lease], [self._member_id, self._options.lease_ms]))

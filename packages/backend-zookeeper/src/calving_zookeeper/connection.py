@@ -1,4 +1,4 @@
-"""Clients, and what their errors mean to us."""
+"""Clients of ZooKeeper, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 def connect(options: ZooKeeperOptions) -> KazooClient:
-    """A client that is connected, and never sends a write twice.
+    """A connected client that never sends a write twice.
 
     :raises ConfigError: the settings are wrong, or the user is refused. :raises SilentError: no answer in time.
     :raises UnavailableError: another failure.
@@ -49,12 +49,12 @@ def connect(options: ZooKeeperOptions) -> KazooClient:
     if options.tls_ca is not None:
         settings |= {"use_ssl": True, "ca": options.tls_ca}
         settings |= {"certfile": options.tls_certificate, "keyfile": options.tls_key}
-    # Not longer: this process may have had a session before, and then the others wait for it.
+    # At most a third of a session: others may be waiting for a session that this process had before.
     wait_seconds = min(options.timeout_ms, options.session_ms / 3) / 1000
     with reaching():
         client = KazooClient(**settings)
         try:
-            # start() would wait for the end of an attempt to connect before it says that there is none.
+            # start() would wait for the end of an attempt to connect before it reports a failure.
             client.start_async().wait(wait_seconds)
             if not client.connected:
                 raise KazooTimeoutError(f"no connection within {wait_seconds:g} s")
@@ -65,7 +65,7 @@ def connect(options: ZooKeeperOptions) -> KazooClient:
 
 
 class Nodes:
-    """Requests that do not outlast ``timeout`` seconds; kazoo's own wait until there is a connection again."""
+    """Requests that take at most ``timeout`` seconds; kazoo's own wait until the connection is back."""
 
     def __init__(self, client: KazooClient, timeout: float) -> None:
         self._client, self.timeout = client, timeout
@@ -88,7 +88,7 @@ class Nodes:
         return self._wait(self._client.exists_async(path, watch=watch))
 
     def create(self, path: str, content: bytes = b"", **how: bool) -> str:
-        """The path that it got."""
+        """Create a node; return its path."""
         return str(self._wait(self._client.create_async(path, content, **how)))
 
     def ensure(self, path: str) -> None:
@@ -104,7 +104,10 @@ class Nodes:
     def replace_and_create(
         self, path: str, content: bytes, version: int, created: tuple[str, bytes] | None
     ) -> list[Any]:
-        """One multi: new content of ``path``, if it still has this version, and a new node. The results of both."""
+        """In one multi, replace the content of ``path``, if it still has this version, and create the node ``created``.
+
+        Returns both results.
+        """
         transaction = self._client.transaction()
         transaction.set_data(path, content, version=version)
         if created is not None:
@@ -116,9 +119,9 @@ class Nodes:
 
 
 def disconnect(client: KazooClient) -> None:
-    """Ends the session at once: its ephemeral nodes are gone when this returns, if the ensemble answers in time.
+    """End the session at once: its ephemeral nodes are deleted when this returns, if the ensemble answers in time.
 
-    Without a connection kazoo waits for the end of its attempt to get one, or ten seconds: that is not waited for.
+    Without a connection this does not wait for kazoo, which would finish its attempt to connect, or take ten seconds.
     """
 
     def stop() -> None:
@@ -133,7 +136,7 @@ def disconnect(client: KazooClient) -> None:
 
 @contextlib.contextmanager
 def reaching() -> Iterator[None]:
-    """Translate what a request can raise that writes nothing, or may be repeated.
+    """Translate the errors of a request that writes nothing, or may be repeated.
 
     :raises ConfigError: the user is refused. :raises SilentError: no answer in time.
     :raises UnavailableError: try again.

@@ -49,7 +49,7 @@ class ZooKeeperCursor(Cursor):
         """Whether the list of publications may have grown since it was read."""
         self._stale.set()
         self._closed = False
-        # The publication in the middle of which a replay starts begins before it.
+        # A replay may start in the middle of a publication, which then begins before it.
         self._first = replay
         self._names: deque[str] = deque()
         self._listed = False
@@ -151,7 +151,7 @@ class ZooKeeperCursor(Cursor):
 
     def _look(self) -> None:
         """List the present publications."""
-        # Before the list is asked for: its watch may fire before the answer is here.
+        # This comes before the request: its watch may fire before the answer arrives.
         self._stale.clear()
         self._changed.clear()
         with reaching():
@@ -163,11 +163,11 @@ class ZooKeeperCursor(Cursor):
         self._first, self._listed = False, True
 
     def _trim(self, saved: int) -> None:
-        """Publications that are committed as a whole, but for the last ones. A failure is made good the next time."""
+        """Trim publications whose entries are all committed, except the last ones. A failure is repaired next time."""
         try:
             with reaching():
                 names = self._store.nodes.children(self._store.log_path)
-                # The last that begins below the saved position may reach beyond it.
+                # The last publication that begins below the saved position may extend beyond it.
                 below = [name for name in names if int(name) < saved][:-1]
                 self._store.trim(below[: max(0, len(below) - self._options.audit_entries)])
         except UnavailableError as error:

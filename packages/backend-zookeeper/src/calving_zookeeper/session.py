@@ -56,15 +56,15 @@ class ZooKeeperSession(GroupSession):
         if self._expired.is_set():
             raise UnavailableError("ZooKeeper: the session has expired")
         if self._client.state != KazooState.CONNECTED:
-            # The session may still live; whoever leads meanwhile is told by its expiry. But who cannot be told of
-            # anything for long is of no use as a worker either, and the client would wait for ever.
-            # The client has waited for an answer before, for up to two thirds of the session's time.
+            # The session may not have expired yet; its expiry decides who leads. But a worker that gets no answers for
+            # long is of no use, and the client would wait for ever.
+            # Before, the client has waited for an answer, for up to two thirds of the session's timeout.
             if time.monotonic() - self._connected > self._options.session_ms / 4000:
                 raise SilentError(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
             return False
         self._connected = time.monotonic()
         if self._stale.is_set():
-            self._stale.clear()  # before the look: its watch may fire before the answer is here
+            self._stale.clear()  # before the request: its watch may fire before the answer arrives
             try:
                 with reaching():
                     self._leads = self._look()
@@ -122,7 +122,7 @@ class ZooKeeperSession(GroupSession):
         """Whether this member is the first candidate; if not, watch the one before it, so that no polling is needed."""
         election, nodes = self._store.election_path, self._store.nodes
         if self._candidate is None:
-            # Of an earlier session of this process, which would lead until it has expired.
+            # This node belongs to an earlier session of this process, which would lead until it expires.
             for former in nodes.children(election):
                 if former.startswith(self._prefix):
                     nodes.delete_if_there(f"{election}/{former}")
@@ -149,10 +149,10 @@ class ZooKeeperSession(GroupSession):
 
 
 def _stored(values: Mapping[str, V], partitions: Iterable[TopicPartition]) -> dict[TopicPartition, V]:
-    """The values that are stored for these partitions."""
+    """The stored values of these partitions."""
     return {tp: values[partition_key(tp)] for tp in partitions if partition_key(tp) in values}
 
 
 def _turn(candidate: str) -> str:
-    """The number that ZooKeeper has put behind a candidate's name."""
+    """The sequence number that ZooKeeper appended to a candidate's name."""
     return candidate[-10:]

@@ -1,12 +1,12 @@
 """The nodes of one sink.
 
-``state`` holds everything that has to change together, as JSON: identity, epoch, next offset, saved position, source
-positions with their topics' identities. Every write is one ``multi`` of a new state, under the version that was read,
-and of one node with the events in it; so two writers can never both win, and no reader sees one without the other
-(B1, B2).
+``state`` holds, as JSON, all values that change together: identity, epoch, next offset, saved position, source
+positions with their topics' identities. Every write is one ``multi``: it replaces the state under the version that was
+read, and creates one node with the events. So of two concurrent writes one fails, and no reader sees a state without
+its events (B1, B2).
 
-``log/<offset>`` is one publication: a header and its events, or, where they are larger than a request may be, the names
-of nodes under ``blobs`` that were written before.
+``log/<offset>`` is one publication: a header and its events; or, if they exceed the size of a request, the names of
+nodes under ``blobs`` that were written before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NOTHING = Encoded([], b"", b"")
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Everything that changes together. ``positions`` and ``topic_ids`` by ``topic:partition``."""
+    """All values that change together. ``positions`` and ``topic_ids`` are by ``topic:partition``."""
 
     id: str
     next: int = 1
@@ -79,7 +79,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """Events as they stand in one node of the log, the first at ``offset``."""
+    """The events of one node of the log, the first at ``offset``."""
 
     offset: int
     sender: str
@@ -119,9 +119,10 @@ class Store:
         return State.of(raw), stat.version
 
     def write(self, change: Callable[[State], State], sender: str, encoded: Encoded = _NOTHING) -> State:
-        """Append events as one publication, and ``change`` the state with it: both, or neither.
+        """Append events as one publication and ``change`` the state, both or neither.
 
-        ``change`` raises where the state does not allow it; it is asked again when others were faster.
+        ``change`` raises an error if the state does not allow the write. If another write came first, it is called
+        again.
 
         :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
@@ -153,7 +154,7 @@ class Store:
         raise UnavailableError(f"ZooKeeper: other writers were faster {_TRIES} times: nothing was written")
 
     def publication(self, name: str) -> Publication | None:
-        """A node of the log; None if it was trimmed meanwhile."""
+        """A publication of the log; None if it was trimmed meanwhile."""
         try:
             header, body = self._entry_of(name)
             body += b"".join(self.nodes.get(f"{self.blobs_path}/{blob}")[0] for blob in header["blobs"])
@@ -167,7 +168,7 @@ class Store:
         return Publication(int(name), header["sender"], header["spans"].encode(), beside, tuple(events))
 
     def trim(self, names: Sequence[str]) -> None:
-        """Delete publications and their blobs. Failed deletions are repeated the next time."""
+        """Delete publications and their blobs. The next call repeats failed deletions."""
         for name in names:
             try:
                 header, _ = self._entry_of(name)
@@ -213,10 +214,10 @@ class Store:
         return _HEADER.pack(len(text)) + text + body, blobs
 
     def _landed(self, version: int, offset: int | None, marker: str, cause: Exception) -> bool:
-        """Whether a write whose answer was lost took place.
+        """Whether a write was made whose answer was lost.
 
-        A session that has moved to another server leaves nothing behind on its way: what is not there after a sync will
-        never be.
+        No request of a session stays behind when the session moves to another server: a write that a sync does not show
+        will not be made later.
         """
         deadline = time.monotonic() + self.nodes.timeout
         while time.monotonic() < deadline:
