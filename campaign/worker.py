@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
-from calving.embedded import EmbeddedCatalog
 from calving.iceberg import deletions
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
@@ -45,7 +45,7 @@ def hang(flag: Path) -> None:
 
         return call
 
-    EmbeddedCatalog.load_table = waiting(EmbeddedCatalog.load_table)  # type: ignore[method-assign]
+    SqlCatalog.load_table = waiting(SqlCatalog.load_table)  # type: ignore[method-assign]
     Table._do_commit = waiting(Table._do_commit)  # type: ignore[method-assign]
 
 

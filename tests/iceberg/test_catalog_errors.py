@@ -66,11 +66,10 @@ def test_a_new_catalog_that_two_workers_open_at_once_is_there_for_both(tmp_path:
     others: list[Catalog] = []
 
     def meanwhile(*_: object, **__: object) -> None:
-        others.append(open_catalog("iceberg", keys))
+        others.append(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}))
 
-    keys = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": str(tmp_path)}
     event.listen(IcebergTables.__table__, "before_create", meanwhile, once=True)
-    open_catalog("iceberg", keys).create_namespace("db")
+    open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}).create_namespace("db")
     assert others[0].list_namespaces() == [("db",)]
 
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"errors", "version"},
-    {"deadline", "embedded", "host", "importing", "lean", "optional", "plugins", "secrets", "model"},
+    {"deadline", "host", "importing", "lean", "optional", "plugins", "secrets", "model"},
     {"protocol", "wire", "records"},
     {"backend", "casting", "converters", "status"},
     {"source", "transforms", "writing"},

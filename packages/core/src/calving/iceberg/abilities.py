@@ -16,7 +16,6 @@ from calving.iceberg.lineage import VERSION
 from calving.secrets import masked
 
 _COMMITS = {
-    "EmbeddedCatalog": "a commit replaces the row of the metadata that it read",
     "SqlCatalog": "a commit replaces the row of the metadata that it read",
     "GlueCatalog": "Glue compares the version of the table that a commit read",
     "HiveCatalog": "the metastore locks a table for each commit",

@@ -13,7 +13,6 @@ from pyiceberg.exceptions import NoSuchTableError, ServerError, ServiceUnavailab
 from pyiceberg.table import Table
 
 from calving.deadline import LateError, within
-from calving.embedded import EmbeddedCatalog
 from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.jdbc import sql_properties
 from calving.model.events import TableId
@@ -72,8 +71,6 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
-    if properties.get("type") == "embedded":
-        return EmbeddedCatalog(name, **properties)
     if not properties.get("uri", "").startswith("http"):
         return load_catalog(name, **properties)
     return within(LOOK_SECONDS, "calving-look", lambda: load_catalog(name, **properties))
@@ -113,7 +110,8 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
 def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
     folder = Path(properties.get("warehouse", "warehouse").removeprefix("file://")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    return {"type": "embedded", "uri": f"sqlite:///{folder / 'catalog.db'}", "warehouse": f"file://{folder}"}
+    # SQLite gives up on a lock after five seconds unless told otherwise.
+    return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}?timeout=30", "warehouse": f"file://{folder}"}
 
 
 def is_rest(catalog: Catalog) -> bool:
