@@ -21,8 +21,21 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from bench import backends, commits, java_sink, latency, memory, meter, mutations, partitions, records, recovery, start
-from bench.upserts import LIVE, make_live
+from bench import (
+    backends,
+    commits,
+    java_sink,
+    latency,
+    memory,
+    meter,
+    mutations,
+    partitions,
+    records,
+    recovery,
+    start,
+    steady,
+)
+from bench.upserts import LIVE, SCHEMA, make_live
 from bench.upserts import fill as fill_changes
 from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
@@ -163,18 +176,10 @@ def _measured(
 
 
 def _create_table(catalog_keys: dict[str, str], *, live: bool = False) -> None:
-    from pyiceberg.schema import Schema
-    from pyiceberg.types import DoubleType, LongType, NestedField, StringType, TimestamptzType
-
-    kinds = {"id": LongType(), "ts": TimestamptzType(), "user": StringType(), "type": StringType()}
-    kinds |= {"amount": DoubleType(), "payload": StringType()}
-    columns = [NestedField(i, name, kind, required=False) for i, (name, kind) in enumerate(kinds.items(), 1)]
     catalog = open_catalog("iceberg", catalog_keys)
     catalog.create_namespace_if_not_exists("bench")
     # What tables made by Iceberg itself get; without it the Java sink writes gzip.
-    table = catalog.create_table(
-        "bench.events", Schema(*columns), properties={"write.parquet.compression-codec": "zstd"}
-    )
+    table = catalog.create_table("bench.events", SCHEMA, properties={"write.parquet.compression-codec": "zstd"})
     if live:
         make_live(table)
 
@@ -202,6 +207,7 @@ def main() -> None:
     cases = (
         "throughput",
         "upserts",
+        "steady",
         "latency",
         "start",
         "partitions",
@@ -230,8 +236,7 @@ def main() -> None:
         folder = Path(name)
         if args.only in (None, "throughput"):
             report["throughput"] = _throughput(args, folder, console)
-        if args.only in (None, "upserts"):
-            report["upserts"] = _upserts(args, folder, console)
+        report |= _changing(args, folder, console)
         if args.only in (None, "latency"):
             report["latency"] = latency.measure(folder / "latency", console)
         if args.only in (None, "start"):
@@ -274,6 +279,16 @@ def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> lis
                 results.append(drain_with_java(servers, topic, folder, args.records, kind))
     _show(results, console)
     return results
+
+
+def _changing(args: argparse.Namespace, folder: Path, console: Console) -> dict[str, object]:
+    """Of records that replace rows."""
+    found: dict[str, object] = {}
+    if args.only in (None, "upserts"):
+        found["upserts"] = _upserts(args, folder, console)
+    if args.only in (None, "steady"):
+        found["steady"] = steady.measure(folder / "steady", console, args.calving)
+    return found
 
 
 def _upserts(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
