@@ -11,14 +11,13 @@ import pyarrow as pa
 
 from calving.casting.schema_changes import SchemaChanges
 from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter
-from calving.errors import ConfigError, first_line
+from calving.errors import ConfigError
 from calving.model.coverage import decode_coverage
 from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
 from calving.model.tables import SchemaChange
 from calving.records.arrays import take
-from calving.records.failures import is_of_value
 from calving.records.fields import name_mapping, table_schema
 from calving.records.indices import Indices, compose, without
 from calving.records.inferred import of_type
@@ -251,33 +250,9 @@ class Delivery:
                 kept = compose(found.index, here) if left_out else found.index
                 rows = found.rows if len(kept) == len(found.index) else _rows(found.rows, here)
                 if rows.num_rows:
-                    ready += self._prepare_table(table, rows, kept, bad)
+                    ready += self.writers.prepare(table, rows, kept, bad, trial=self._rehearsing)
             if len(bad) == known:
                 return ready
-
-    def _prepare_table(
-        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError]
-    ) -> list[tuple[str, Placed]]:
-        writer = self.writers.of(table)
-        pending = [(0, rows.num_rows)]
-        ready: list[tuple[str, Placed]] = []
-        while pending:
-            start, count = pending.pop()
-            part = rows.slice(start, count) if count < rows.num_rows else rows
-            try:
-                if self._rehearsing:
-                    writer.trial(part)
-                ready.append((table, writer.prepare(part)))
-            except BaseException as error:
-                if not is_of_value(error):
-                    raise
-                if count == 1:
-                    reason = f"table {table}: {first_line(error)}"
-                    bad[places[start]] = RecordError(places[start], Stage.WRITING, type(error).__name__, reason)
-                else:
-                    half = count // 2
-                    pending += [(start + half, count - half), (start, half)]
-        return ready
 
     def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
         """Into the dead-letter table, which is created if it is missing; ``places`` are those of the block."""

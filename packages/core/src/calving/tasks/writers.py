@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import pyarrow as pa
+
+from calving.errors import first_line
+from calving.model.dead_letters import Stage
 from calving.model.files import DataFile
+from calving.records.failures import is_of_value
+from calving.records.values import RecordError
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
 from calving.tasks.spec import TaskSpec
 from calving.writing.layout import Placed
@@ -45,6 +51,34 @@ class Writers:
             else:
                 found = self._writers[table] = writer_of(spec, table)
         return found
+
+    def prepare(
+        self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError], *, trial: bool
+    ) -> list[tuple[str, Placed]]:
+        """Rows as ``accept`` takes them, in as few parts as possible; rows that cannot be written join ``bad``.
+
+        ``places``: the place of each row among the values. ``trial``: rows are also written to a file in memory.
+        """
+        writer = self.of(table)
+        pending = [(0, rows.num_rows)]
+        ready: list[tuple[str, Placed]] = []
+        while pending:
+            start, count = pending.pop()
+            part = rows.slice(start, count) if count < rows.num_rows else rows
+            try:
+                if trial:
+                    writer.trial(part)
+                ready.append((table, writer.prepare(part)))
+            except BaseException as error:
+                if not is_of_value(error):
+                    raise
+                if count == 1:
+                    reason = f"table {table}: {first_line(error)}"
+                    bad[places[start]] = RecordError(places[start], Stage.WRITING, type(error).__name__, reason)
+                else:
+                    half = count // 2
+                    pending += [(start + half, count - half), (start, half)]
+        return ready
 
     def accept(self, table: str, rows: Placed) -> None:
         """Take rows that were prepared."""
