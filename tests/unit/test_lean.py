@@ -21,6 +21,18 @@ def test_a_worker_of_spark_starts_without_pandas() -> None:
     assert printed(code) == ["False"]
 
 
+def test_the_daemon_of_spark_collects_no_garbage_until_it_has_imported_what_workers_need() -> None:
+    code = """
+import gc
+from calving.engine.daemon import preload
+collected = lambda: sum(each["collections"] for each in gc.get_stats())
+before = collected()
+preload()
+print(collected() - before, gc.isenabled(), gc.get_freeze_count() > 0)
+"""
+    assert printed(code) == ["0", "True", "True"]
+
+
 def test_a_driver_of_spark_calls_java_without_pandas() -> None:
     code = """
 import sys

@@ -18,11 +18,17 @@ def drop_archives() -> None:
 
 
 def preload() -> None:
-    """Import what every worker needs, and no pandas."""
+    """Import what every worker needs, and no pandas. It stays: to collect garbage meanwhile, or to let a collection
+    unshare its pages after the fork, is a waste.
+    """
+    gc.disable()
     import pyspark.worker  # noqa: F401 - Spark 4.3 would leave it to every worker
 
     without_pandas()
     import calving.tasks.task  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
 
 
 if __name__ == "__main__":
@@ -30,6 +36,4 @@ if __name__ == "__main__":
     preload()
     from pyspark.daemon import manager
 
-    # Freeze the heap before the fork; a collection would unshare its pages.
-    gc.freeze()
     manager()
