@@ -104,22 +104,22 @@ class Pruning:
     @cached_property
     def _bounds(self) -> list[_Bounds]:
         found = zip(self._columns, self._keys.columns, strict=True)
+        is_one = len(self._columns) == 1  # whose keys differ
         # Engines do not agree on the order of UUIDs, two values are soon both there, and null is within no bounds.
         return [
-            _Bounds(column, values)
+            _Bounds(column, values if is_one else values.unique())
             for column, values in found
             if not isinstance(column.kind, UUIDType | BooleanType) and not values.null_count
         ]
 
 
 class _Bounds:
-    """The values of one column, against the bounds of files."""
+    """The different values of one column, against the bounds of files."""
 
     def __init__(self, column: Column, values: pa.Array) -> None:
         self._id = column.field_id
         self._bound: Callable[[bytes], Any] = _bound_of(column)
-        few = values.unique()
-        self._values = sorted(few.to_pylist()) if len(few) <= _FEW else None
+        self._values = sorted(values.to_pylist()) if len(values) <= _FEW else None
         ends = pc.min_max(values)
         self._ends = ends["min"].as_py(), ends["max"].as_py()
 
