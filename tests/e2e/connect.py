@@ -27,7 +27,8 @@ def shared_run(folder: Path, servers: str, name: str) -> Run:
     keys = json.loads(run.config.read_text()) | {
         "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
         "tasks.max": "2",
-        "iceberg.control.commit.timeout-ms": "1500",
+        # Of a commit that has timed out the Java coordinator drops the files that it hears before the commit ends.
+        "iceberg.control.commit.timeout-ms": "20000",
         "iceberg.kafka.transaction.timeout.ms": "5000",
         "consumer.override.session.timeout.ms": "3000",
         "consumer.override.heartbeat.interval.ms": "500",
