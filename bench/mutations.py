@@ -118,7 +118,7 @@ def _measured(catalog: Catalog, case: Case) -> dict[str, float]:
         resolver = Resolver(None, KeyCache(4 * 1024**3))
         times, cpu, resolve = [], [], []
         after = 0.0
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the resident memory
         for number in range(max(COMMITS, rows // _SORTED_BY_A_COMMIT + _WARM)):
             if number == COMMITS:
                 after = _read(catalog.load_table(name))

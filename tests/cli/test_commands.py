@@ -210,7 +210,7 @@ def test_records_that_are_gone_stop_the_sink_unless_told_to_skip(cli: Cli) -> No
     assert cli.rows() == 105
 
 
-def test_a_source_topic_that_was_made_anew_is_not_taken_for_the_one_that_was_read(cli: Cli) -> None:
+def test_a_source_topic_that_was_recreated_is_not_taken_for_the_one_that_was_read(cli: Cli) -> None:
     """Also where it reaches farther than the stored position: what is below it would be missing silently."""
     cli.run("run", "--until-caught-up")
     topic = cli.topic
@@ -278,7 +278,7 @@ def test_a_sink_that_runs_is_not_recovered(cli: Cli) -> None:
     member.close()
 
 
-def test_files_of_a_table_that_was_made_anew_stay_buffered_until_an_operator_lets_go(cli: Cli) -> None:
+def test_files_of_a_table_that_was_recreated_stay_buffered_until_an_operator_lets_go(cli: Cli) -> None:
     cli.run("run", "--until-caught-up")
     catalog = open_catalog("iceberg", cli.catalog_keys)
     schema = catalog.load_table("db.t").schema()

@@ -65,7 +65,7 @@ def test_another_sink_may_write_the_same_records_where_it_says_so(sink: Cli) -> 
 
 
 @pytest.mark.parametrize("keys", ["kafka"], indirect=True)
-def test_a_control_topic_that_was_made_anew_before_the_first_commit_is_noticed(
+def test_a_control_topic_that_was_recreated_before_the_first_commit_is_noticed(
     tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
 ) -> None:
     sink = Cli(tmp_path, topic(), unique)

@@ -118,7 +118,7 @@ def test_a_store_that_came_back_from_an_older_copy_of_itself_can_be_recovered(
     goes_on(sink)
 
 
-def test_a_control_topic_that_was_made_anew_is_noticed_and_the_recovery_can_be_repeated(
+def test_a_control_topic_that_was_recreated_is_noticed_and_the_recovery_can_be_repeated(
     run: Callable[[dict[str, str]], Run], servers: str
 ) -> None:
     sink = run(STATIC)

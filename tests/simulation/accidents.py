@@ -50,7 +50,7 @@ class Accidents:
             (odds.truncations, self._truncate),
             (odds.stuck, self._open_transaction),
             (odds.renames, people.rename),
-            (odds.drops, people.make_table_anew),
+            (odds.drops, people.recreate_table),
             (odds.drops * 8, people.release),
             (odds.rollbacks, people.roll_back),
             (odds.stalls, self._stall),

@@ -38,7 +38,7 @@ class Operators:
         """Which table each file was written for, by the table's identity."""
         self.again: set[Record] = set()
         """The offsets that a rollback took away, and that are read again: other tables know them as settled."""
-        self.made_anew: set[TableId] = set()
+        self.recreated: set[TableId] = set()
         self._discarded: set[str] = set()
         """Files that operators have released."""
 
@@ -90,14 +90,14 @@ class Operators:
 
     # Tables
 
-    def make_table_anew(self) -> None:
+    def recreate_table(self) -> None:
         """A table is dropped and created again; what was in it is gone, and its user knows."""
         world = self._world
         name = world.rng.choice(world.names)
         landed = {path for s in world.tables[name].snapshots for path in s.files}
         world.checks.discard(landed)
         world.tables[name] = world.table(world.next_id())
-        self.made_anew.add(name)
+        self.recreated.add(name)
         world.stats["tables recreated"] += 1
 
     def _waiting(self) -> set[TableId]:
@@ -124,7 +124,7 @@ class Operators:
 
     def release(self) -> None:
         """As ``calving release`` does, while the sink runs."""
-        if self.made_anew:
+        if self.recreated:
             for table in sorted(self._waiting()):
                 self._release(table)
 

@@ -56,9 +56,9 @@ class ZooKeeperSession(GroupSession):
         if self._expired.is_set():
             raise UnavailableError("ZooKeeper: the session has expired")
         if self._client.state != KazooState.CONNECTED:
-            # The session may not have expired yet; its expiry decides who leads. But a worker that gets no answers for
-            # long is of no use, and the client would wait for ever.
-            # Before, the client has waited for an answer, for up to two thirds of the session's timeout.
+            # The session may not have expired yet, and its expiry decides who leads. But a worker without answers is of
+            # no use, and the client would wait for ever. The client waits for an answer for up to two thirds of the
+            # session's timeout before it reports that the connection is lost.
             if time.monotonic() - self._connected > self._options.session_ms / 4000:
                 raise SilentError(f"ZooKeeper: no connection for {time.monotonic() - self._connected:.0f} s")
             return False

@@ -34,7 +34,7 @@ class Growth:
         self._identifying = _with_parents(schema.as_struct(), set(schema.identifier_field_ids))
 
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
-        """Add a column for a field; ``count`` schemaless values need it, ``value`` is one of them.
+        """Add a column for a field. ``count``: the number of schemaless values that need it; ``value``: an example.
 
         :raises UnfitError: the table cannot have it.
         """

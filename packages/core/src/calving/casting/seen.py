@@ -21,7 +21,7 @@ _NUMBERS = ("int", "long", "float", "double")
 
 
 def seen_of(kind: InferredType, times: int = 1, value: object = None) -> Seen:
-    """The counts of ``times`` values that need this kind; ``value`` is one of them."""
+    """The counts for ``times`` values of this kind. ``value``: an example of them."""
     name = kind if isinstance(kind, str) else next(iter(kind))
     seen: Seen = {"kinds": {name: times}}
     if value is not None:

@@ -2,7 +2,7 @@
 
 Each commit is attempted on exactly one head, as a sink's commits are. A refused attempt is prepared again on the newer
 head. Each commit copies the ledger of its head. A process may die at any time: an attempt lands whole or not at all,
-and the next run starts from what the table has.
+and the next run loads the table again.
 """
 
 from __future__ import annotations

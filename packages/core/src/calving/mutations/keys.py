@@ -101,11 +101,13 @@ class Keys:
     def _at_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """About as many rows as there are keys, which are hashed for every search."""
         some: list[pa.RecordBatch] = []
+        count = 0
         for batch in batches:
             some.append(batch)
-            if sum(each.num_rows for each in some) >= len(self):
+            count += batch.num_rows
+            if count >= len(self):
                 yield pa.Table.from_batches(some)
-                some = []
+                some, count = [], 0
         if some:
             yield pa.Table.from_batches(some)
 
