@@ -21,6 +21,18 @@ class UnavailableError(CalvingError):
     """Nothing was written. The same call may be tried again."""
 
 
+class AccessDeniedError(UnavailableError):
+    """A store denies these credentials what the sink needs. Nothing was written. Try again a few times, with new
+    credentials where they are lent; a denial that returns every time needs an operator.
+    """
+
+
+class CredentialsExpiredError(AccessDeniedError):
+    """A store does not accept the credentials: they have expired, or were withdrawn. Nothing was written. Try again
+    with new ones, and with fewer records if they expired within a batch.
+    """
+
+
 class OutcomeUnknownError(CalvingError):
     """The write may or may not have happened. Drop local state and start over from the stored positions."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from urllib.parse import unquote
 
 _LOGIN = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<login>[^/?#\s]*)@")
@@ -12,6 +13,9 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _QUERY = re.compile(r"(?P<name>[?&;][^=&;?\s]*(passw|secret|token)[^=&;?\s]*=)[^&;\s'\"]*", re.IGNORECASE)
+
+_SHORTEST = 6
+"""A shorter secret is not looked for in texts: its letters may stand in any word."""
 
 
 def masked(text: str) -> str:
@@ -27,6 +31,15 @@ def shown(key: str, value: object) -> str:
 def shown_text(key: str, text: str) -> str:
     """The same for text that stands without quotes."""
     return "***" if _SECRET.search(key) else masked(text)
+
+
+def without_secrets(text: str, settings: Mapping[str, str]) -> str:
+    """A text of somebody else, who may repeat what was sent, with ``***`` for the secrets among these settings."""
+    for key, value in settings.items():
+        if _SECRET.search(key):
+            for secret in (value, *value.split(":")):
+                text = text.replace(secret, "***") if len(secret) >= _SHORTEST else text
+    return masked(text)
 
 
 def without_logins(urls: str) -> tuple[str, str | None]:

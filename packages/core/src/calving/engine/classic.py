@@ -51,6 +51,7 @@ class ClassicEngine(SparkEngine):
         self._name, self._jobs, self._group = f"calving-{name}", itertools.count(), ""
         self._archive: ClassArchive | None = None
         settings = self._settings(properties)
+        self._slots = int(settings.get("spark.calving.slots", 0))
         conf = SparkConf().setAppName(self._name).setAll(list(settings.items()))
         ask_about_numpy_alone()
         try:
@@ -62,7 +63,8 @@ class ClassicEngine(SparkEngine):
 
     @property
     def slots(self) -> int:
-        return int(self._context.defaultParallelism)
+        # By itself Spark counts the executors that there are now: with dynamic allocation they may be too few, or none.
+        return self._slots or int(self._context.defaultParallelism)
 
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
         return list(self._tasks(payloads).map(partial(shipping.call, function, __version__)).collect())

@@ -113,7 +113,7 @@ def _receive(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def _row(sent: Sent) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([[value] for value in sent], names=[*_PLACE, "content"])
+    return pa.RecordBatch.from_pydict({name: [value] for name, value in zip((*_PLACE, "content"), sent, strict=True)})
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[Sent]:

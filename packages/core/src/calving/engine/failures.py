@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from calving.errors import CalvingError, ConfigError, JobFailedError, UnavailableError
+from calving.errors import (
+    AccessDeniedError,
+    CalvingError,
+    ConfigError,
+    CredentialsExpiredError,
+    JobFailedError,
+    UnavailableError,
+)
 
 _INTERPRETER = "the setting spark.pyspark.python, or PYSPARK_PYTHON, names the interpreter"
 _MISSING = re.compile(r"No module named '([\w.]+)'")
@@ -15,6 +22,9 @@ _STOPPED = re.compile(
     r"stopped SparkContext|SparkContext (?:was|has been) ?shut ?down|SparkContext is shutting down", re.I
 )
 
+_TOLD = (CredentialsExpiredError, AccessDeniedError, UnavailableError)
+"""Errors of tasks that stay what they are; all others fail the job."""
+
 
 def verdict(text: str) -> CalvingError:
     """The error to raise for what Spark said of a job: ``ConfigError`` where every attempt would end like this one."""
@@ -22,8 +32,9 @@ def verdict(text: str) -> CalvingError:
     if lasting is not None:
         return ConfigError(lasting)
     reason = said(text)
-    passes = reason.partition(":")[0].endswith(UnavailableError.__name__)
-    return (UnavailableError if passes else JobFailedError)(f"the Spark job failed: {reason}")
+    name, _, its_text = reason.partition(": ")
+    kind = next((kind for kind in _TOLD if name.endswith(kind.__name__)), None)
+    return JobFailedError(f"the Spark job failed: {reason}") if kind is None else kind(its_text)
 
 
 def said(text: str) -> str:

@@ -12,12 +12,14 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError, ServerError, ServiceUnavailableError
 from pyiceberg.table import Table
 
+from calving.catalogs.denials import denial
+from calving.catalogs.jdbc import sql_properties
 from calving.deadline import LateError, within
-from calving.errors import ConfigError, UnavailableError
-from calving.iceberg.jdbc import sql_properties
+from calving.errors import AccessDeniedError, CalvingError, ConfigError, UnavailableError
 from calving.model.events import TableId
 from calving.optional import reason
-from calving.secrets import masked
+from calving.secrets import masked, without_secrets
+from calving.storage_errors import told
 
 LOOK_SECONDS = 30.0
 """Bounds the load of a table: not all catalogs have timeouts, and none includes the storage of the metadata."""
@@ -59,14 +61,20 @@ def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
                 ) from error
             # Two processes that open a new SQL catalog at once both create its tables, and one of them fails.
             if tries + 1 == _OPEN_TRIES or "already exists" not in str(error):
-                why = reason(error, "glue" if translated.get("type") == "glue" else None)
-                raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {masked(why)}") from error
+                why = denial(error, name, translated)
+                if why is None:
+                    why = masked(reason(error, "glue" if translated.get("type") == "glue" else None))
+                raise ConfigError(f"iceberg.catalog.*: the catalog '{name}' cannot be opened: {why}") from error
     session = getattr(catalog, "_session", None)
     if session is not None:
         # Imported here, because other catalogs make no requests.
-        from calving.iceberg.requests import limit
+        from calving.catalogs.requests import limit
 
         limit(session)
+    if translated.get("type") == "hive":
+        from calving.catalogs.hive import Connections
+
+        catalog._client = Connections(catalog.properties)  # type: ignore[attr-defined]
     return catalog
 
 
@@ -142,9 +150,19 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
     except LateError as error:
         raise UnavailableError(f"table {'.'.join(table)} cannot be loaded: {error}") from error
     except Exception as error:  # catalogs raise exceptions of their own
-        raise UnavailableError(
-            f"table {'.'.join(table)} cannot be loaded: {type(error).__name__}: {masked(str(error))}"
-        ) from error
+        raise in_vain(f"table {'.'.join(table)} cannot be loaded", error, catalog) from error
+
+
+def in_vain(what: str, error: Exception, catalog: Catalog) -> CalvingError:
+    """The error to raise for one of a catalog or of its store. ``what`` did not happen."""
+    if isinstance(error, CalvingError):
+        return error
+    of_store = told(error)
+    denied = str(of_store) if isinstance(of_store, AccessDeniedError) else None
+    denied = denied or denial(error, catalog.name, catalog.properties)
+    if denied is not None:
+        return AccessDeniedError(f"{what}: {denied}")
+    return UnavailableError(f"{what}: {type(error).__name__}: {without_secrets(str(error), catalog.properties)}")
 
 
 def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:
@@ -204,7 +222,7 @@ def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
     except LateError as error:
         raise UnavailableError(f"the catalog's tables cannot be listed: {error}") from error
     except Exception as error:  # catalogs raise exceptions of their own
-        raise UnavailableError(f"the catalog's tables cannot be listed: {type(error).__name__}: {error}") from error
+        raise in_vain("the catalog's tables cannot be listed", error, catalog) from error
 
 
 def _listed(catalog: Catalog, namespace: TableId) -> list[str]:

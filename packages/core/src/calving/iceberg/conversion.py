@@ -6,7 +6,7 @@ applies whatever came before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -26,11 +26,9 @@ from calving.iceberg.entries import FileKey, Live, LiveData, LiveDelete, Manifes
 from calving.iceberg.lookups import Looking, Lookups
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
-from calving.mutations.columns import Column, Reading
-from calving.mutations.keys import Keys
-
-KEYS_AT_ONCE = 1_000_000
-"""Keys that are held in memory, and of which one commit removes the deletes if there are several files."""
+from calving.mutations.columns import Column, File, Reading
+from calving.mutations.lookup import Tasks
+from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
 
 _Scope = tuple[int, tuple[Any, ...]] | None
 """The spec and the partition that an equality delete applies to; None: all partitions."""
@@ -58,8 +56,16 @@ class Conversion:
     After a refused attempt only new data files are searched, and only changed delete files are written again.
     """
 
-    def __init__(self, cache: KeyCache | None = None, at_once: int = KEYS_AT_ONCE) -> None:
-        self._lookups, self._at_once, self._known = Lookups(cache), at_once, KnownPositions()
+    def __init__(
+        self,
+        cache: KeyCache | None = None,
+        at_once: int = KEYS_AT_ONCE,
+        tasks: Callable[[], Tasks | None] = lambda: None,
+    ) -> None:
+        """``at_once``: how many keys are held in memory, and, of several files, removed by one commit. ``tasks``: the
+        engine on which very large files are searched.
+        """
+        self._lookups, self._at_once, self._known = Lookups(cache, tasks), at_once, KnownPositions()
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self._chosen: frozenset[FileKey] = frozenset()
         self._hits: dict[str, BitMap64] = {}
@@ -131,19 +137,20 @@ class Conversion:
         for group in _groups(table, chosen):
             among = {data.candidate.path: data for data in fresh if group.may_delete_from(data)}
             if among:
-                for keys in group.keys(self._at_once):
-                    self._lookups.begin()
-                    for path, rows in self._rows(group, keys, among):
+                for part in group.parts(self._at_once):
+                    self._lookups.begin(live.data)
+                    for path, rows in self._rows(group, part, among):
                         hits[path].update(rows)
         self._hits |= hits
 
-    def _rows(self, group: _Group, keys: Keys, among: dict[str, LiveData]) -> Iterator[tuple[str, list[int]]]:
+    def _rows(self, group: _Group, part: Part, among: dict[str, LiveData]) -> Iterator[tuple[str, list[int]]]:
         """The rows of each file that these keys delete."""
+        keys = part.keys
         pruning = Pruning(keys, group.columns, group.table.metadata.specs())
         wanted = [
             (data.candidate, few) for data in among.values() if (few := pruning.keys_of(data.candidate)) is not None
         ]
-        looking = Looking(group.table, group.reading, len(group.columns), ())
+        looking = Looking(group.table, group.reading, len(group.columns), part.files)
         found, _ = self._lookups.look(looking, wanted)
         for (file, _), matches in zip(wanted, found, strict=True):
             if len(matches.rows):
@@ -182,20 +189,12 @@ class _Group:
         is_older = any(data.sequence < delete.sequence for delete in self.deletes)
         return is_older and self.scope in (None, (about.spec_id, about.partition))
 
-    def keys(self, at_once: int) -> Iterator[Keys]:
+    def parts(self, at_once: int) -> Iterator[Part]:
         """The keys, at most about so many at a time."""
-        steps = {sequence: number for number, sequence in enumerate(self.sequences.to_pylist())}
-        held: list[list[pa.RecordBatch]] = [[] for _ in steps]
-        count = 0
+        steps: dict[int, list[File]] = {sequence: [] for sequence in self.sequences.to_pylist()}
         for delete in self.deletes:
-            for batch in self.reading.batches(delete.file.file_path, delete.file.file_format.value):
-                held[steps[delete.sequence]].append(batch)
-                count += batch.num_rows
-                if count >= at_once:
-                    yield Keys(self.columns, held)
-                    held, count = [[] for _ in steps], 0
-        if count:
-            yield Keys(self.columns, held)
+            steps[delete.sequence].append((delete.file.file_path, delete.file.file_format.value))
+        return parts(self.reading, len(self.columns), list(steps.values()), at_once)
 
 
 def _groups(table: Table, deletes: Iterable[LiveDelete]) -> list[_Group]:

@@ -9,7 +9,7 @@ strings, and a snapshot is never older than the last.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -99,6 +99,7 @@ class SinkSnapshot(_MergeAppendFiles):
         self._written: list[str] = []
         self._to_remove: frozenset[FileKey] = frozenset()
         self._to_rewrite: frozenset[str] = frozenset()
+        self._known: Mapping[str, Sequence[ManifestEntry]] = {}
         self._removed: list[DataFile] = []
 
     def add_deletes(self, found: Iterable[DataFile], written: Iterable[str]) -> None:
@@ -106,9 +107,11 @@ class SinkSnapshot(_MergeAppendFiles):
         self._delete_files += found
         self._written += written
 
-    def remove(self, found: Collection[FileKey], manifests: Collection[str]) -> None:
-        """Remove files of the table; ``manifests`` name them."""
-        self._to_remove, self._to_rewrite = frozenset(found), frozenset(manifests)
+    def remove(
+        self, found: Collection[FileKey], manifests: Collection[str], known: Mapping[str, Sequence[ManifestEntry]]
+    ) -> None:
+        """Remove files of the table; ``manifests`` name them. ``known``: live entries of manifests that were read."""
+        self._to_remove, self._to_rewrite, self._known = frozenset(found), frozenset(manifests), known
 
     def add(self, found: Iterable[files.DataFile]) -> None:
         metadata = self._transaction.table_metadata
@@ -199,7 +202,7 @@ class SinkSnapshot(_MergeAppendFiles):
 
     def _kept_or_deleted(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
         """The live entries of a manifest, as a rewritten one holds them."""
-        for entry in read_entries(self._io, manifest):
+        for entry in self._known.get(manifest.manifest_path) or read_entries(self._io, manifest):
             is_gone = key_of(entry.data_file) in self._to_remove
             if is_gone:
                 self._removed.append(entry.data_file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
@@ -18,9 +18,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from calving.casting.schema_changes import SchemaChanges
-from calving.errors import CalvingError, ConfigError, UnavailableError
-from calving.iceberg.catalog import find_table, find_tables, is_rest, table_id
+from calving.errors import ConfigError, UnavailableError
+from calving.iceberg.catalog import find_table, find_tables, in_vain, is_rest, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
+from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
 from calving.iceberg.new_tables import new_table, possible
 from calving.iceberg.rules import TableRules
@@ -65,8 +66,8 @@ class Tables:
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
         self._barren: set[str] = set()
-        self._troubled: Set[str] = frozenset()
-        """Tables that could not be loaded the last time."""
+        self.troubled: Mapping[str, UnavailableError] = {}
+        """Tables that could not be loaded the last time, and why."""
 
     def refresh(self, names: Iterable[str]) -> None:
         """Load these tables again, and those that were missing. One that cannot be loaded stays as it was, if
@@ -75,9 +76,9 @@ class Tables:
         :raises UnavailableError: none can be loaded, or one that has not been loaded before.
         """
         found, troubled = find_tables(self._catalog, sorted({*names, *self._missing}), self._known)
-        for name in troubled.keys() - self._troubled:
+        for name in troubled.keys() - self.troubled.keys():
             log.warning("%s; its files are written for the table as it was loaded before", troubled[name])
-        self._troubled = troubled.keys()
+        self.troubled = troubled
         for name, table in found.items():
             if name not in troubled:
                 self._take(name, table)
@@ -200,8 +201,7 @@ class Tables:
             metadata.spec().model_dump_json(),
             metadata.location,
             properties,
-            # A REST catalog puts its authenticator among them, which cannot travel.
-            {name: str(value) for name, value in table.io.properties.items() if isinstance(value, str | int)},
+            carried(table.io),
             table.sort_order().model_dump_json(),
             distribution,
             encode_coverage(self._rules.left_out(name, properties)),
@@ -235,7 +235,7 @@ class Tables:
             log.info("table %s was created by someone else", name)
         except Exception as error:  # each catalog has its own, also for what others were faster with
             if find_table(self._catalog, identifier) is None:
-                raise _in_vain(f"table {name} was not created", error) from error
+                raise in_vain(f"table {name} was not created", error, self._catalog) from error
             log.info("table %s was created by someone else", name)
 
     def _create_namespaces(self, namespace: Sequence[str]) -> None:
@@ -248,14 +248,16 @@ class Tables:
                 raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
             except Exception as error:  # each catalog has its own, also for what others were faster with
                 if not self._has_namespace(namespace[:depth]):
-                    raise _in_vain(f"namespace {'.'.join(namespace[:depth])} was not created", error) from error
+                    raise in_vain(
+                        f"namespace {'.'.join(namespace[:depth])} was not created", error, self._catalog
+                    ) from error
 
     def _has_namespace(self, namespace: Sequence[str]) -> bool:
         try:
             return bool(self._catalog.namespace_exists(tuple(namespace)))
         except Exception as error:
-            raise _in_vain(
-                f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists", error
+            raise in_vain(
+                f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists", error, self._catalog
             ) from error
 
     def _evolve(self, name: str, changes: Sequence[SchemaChange]) -> None:
@@ -278,7 +280,7 @@ class Tables:
             except (
                 Exception
             ) as error:  # catalogs raise their own errors; the next load shows whether the schema was changed
-                raise _in_vain(f"table {name}: its schema was not changed", error) from error
+                raise in_vain(f"table {name}: its schema was not changed", error, self._catalog) from error
         raise UnavailableError(
             f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"
         )
@@ -292,7 +294,3 @@ def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutation
     if version > 2 and mutations.row_deletes == "equality":
         raise ConfigError(f"table {name} has format version {version}; row-deletes = equality is for version 2")
     identity(name, table.schema(), id_columns, mutations)
-
-
-def _in_vain(what: str, error: Exception) -> CalvingError:
-    return error if isinstance(error, CalvingError) else UnavailableError(f"{what}: {type(error).__name__}: {error}")

@@ -17,6 +17,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.update import AssertTableUUID, RemovePropertiesUpdate, SetPropertiesUpdate, TableUpdate
 
+from calving.catalogs.denials import denial
 from calving.errors import CommitRefusedError, CommitUncertainError, TableTroubleError, WentBackError
 from calving.iceberg.ancestry import ancestors
 from calving.iceberg.expiry import expired, remove_files
@@ -173,6 +174,8 @@ class IcebergTarget:
         except CommitFailedException as error:
             raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
+            # A denial is not asked for again at once. Had it landed nevertheless, the next cycle would find it there.
+            self._raise_denial("was not committed", error)
             raise CommitUncertainError(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
         self._see(table)
         self.head = next(LoadedTable(table, self._branch).ancestry, {})
@@ -204,7 +207,7 @@ class IcebergTarget:
         snapshot = new_snapshot(table, {**summary, **mutation_summary(found.counts, found.seconds)}, self._branch)
         snapshot.add(found.data_files)
         snapshot.add_deletes(found.deletes, found.written)
-        snapshot.remove(found.removed, found.manifests)
+        snapshot.remove(found.removed, found.manifests, found.delete_entries)
         return snapshot, found.unused | {file.file_path for file in admitted.delete_files}
 
     def supersede(self, properties: Mapping[str, str]) -> None:
@@ -245,11 +248,18 @@ class IcebergTarget:
             except NoSuchTableError as error:
                 raise TableTroubleError(f"table {'.'.join(self._table)} does not exist") from error
             except Exception as error:  # the catalog may be unreachable for a moment
+                self._raise_denial("cannot be loaded", error)
                 if tries == LOAD_TRIES:
                     text = f"table {'.'.join(self._table)} cannot be loaded: {type(error).__name__}: {error}"
                     raise TableTroubleError(text) from error
                 self.pause(tries)
         raise AssertionError("unreachable")
+
+    def _raise_denial(self, what: str, error: Exception) -> None:
+        """:raises TableTroubleError: the catalog denies access, which another try would not change."""
+        denied = denial(error, self._catalog.name, self._catalog.properties)
+        if denied is not None:
+            raise TableTroubleError(f"table {'.'.join(self._table)} {what}: {denied}") from error
 
     def _create_branch(self, table: Table) -> Table:
         """Create the branch from main, as Java does; pyiceberg would create it empty."""

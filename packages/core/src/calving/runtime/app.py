@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from calving.backend.interface import Backend, ControlLog, Session
-from calving.engine.interface import Engine, Patience
+from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
 from calving.errors import FATAL, CalvingError, ResignedError, SilentError, UnavailableError, UnreachableError
@@ -63,9 +63,8 @@ class App:
         self._sink, self._alone = sink, alone
         keys = sink.keys
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
-        patience = Patience(keys.resources_timeout_ms / 1000, keys.job_timeout_ms / 1000)
         self._engine = OpeningEngine(
-            lambda: self._staying(engine or open_engine(keys.engine, keys.name, sink.spark, patience))
+            lambda: self._staying(engine or open_engine(keys.engine, keys.name, sink.spark, sink.patience))
         )
         self._parts: Parts | None = None
         self._stop = threading.Event()

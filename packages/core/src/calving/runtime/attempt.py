@@ -122,7 +122,7 @@ class Attempt:
                 stop_at=stop_at,
                 deaf_seconds=deaf_seconds,
             )
-            limits = BatchLimits(keys.batch_records, keys.batch_bytes)
+            limits = BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer)
             told = self._reporter
             loop = WorkerLoop(
                 group, session, cursor, runner, limits, policy, time.monotonic, told.listening, told.publications

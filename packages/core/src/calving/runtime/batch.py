@@ -6,19 +6,28 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from calving.engine.interface import Engine
-from calving.errors import BadRecordError, CalvingError, ConfigError, DataLossError, JobFailedError
+from calving.errors import (
+    BadRecordError,
+    CalvingError,
+    ConfigError,
+    CredentialsExpiredError,
+    DataLossError,
+    JobFailedError,
+    UnavailableError,
+)
 from calving.model.events import TableFiles
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans
 from calving.model.ranges import Range
 from calving.model.record_path import RecordPath
-from calving.model.tables import SchemaChange
+from calving.model.tables import SchemaChange, TableSpec
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
 from calving.runtime.tally import Tally
@@ -34,8 +43,12 @@ log = logging.getLogger(__name__)
 _ROUNDS = 8
 _WORTH_A_TASK = 50_000
 """Records below which a further split of a batch costs more than it saves."""
+_FEWEST = 1_000
+"""The records that a batch may have even if credentials expire within it: less would not take a shorter time."""
 _RANGE_RECORDS = 200
 """The fixed cost of a range, in records."""
+_UNEVEN = 1.5
+"""How much larger than its share a task may be rather than that a partition is split, which takes a shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +58,8 @@ class ErrorLimits:
     The share is checked only in batches with more than ``share_from`` bad records, so that a few do not stop the sink.
     """
 
-    per_batch: int = 10_000
-    share: float = 1.0
+    per_batch: int
+    share: float
     share_from: int = 100
 
     def check(self, count: int, read: int, first: str) -> None:
@@ -69,6 +82,8 @@ class BatchRunner:
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Batches()
         """Totals of the batches since the start; replaced as a whole."""
+        self.fewer: int | None = None
+        """The most records that the next batch should have, if the credentials for the last one expired within it."""
         self._started = time.monotonic()
 
     def start(self, number: int, spans: Spans) -> None:
@@ -119,18 +134,33 @@ class BatchRunner:
         self._tables.drop_unused()
         known = set(self._tables.specs())
         self._tables.refresh(known | {rule.table for rule in rules})
-        tally = self._tally(spans, self._rounds(cut(spans, self._engine.slots)))
+        try:
+            tally = self._tally(spans, self._rounds(self._cut(spans)))
+        except CredentialsExpiredError as error:
+            raise self._expired(error, sum(span.end - span.start for span in spans.values())) from error
         outcome = self._outcome(tally)
+        self.fewer = None
         self.totals = tally.added_to(self.totals, time.monotonic() - started)
         if self.totals.count == 1:
             log.info("first batch finished %.1f s after the start", time.monotonic() - self._started)
         log.info(
             "batch: %d records, %d files, %.2f s",
             outcome.records,
-            sum(len(f.data_files) for f in outcome.written.values()),
+            sum(len(files.data_files) for found in outcome.written.values() for files in found),
             time.monotonic() - started,
         )
         return outcome
+
+    def _expired(self, error: CredentialsExpiredError, records: int) -> UnavailableError:
+        """The error to raise for a batch of so many records whose credentials a store did not accept."""
+        self.fewer = max(_FEWEST, records // 2)
+        trouble = next(iter(self._tables.troubled.values()), None)
+        if trouble is None:
+            return CredentialsExpiredError(
+                f"{error}. The batch had {records} records, the next has {self.fewer} at most"
+            )
+        # Only a load brings new ones, so this lasts as long as the trouble with the table.
+        return type(trouble)(f"{trouble}; the credentials of its last load are not accepted any more: {error}")
 
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
         """Run tasks until all records fit their tables. Each further round runs only tasks affected by schema changes.
@@ -144,7 +174,9 @@ class BatchRunner:
         everything = dict(enumerate(ranges))
         waiting = everything
         for _ in range(_ROUNDS):
-            results = self._engine.run([self._task(n, found, careful=careful) for n, found in waiting.items()])
+            tables = self._specs(whole=is_whole(ranges))
+            tasks = [self._task(n, found, tables, careful=careful) for n, found in waiting.items()]
+            results = self._engine.run(tasks)
             _raise_errors(results)
             held_up = [r for r in results if r.is_held_up]
             done += [r for r in results if not r.is_held_up]
@@ -170,12 +202,27 @@ class BatchRunner:
         for result in results:
             self._tables.delete_files(result.files)
 
-    def _task(self, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
+    def _cut(self, spans: Spans) -> list[list[Range]]:
+        """Without a split partition, if that spares a table's rows the shuffle, and tasks are of about equal size."""
+        slots = self._engine.slots
+        in_steps = any(_in_steps(table) for table in self._tables.specs().values())
+        return (cut_whole(spans, slots) if in_steps else None) or cut(spans, slots)
+
+    def _specs(self, *, whole: bool) -> dict[str, TableSpec]:
+        """``whole``: no partition is split over tasks."""
+        return {
+            name: replace(table, distribution="none") if whole and _in_steps(table) else table
+            for name, table in self._tables.specs().items()
+        }
+
+    def _task(
+        self, number: int, ranges: Sequence[Range], tables: Mapping[str, TableSpec], *, careful: bool
+    ) -> TaskSpec:
         return TaskSpec(
             number,
             tuple(ranges),
             self._path,
-            self._tables.specs(),
+            tables,
             self._tables.missing,
             barren=self._tables.barren,
             id_columns=self._tables.id_columns,
@@ -185,26 +232,34 @@ class BatchRunner:
 
     def _tally(self, spans: Spans, results: Sequence[TaskResult]) -> Tally:
         found = Tally(self._path.tolerance.table)
-        for result in results:
+        for result in sorted(results, key=lambda result: result.number):
             found.add(result)
         found.check(spans)
         self._errors.check(found.rejected, found.read, found.first_rejected)
         return found
 
     def _outcome(self, found: Tally) -> BatchOutcome:
-        files = {self._tables.reference(table): _told_apart(its) for table, its in found.files.items()}
-        if causes := found.causes:
-            log.info("read %d = %s", found.read, causes)
+        files = {self._tables.reference(table): in_steps(its) for table, its in found.files.items()}
+        if account := found.account:
+            log.info("%s", account)
         if found.rejected:
             log.warning("bad records: %d; the first: %s", found.rejected, found.first_rejected)
         return BatchOutcome(files, found.latest_us, found.read, found.size, tuple(found.letters))
 
 
-def _told_apart(files: Sequence[DataFile]) -> TableFiles:
-    return TableFiles(
-        tuple(file for file in files if file.content is FileContent.DATA),
-        tuple(file for file in files if file.content is not FileContent.DATA),
-    )
+def in_steps(files: Sequence[DataFile]) -> list[TableFiles]:
+    """The files of one table as steps: a key file, which deletes from all files before it, begins one."""
+    found: list[TableFiles] = []
+    for is_data, some in groupby(files, lambda file: file.content is FileContent.DATA):
+        if not is_data or not found:
+            found.append(TableFiles())
+        name = "data_files" if is_data else "delete_files"
+        found[-1] = replace(found[-1], **{name: tuple(some)})
+    return found
+
+
+def _in_steps(table: TableSpec) -> bool:
+    return table.mutations is not None and table.mutations.in_steps
 
 
 def _changes(results: Sequence[TaskResult]) -> list[SchemaChange]:
@@ -230,7 +285,7 @@ def cut(spans: Spans, slots: int) -> list[list[Range]]:
     too; a partition may be split over tasks.
     """
     total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
-    count = max(1, min(slots, -(-total // _WORTH_A_TASK)))
+    count = _count(spans, slots)
     # At the end of a task a range is split, which costs its fixed cost again, or less room than that stays empty.
     share = -(-(total + (count - 1) * _RANGE_RECORDS) // count)
     tasks: list[list[Range]] = [[]]
@@ -246,6 +301,33 @@ def cut(spans: Spans, slots: int) -> list[list[Range]]:
             room -= end - start + _RANGE_RECORDS
             start = end
     return tasks
+
+
+def cut_whole(spans: Spans, slots: int) -> list[list[Range]] | None:
+    """The same without a split partition; None if a task would be much larger than the others."""
+    spans = {tp: span for tp, span in sorted(spans.items()) if span.start < span.end}
+    sizes = {tp: span.end - span.start + _RANGE_RECORDS for tp, span in spans.items()}
+    total, count = sum(sizes.values()), _count(spans, slots)
+    tasks: list[list[Range]] = [[] for _ in range(count)]
+    loads = [0] * count
+    before = 0
+    for tp, size in sizes.items():
+        task = (2 * before + size) * count // (2 * total)  # the one that its middle falls into
+        tasks[task].append(Range(tp.topic, tp.partition, spans[tp].start, spans[tp].end))
+        loads[task] += size
+        before += size
+    return [task for task in tasks if task] if max(loads) * count <= _UNEVEN * total else None
+
+
+def is_whole(tasks: Iterable[Iterable[Range]]) -> bool:
+    """Whether no partition is split over these tasks."""
+    found = [(each.topic, each.partition) for task in tasks for each in task]
+    return len(found) == len(set(found))
+
+
+def _count(spans: Spans, slots: int) -> int:
+    total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
+    return max(1, min(slots, -(-total // _WORTH_A_TASK)))
 
 
 def _described(changes: Sequence[SchemaChange]) -> str:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import re
 
-from calving.errors import CalvingError, FencedError, GaveUpError, OutcomeUnknownError, UnavailableError
+from calving.errors import (
+    AccessDeniedError,
+    CalvingError,
+    FencedError,
+    GaveUpError,
+    OutcomeUnknownError,
+    UnavailableError,
+)
 
 _PASSES = (UnavailableError, OutcomeUnknownError, FencedError)
 _SECONDS, _FAILING_SECONDS = (0.2, 2.0), (0.2, 10.0)
@@ -33,7 +40,7 @@ class Failures:
             self._done, self._in_a_row, self._same = done, 0, 0
         self._in_a_row += 1
         first, longest = _SECONDS
-        if isinstance(error, _PASSES):
+        if isinstance(error, _PASSES) and not isinstance(error, AccessDeniedError):
             self._same = 0
         else:
             first, longest = _FAILING_SECONDS

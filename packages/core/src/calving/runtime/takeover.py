@@ -7,16 +7,20 @@ from collections.abc import Mapping
 from calving.errors import DataLossError
 from calving.model.offsets import SourceOffsets
 from calving.protocol.ledger import Ledger
-from calving.protocol.takeover import tabular_runs
+from calving.protocol.takeover import java_changes_no_rows, tabular_runs
 from calving.settings.load import Sink
 from calving.source.interface import Source
 
 
 def refuse_a_running_connector(sink: Sink, topics: Source) -> None:
-    """:raises DataLossError: tasks of Tabular's sink run, which share no partitions with workers."""
+    """:raises DataLossError: tasks of Tabular's sink run, which share no partitions with workers; or the sink changes
+    rows, and tasks of the Java sink run, whose files come in no order.
+    """
     group = sink.connector_group
     if group is not None and (running := topics.members(group)):
         raise DataLossError(tabular_runs(sink.keys.name, group, len(running)))
+    if sink.changes_rows and (refusal := java_changes_no_rows(sink.group, topics.members(sink.group))) is not None:
+        raise DataLossError(refusal)
 
 
 def refuse_lost_positions(sink: Sink, ledgers: Mapping[str, Ledger], stored: SourceOffsets) -> None:

@@ -14,7 +14,7 @@ from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, TopicPartition
 from calving.status.histogram import BYTES, Histogram
 from calving.status.values import Batches, RecordCounts
-from calving.tasks.result import TaskResult
+from calving.tasks.result import RECEIVED, TaskResult
 
 _RECENT = 10
 N = TypeVar("N", int, float)
@@ -35,6 +35,7 @@ class Tally:
     """Offsets."""
     latest_us: dict[TopicPartition, int] = field(default_factory=dict)
     files: dict[str, list[DataFile]] = field(default_factory=dict)
+    """By table; key files delete from all files before them."""
     filtered: Counter[str] = field(default_factory=Counter)
     letters: list[DeadLetter] = field(default_factory=list)
     topics: Counter[str] = field(default_factory=Counter)
@@ -52,13 +53,30 @@ class Tally:
     first_rejected: str = ""
 
     @property
-    def causes(self) -> str:
-        """How many records were not written, by cause; empty if all were."""
-        replaced = self._replaced
-        if not (self.filtered or self.rejected or replaced):
+    def account(self) -> str:
+        """What became of the records, as a sum; empty if each was written, once or more. A record that went to several
+        tables is read once and copied to all but the first.
+        """
+        if not (self.filtered or self.rejected or self._replaced):
             return ""
-        found = {"written": self.written - replaced.total(), "dead letters": self.rejected}
-        return ", ".join(f"{cause} {count}" for cause, count in {**found, **replaced, **self.filtered}.items())
+        taken = f"read {self.read}" + (f" + copied {self._copied}" if self._copied else "")
+        found = {"written": sum(self._rows.values()), "dead letters": self.rejected}
+        found |= {**self._replaced, **self.filtered}
+        return f"{taken} = {', '.join(f'{cause} {count}' for cause, count in found.items())}"
+
+    @property
+    def _rows(self) -> dict[str, int]:
+        """Written rows, by table."""
+        return {
+            table: sum(f.record_count for f in files if f.content is FileContent.DATA)
+            for table, files in self.files.items()
+            if table != self.dead_letter_table
+        }
+
+    @property
+    def _copied(self) -> int:
+        """Copies of records that went to several tables, not counting the first table."""
+        return sum(self._rows.values()) + self._replaced.total() - self.written
 
     @property
     def _replaced(self) -> Counter[str]:
@@ -83,7 +101,10 @@ class Tally:
                 self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)
         for table, found in result.files.items():
             if found:
-                self.files.setdefault(table, []).extend(found)
+                known = self.files.setdefault(table, [])
+                known += found
+                if result.number == RECEIVED:  # keys of one receiver are of no other: their files are one step
+                    known.sort(key=lambda file: file.content is FileContent.DATA)
 
     def check(self, spans: Spans) -> None:
         """:raises AccountingError: some offset, row or record is not accounted for."""
@@ -101,11 +122,6 @@ class Tally:
 
     def added_to(self, before: Batches, seconds: float) -> Batches:
         """The totals with this batch, which took so many ``seconds``."""
-        rows = {
-            table: sum(f.record_count for f in files if f.content is FileContent.DATA)
-            for table, files in self.files.items()
-            if table != self.dead_letter_table
-        }
         records = before.records
         sizes: dict[str, list[float]] = {}
         for file in chain.from_iterable(self.files.values()):
@@ -115,12 +131,12 @@ class Tally:
             before.files + sum(map(len, self.files.values())),
             RecordCounts(
                 _sum(records.read, self.topics),
-                _sum(records.written, rows),
+                _sum(records.written, self._rows),
                 _sum(records.dead_lettered, self.refused),
                 _sum(records.filtered, self.filtered),
                 records.superseded + self.superseded,
                 records.deleted + self.deleted,
-                records.copied + sum(rows.values()) + self._replaced.total() - self.written,
+                records.copied + self._copied,
             ),
             before.seconds.observe([seconds]),
             before.sizes.observe([self.read]),

@@ -51,8 +51,8 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourcePolicy:
-    reset: Reset = "earliest"
-    on_data_loss: Literal["fail", "skip"] = "fail"
+    reset: Reset
+    on_data_loss: Literal["fail", "skip"]
     bounds_seconds: float = 1.5
     """Seconds between requests for the source's ends while no answer is owed."""
     mirror: bool = False

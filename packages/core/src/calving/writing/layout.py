@@ -115,14 +115,14 @@ def _check(column: pa.Array, field: pa.Field, above: int, path: str) -> None:
 
 
 def _inside(column: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.Field, int]]:
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and isinstance(column, pa.StructArray):
         for child, field in zip(children_of(column), kind.fields, strict=True):
             yield child, field, column.null_count
-    elif pa.types.is_map(kind):
+    elif pa.types.is_map(kind) and isinstance(column, pa.MapArray):
         keys, values = entries(column)
         yield keys, kind.key_field, 0
         yield values, kind.item_field, 0
-    else:
+    elif pa.types.is_list(kind) and isinstance(column, pa.ListArray):
         yield items_of(column), kind.value_field, 0
 
 
@@ -139,12 +139,11 @@ def _has_required(kind: pa.DataType) -> bool:
 
 
 def _parts(column: pa.Array) -> list[pa.Array]:
-    kind = column.type
-    if pa.types.is_struct(kind):
-        return [column.field(i) for i in range(kind.num_fields)]
-    if pa.types.is_map(kind):
+    if isinstance(column, pa.StructArray):
+        return [column.field(i) for i in range(column.type.num_fields)]
+    if isinstance(column, pa.MapArray):
         return [column.keys, column.items]
-    return [column.values] if pa.types.is_list(kind) else []
+    return [column.values] if isinstance(column, pa.ListArray) else []
 
 
 def _keeps(column: pa.Array, kind: pa.DataType) -> bool:
@@ -169,7 +168,7 @@ def _rebuilt(column: pa.Array, field: pa.Field) -> pa.Array:
         # A struct's parts begin where it begins.
         mask = pc.is_null(column) if nullable else None
         return pa.StructArray.from_arrays(parts, fields=_children(kind), mask=mask)
-    plain = column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+    plain = column.storage if isinstance(column, pa.ExtensionArray) else column
     validity, *buffers = plain.buffers() if not parts else plain.buffers()[:2]
     found = pa.Array.from_buffers(
         plain.type if not parts else kind,

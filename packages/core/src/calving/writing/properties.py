@@ -42,36 +42,43 @@ class WriteProperties(BaseModel):
         " a package registers.",
     )
     target_bytes: Size = Field(
-        512 * _MIB, alias="write.target-file-size-bytes", description="A file is closed when it has reached this size."
+        512 * _MIB,
+        alias="write.target-file-size-bytes",
+        description="The size, in bytes, at which a task closes a file and starts the next.",
     )
     distribution: Annotated[Literal["none", "hash", "range"], Lower] = Field(
         "none",
         alias="write.distribution-mode",
-        description="`none`: each task writes the rows that it has read; `hash`: a shuffle brings each"
-        " partition to one task, so that"
-        " a batch makes one file of it; `range`: the shuffle goes by ranges of the table's sort order, so that"
-        " files of a batch do not overlap in it, and large partitions are written by several tasks (`hash`, if the"
-        " table has no sort order). A file is in the sort order whatever the mode.",
+        description="`none`: each task writes the rows that it has read. `hash`: a shuffle brings each partition to one"
+        " task, which writes one file of it in a batch. `range`: the shuffle goes by ranges of the table's sort order,"
+        " so that files of a batch do not overlap in it, and several tasks write a large partition; a table without a"
+        " sort order gets `hash`. The rows of a file are in the sort order in every mode.",
     )
     parquet_codec: Annotated[Literal["zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"], Lower] = Field(
         "zstd", alias="write.parquet.compression-codec", description="Compression of Parquet files."
     )
     parquet_level: int | None = Field(
-        None, alias="write.parquet.compression-level", description="Its level; default: the codec's own."
+        None,
+        alias="write.parquet.compression-level",
+        description="Compression level of Parquet files. Default: the codec's own.",
     )
     row_group_bytes: Size = Field(
         128 * _MIB,
         alias="write.parquet.row-group-size-bytes",
-        description="Bytes of a row group, before encoding; more than 32 MiB are taken as 32 MiB: a task holds a row"
-        " group in memory until it is full.",
+        description="Size of a row group before encoding, in bytes. The sink takes more than 32 MiB as 32 MiB: a"
+        " task holds a row group in memory until it is full.",
     )
     row_group_rows: Size = Field(
-        _MIB, alias="write.parquet.row-group-limit", description="Rows of a row group, at most. (Not in Java.)"
+        _MIB,
+        alias="write.parquet.row-group-limit",
+        description="Largest number of rows in a row group; Java's Iceberg has no such property.",
     )
-    page_bytes: Size = Field(_MIB, alias="write.parquet.page-size-bytes", description="Bytes of a page.")
-    page_rows: Size = Field(20_000, alias="write.parquet.page-row-limit", description="Rows of a page, at most.")
+    page_bytes: Size = Field(_MIB, alias="write.parquet.page-size-bytes", description="Size of a page, in bytes.")
+    page_rows: Size = Field(
+        20_000, alias="write.parquet.page-row-limit", description="Largest number of rows in a page."
+    )
     dictionary_bytes: Size = Field(
-        2 * _MIB, alias="write.parquet.dict-size-bytes", description="Bytes of a dictionary page."
+        2 * _MIB, alias="write.parquet.dict-size-bytes", description="Size of a dictionary page, in bytes."
     )
     dictionaries: bool | None = Field(
         None,
@@ -79,7 +86,7 @@ class WriteProperties(BaseModel):
         description="Whether columns have dictionaries. Default: those whose values repeat in a file's first rows.",
     )
     bloom_bytes: Size = Field(
-        _MIB, alias="write.parquet.bloom-filter-max-bytes", description="Bytes of a Bloom filter, at most."
+        _MIB, alias="write.parquet.bloom-filter-max-bytes", description="Largest size of a Bloom filter, in bytes."
     )
     orc_codec: Annotated[Literal["zlib", "zstd", "snappy", "lz4", "none"], Lower] = Field(
         "zlib", alias="write.orc.compression-codec", description="Compression of ORC files."
@@ -87,17 +94,20 @@ class WriteProperties(BaseModel):
     orc_strategy: Annotated[Literal["speed", "compression"], Lower] = Field(
         "speed", alias="write.orc.compression-strategy", description="Whether ORC compresses fast or well."
     )
-    stripe_bytes: Size = Field(64 * _MIB, alias="write.orc.stripe-size-bytes", description="Bytes of an ORC stripe.")
+    stripe_bytes: Size = Field(
+        64 * _MIB, alias="write.orc.stripe-size-bytes", description="Size of an ORC stripe, in bytes."
+    )
     orc_bloom_columns: str = Field(
         "", alias="write.orc.bloom.filter.columns", description="Columns with a Bloom filter, separated by commas."
     )
     orc_bloom_fpp: Share = Field(
-        0.05, alias="write.orc.bloom.filter.fpp", description="Their share of false positives."
+        0.05, alias="write.orc.bloom.filter.fpp", description="Share of false positives of these Bloom filters."
     )
     orc_dictionary_share: Annotated[float, Field(ge=0, le=1)] = Field(
         0.8,
         alias="orc.dictionary.key.threshold",
-        description="ORC text has a dictionary where no larger a share of a stripe's values differ; `0`: none.",
+        description="A text column gets a dictionary if at most this share of a stripe's values is distinct; `0`: no"
+        " dictionary.",
     )
     avro_codec: Annotated[Literal["gzip", "zstd", "snappy", "uncompressed"], Lower] = Field(
         "gzip",
@@ -105,7 +115,9 @@ class WriteProperties(BaseModel):
         description="Compression of Avro files; zstd needs the package `zstandard`, snappy `cramjam`, where tasks run.",
     )
     avro_level: int | None = Field(
-        None, alias="write.avro.compression-level", description="Its level; default: the codec's own."
+        None,
+        alias="write.avro.compression-level",
+        description="Compression level of Avro files. Default: the codec's own.",
     )
     metrics: Mode | None = Field(
         None,
@@ -116,7 +128,7 @@ class WriteProperties(BaseModel):
     metrics_columns: int = Field(
         100,
         alias="write.metadata.metrics.max-inferred-column-defaults",
-        description="Without a default mode: so many columns have statistics, the outer ones first.",
+        description="Without a default mode: number of columns that have statistics, the outer ones first.",
     )
     metrics_by_column: Mapping[str, Mode] = Field({}, alias=_METRICS, exclude=True)
     bloom_by_column: Mapping[str, bool] = Field({}, alias=_BLOOM, exclude=True)

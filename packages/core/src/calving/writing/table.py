@@ -144,10 +144,12 @@ class TableWriter(Taker):
             # Else its library would try to end it when the stream is closed already.
             with suppress(Exception):
                 file.writer.close()
-            file.out.close()
+            with suppress(Exception):
+                file.out.close()
         opened = [file.location for file in self._open_files.values()]
-        for location in [*opened, *(file.file_path for file in self.done)]:
-            self._io.delete(location)
+        with suppress(Exception):  # a store that refuses to delete one refuses the others, too
+            for location in [*opened, *(file.file_path for file in self.done)]:
+                self._io.delete(location)
         self._open_files.clear()
         self._waiting.clear()
 
@@ -235,6 +237,12 @@ class Waiting:
     def all(self) -> Iterator[Part]:
         """Take everything."""
         return divide(*self._emptied()) if self._rows else iter(())
+
+    def taken(self) -> list[pa.RecordBatch]:
+        """Take everything as it came."""
+        rows = self._rows
+        self.clear()
+        return rows
 
     @property
     def _is_due(self) -> bool:

@@ -50,23 +50,22 @@ class AvroWriter(FileWriter):
 
 def _values(column: pa.Array) -> Sequence[Any]:
     """Python values as fastavro wants them; maps are lists of entries, as the spec has them for any key."""
-    kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(column, pa.ExtensionArray):
         return _values(column.storage)
-    if pa.types.is_struct(kind):
+    if isinstance(column, pa.StructArray):
         children = [_values(child) for child in children_of(column)]
-        rows = [dict(zip(kind.names, row, strict=True)) for row in zip(*children, strict=True)]
+        rows = [dict(zip(column.type.names, row, strict=True)) for row in zip(*children, strict=True)]
         return _nulled(rows or [{}] * len(column), column)
-    if pa.types.is_map(kind):
+    if isinstance(column, pa.MapArray):
         keys, values = map(_values, entries(column))
         return _cut([{"key": k, "value": v} for k, v in zip(keys, values, strict=True)], column)
-    if pa.types.is_list(kind):
+    if isinstance(column, pa.ListArray):
         return _cut(_values(items_of(column)), column)
-    number = next((wanted for accepts, wanted in _NUMBERS if accepts(kind)), None)
-    return (column if number is None else column.cast(number)).to_pylist()  # type: ignore[no-any-return]
+    number = next((wanted for accepts, wanted in _NUMBERS if accepts(column.type)), None)
+    return (column if number is None else column.cast(number)).to_pylist()
 
 
-def _cut(items: Sequence[Any], column: pa.Array) -> Sequence[Any]:
+def _cut(items: Sequence[Any], column: pa.ListArray) -> Sequence[Any]:
     """The items by the list or map that they belong to."""
     ends = offsets_of(column).to_pylist()
     return _nulled([items[start:end] for start, end in pairwise(ends)], column)

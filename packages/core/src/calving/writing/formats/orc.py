@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,13 +56,14 @@ def _marked(column: pa.Array) -> pa.Array:
     """
     column = pa.concat_arrays([column]) if column.offset else column
     kind = column.type
-    if pa.types.is_struct(kind):
+    if isinstance(column, pa.StructArray):
         children = [_marked(child) for child in children_of(column)]
-        return pa.StructArray.from_arrays(children, fields=kind.fields, mask=column.is_null())
-    if pa.types.is_map(kind):
+        return pa.StructArray.from_arrays(children, fields=column.type.fields, mask=column.is_null())
+    if isinstance(column, pa.MapArray):
         pairs = [_marked(column.keys), _marked(column.items)]
-        inside: pa.Array = pa.StructArray.from_arrays(pairs, fields=[kind.key_field, kind.item_field])
-    elif pa.types.is_list(kind):
+        fields = [column.type.key_field, column.type.item_field]
+        inside: pa.Array = pa.StructArray.from_arrays(pairs, fields=fields)
+    elif isinstance(column, pa.ListArray):
         inside = _marked(column.values)
     else:
         return column
@@ -123,7 +125,7 @@ class Orc(FileFormat):
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
         ids = schema_to_pyarrow(schema, file_format=IcebergFormat.ORC)
         self.schema = pa.schema([_with_attributes(field) for field in ids])
-        self.options = {
+        self.options: dict[str, Any] = {
             "compression": _CODECS.get(properties.orc_codec, properties.orc_codec),
             "compression_strategy": properties.orc_strategy,
             "stripe_size": properties.stripe_bytes,

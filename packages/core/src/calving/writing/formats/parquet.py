@@ -102,20 +102,19 @@ def _repeats(column: pa.Array) -> bool:
     valid = len(column) - column.null_count
     if not valid:
         return True
-    values = column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+    values = column.storage if isinstance(column, pa.ExtensionArray) else column
     long = values.nbytes >= _LONG_BYTES * len(values)
     return bool(pc.count_distinct(values).as_py() <= valid * (_LONG_SHARE if long else _SHORT_SHARE))
 
 
 def _leaves(column: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
-    kind = column.type
-    if pa.types.is_struct(kind):
-        for field, child in zip(kind, children_of(column), strict=True):
+    if isinstance(column, pa.StructArray):
+        for field, child in zip(column.type, children_of(column), strict=True):
             yield from _leaves(child, f"{path}.{field.name}")
-    elif pa.types.is_map(kind):
+    elif isinstance(column, pa.MapArray):
         for name, inner in zip(("key", "value"), entries(column), strict=True):
             yield from _leaves(inner, f"{path}.key_value.{name}")
-    elif pa.types.is_list(kind):
+    elif isinstance(column, pa.ListArray):
         yield from _leaves(items_of(column), f"{path}.list.element")
     else:
         yield path, column

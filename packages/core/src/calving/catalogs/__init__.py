@@ -1,0 +1,1 @@
+"""What catalogs need besides pyiceberg."""

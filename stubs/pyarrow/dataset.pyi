@@ -1,0 +1,1 @@
+"""calving imports it for its effect alone."""
