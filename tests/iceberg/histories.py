@@ -189,12 +189,15 @@ def create(
     return MutationTable(catalog, name, ids, order)
 
 
-def play(table: MutationTable, layout: str, seed: int, commits: int, sources: int = 1, *, shared: bool = False) -> None:
+def play(
+    table: MutationTable, layout: str, seed: int, commits: int, sources: int = 1, *, shared: bool = False
+) -> list[IcebergTarget]:
     """Random updates and deletes of few keys; every few commits somebody else is faster. ``sources``: partitions of the
-    topic, each with the keys of its own, or with ``shared`` ones.
+    topic, each with the keys of its own, or with ``shared`` ones. Returns what has made each commit.
     """
     chance = random.Random(seed)
     serial = 0
+    made = []
 
     def rows(keys: Sequence[int]) -> list[Row]:
         nonlocal serial
@@ -212,7 +215,8 @@ def play(table: MutationTable, layout: str, seed: int, commits: int, sources: in
             cut = chance.randrange(len(keys) + 1)
             steps.append(table.step(rows(keys[:cut]), rows(keys[cut:]), source=source))
         foreign = [table.step([], inserts=rows([1000 * (seed + 1) + number]))] if number % 5 == 3 else []
-        table.commit(*steps, meanwhile=foreign)
+        made.append(table.commit(*steps, meanwhile=foreign))
+    return made
 
 
 def _evolve(table: Table) -> None:

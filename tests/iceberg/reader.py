@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 from operator import getitem
-from typing import Any
+from typing import Any, cast
 
+import fastavro
 import pyarrow.parquet as pq
+from pyarrow import orc
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.table import Table
 
@@ -18,7 +20,7 @@ Row = dict[str, Any]
 
 
 def rows_of(table: Table) -> list[tuple[Any, ...]]:
-    """The rows of the head of a table with Parquet files whose columns have kept their names."""
+    """The rows of the head of a table whose columns have kept their names."""
     head = table.current_snapshot()
     assert head is not None
     manifests = read_manifest_list(table.io, head.manifest_list)
@@ -75,4 +77,9 @@ def _key(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
 
 def _read(table: Table, path: str) -> list[Row]:
     with table.io.new_input(path).open() as stream:
+        match path.rpartition(".")[2]:
+            case "avro":
+                return [cast(Row, row) for row in fastavro.reader(cast(Any, stream))]
+            case "orc":
+                return list(orc.read_table(stream).to_pylist())
         return list(pq.read_table(stream).to_pylist())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, cast
 
+import fastavro
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestFile
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.puffin import PuffinFile
 
@@ -20,6 +22,9 @@ from calving.iceberg.entries import (
     read_manifest_list,
     referenced,
 )
+
+POSITION_OF_ROW = 2147483645
+"""The metadata column ``_pos``, which Java names in the vectors that it writes."""
 
 
 def check(table: Table, equality: bool = False) -> None:
@@ -47,6 +52,8 @@ def check(table: Table, equality: bool = False) -> None:
         assert not is_ours or is_vector(entry.data_file) == (table.metadata.format_version >= 3)
         all_of = data[path].data_file.record_count
         assert not is_ours or entry.data_file.record_count < all_of, "a data file without rows is still there"
+    vectors = {e.data_file.file_path for e, _ in scoped if e.snapshot_id == head.snapshot_id and is_vector(e.data_file)}
+    assert len(vectors) <= 1, "a commit has written several Puffin files"
     for manifest in manifests:
         live = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
         assert live or manifest.added_snapshot_id == head.snapshot_id, "a manifest without live entries was carried on"
@@ -56,6 +63,9 @@ def check(table: Table, equality: bool = False) -> None:
 
 def _checked(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     live = read_entries(io, manifest)
+    with io.new_input(manifest.manifest_path).open() as stream:
+        for entry in fastavro.reader(cast(Any, stream)):
+            _check_kept_or_dropped(cast(dict[str, Any], entry), manifest)
     rows = sum(entry.data_file.record_count for entry in live)
     assert len(live) == (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
     assert rows == (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
@@ -64,10 +74,19 @@ def _checked(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     return live
 
 
+def _check_kept_or_dropped(entry: dict[str, Any], manifest: ManifestFile) -> None:
+    if entry["status"] == ManifestEntryStatus.DELETED.value:
+        assert entry["snapshot_id"] == manifest.added_snapshot_id, "an entry is deleted by another snapshot"
+    if entry["status"] != ManifestEntryStatus.ADDED.value:
+        own = entry["snapshot_id"], entry["sequence_number"], entry["file_sequence_number"]
+        assert None not in own, "an entry that is not new inherits its snapshot or sequence number"
+
+
 def _check_scoped(table: Table, entry: ManifestEntry, data: ManifestEntry) -> None:
     file, about = entry.data_file, data.data_file
     assert (entry.sequence_number or 0) >= (data.sequence_number or 0), "a delete does not apply to its data file"
     assert (file.spec_id, file.partition) == (about.spec_id, about.partition)
+    assert file.sort_order_id is None
     positions = read_positions(table.io, file, about.file_path)
     assert len(positions) == file.record_count
     assert positions and max(positions) < about.record_count
@@ -84,6 +103,7 @@ def _check_footer(io: FileIO, file: DataFile, about: str) -> None:
     assert (blob.offset, blob.length) == (at(file, CONTENT_OFFSET), at(file, CONTENT_SIZE))
     assert blob.properties["cardinality"] == str(file.record_count)
     assert blob.compression_codec is None
+    assert blob.fields == [POSITION_OF_ROW]
 
 
 def _check_row_ids(data: list[DataFile], next_row_id: int) -> None:

@@ -2,34 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyroaring import BitMap64
 
+from calving.iceberg import resolution
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.deletions import Deletions
-from tests.iceberg.acceptance import COMBINATIONS, played
+from calving.mutations import candidates
+from calving.mutations.candidates import Candidate, Pruning
+from calving.protocol import admission
+from calving.protocol.order import Ordered
+from tests.iceberg.acceptance import COMBINATIONS, has_version_3, played
 
 
 @pytest.mark.parametrize(
     ("mode", "layout", "control"),
-    # Version 3 takes a catalog that is a process of its own.
-    [pytest.param(*each, marks=[pytest.mark.services] if each[0] == "version 3" else []) for each in COMBINATIONS],
+    [pytest.param(*each, marks=[pytest.mark.services] if has_version_3(each[0]) else []) for each in COMBINATIONS],
 )
 def test_a_history_leaves_what_a_replay_in_the_order_of_offsets_leaves(
     tmp_path: Path, request: pytest.FixtureRequest, mode: str, layout: str, control: int
 ) -> None:
     keys = {"type": "embedded", "warehouse": str(tmp_path)}
-    if mode == "version 3":
+    if has_version_3(mode):
         keys = {"type": "rest", "uri": request.getfixturevalue("rest_uri")}
     history = played(open_catalog("iceberg", keys), mode, layout, control, 1000)
     assert history.counts["commits"] > 1
 
 
-def test_a_history_notices_that_earlier_deletes_of_a_file_are_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def drop_earlier_deletes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Deletions, "before", lambda deletions, path: BitMap64())
+
+
+def take_as_heard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        admission,
+        "ordered",
+        lambda entries, control, reach, ledger: Ordered(tuple(entries), (), control, reach.covered),
+    )
+
+
+def search_one_partition(patch: pytest.MonkeyPatch) -> None:
+    """The one of a new row, though the old one may be elsewhere."""
+    added: set[tuple[Any, ...]] = set()
+    found_of, keys_of = candidates.new_files, Pruning.keys_of
+
+    def new_files(*given: Any) -> dict[str, Candidate]:
+        found = found_of(*given)
+        added.clear()
+        added.update(file.partition for file in [*found.values()][-1:])
+        return found
+
+    patch.setattr(resolution, "new_files", new_files)
+    patch.setattr(Pruning, "keys_of", lambda pruning, file: keys_of(pruning, file) if file.partition in added else None)
+
+
+def delete_in_the_table_only(patch: pytest.MonkeyPatch) -> None:
+    """Rows that come with the same commit stay."""
+    keys_of = Pruning.keys_of
+    patch.setattr(Pruning, "keys_of", lambda pruning, file: keys_of(pruning, file) if file.step is None else None)
+
+
+@pytest.mark.parametrize(
+    ("broken", "layout", "control"),
+    [
+        (drop_earlier_deletes, "flat", 1),
+        (take_as_heard, "flat", 4),
+        (search_one_partition, "moving", 1),
+        (delete_in_the_table_only, "flat", 1),
+    ],
+    ids=lambda value: value.__name__.replace("_", " ") if callable(value) else "",
+)
+def test_a_history_notices_a_broken_rule(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[pytest.MonkeyPatch], None],
+    layout: str,
+    control: int,
 ) -> None:
-    monkeypatch.setattr(Deletions, "before", lambda deletions, path: BitMap64())
-    with pytest.raises(AssertionError):
-        played(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "version 2", "flat", 1, 1000)
+    broken(monkeypatch)
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    with pytest.raises(AssertionError, match="rows"):
+        played(catalog, "version 2", layout, control, 1000)

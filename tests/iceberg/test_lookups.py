@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,9 +16,11 @@ from calving.iceberg.attempts import Attempts, Late
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.resolution import Resolver
 from calving.model.mutations import MutationCounts
+from calving.mutations import runs
 from calving.mutations.cache import KeyCache
 from calving.mutations.keys import Keys, Matches
 from calving.mutations.lookup import Tasks
+from calving.mutations.runs import Run, Runs
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
 
 
@@ -120,8 +122,8 @@ def test_keys_are_hashed_once_for_files_that_have_fewer_rows_together(
         return found_in(keys, batches)
 
     monkeypatch.setattr(Keys, "found_in", counted)
-    table.commit(table.step([{"id": key, "name": "b", "g": 0} for key in range(0, 40, 2)]))
-    assert searched == [20, 20], "two files of ten rows each time"
+    table.commit(table.step([{"id": key, "name": "b", "g": 0} for key in range(0, 40, 4)]))
+    assert searched == [10, 10], "two files of ten rows each time"
     assert pyiceberg_rows(table.table) == table.rows()
 
 
@@ -156,3 +158,42 @@ def test_tasks_that_hang_hold_up_their_own_table_alone(catalog: Catalog) -> None
     assert ended[0].wait(30)
     for table in tables:
         assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_small_files_that_are_cached_are_searched_as_one(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = create(catalog, "flat", 2)
+    table.resolver = Resolver(cache=KeyCache(10_000_000))
+    searched: list[str] = []
+    search = Runs.search
+
+    def counted(runs: Runs, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
+        searched.append(run.name)
+        return search(runs, run, keys)
+
+    monkeypatch.setattr(Runs, "search", counted)
+    for start in range(0, 100, 10):
+        table.commit(table.step([{"id": key, "name": "a", "g": 0} for key in [*range(start, start + 9), 1_000]]))
+        searched.clear()
+        table.commit(table.step([{"id": key, "name": "b", "g": 0} for key in [*range(5, start, 10), 1_000]]))
+    assert 1 <= len(searched) <= 3
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_runs_of_two_files_leave_what_a_replay_leaves(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    monkeypatch.setattr(runs, "_TOGETHER", 2)
+    table = create(catalog, layout, 2)
+    table.resolver = Resolver(cache=KeyCache(10_000_000))
+    searched = set()
+    search = Runs.search
+
+    def counted(own: Runs, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
+        searched.add(run.name)
+        return search(own, run, keys)
+
+    monkeypatch.setattr(Runs, "search", counted)
+    play(table, layout, 5, 40)
+    assert pyiceberg_rows(table.table) == table.rows()
+    assert len(searched) > 3

@@ -22,6 +22,7 @@ from calving.errors import CommitRefusedError
 from calving.iceberg import maintenance
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.conversion import Conversion
+from calving.iceberg.lookups import Lookups
 from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.target import IcebergTarget
 from calving.protocol.admission import Admitted
@@ -29,6 +30,7 @@ from calving.protocol.ledger import COMMIT_ID, NO_LEDGER, LedgerKey
 from tests.iceberg import racer
 from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
 from tests.iceberg.reader import rows_of
+from tests.iceberg.test_lookups import Here
 
 
 @pytest.fixture
@@ -133,6 +135,38 @@ def test_only_the_branch_of_the_sink_is_maintained(catalog: Catalog) -> None:
     assert after.current_snapshot() == head
     named = after.snapshot_by_name("audit")
     assert named is not None and len(after.scan(snapshot_id=named.snapshot_id).to_arrow()) == len(table.rows())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("at_once", [5, 1_000_000])
+def test_tasks_find_what_this_process_finds(
+    catalog: Catalog, layout: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, tasks = made(catalog, layout), Here()
+    play(table, layout, 4, 4, 3)
+    before = rows_of(table.table)
+    monkeypatch.setattr(Lookups, "rows_here", 0)
+    assert sum(done.rows for done in table.maintain(at_once=at_once, tasks=lambda: tasks))
+    assert tasks.ran and pyiceberg_rows(table.table) == before
+
+
+def test_two_at_once_end_with_the_same_rows(catalog_keys: dict[str, str]) -> None:
+    table = made(open_catalog("iceberg", catalog_keys), "by key")
+    changed(table, 6)
+    before, done = rows_of(table.table), list[Any]()
+
+    def maintain() -> None:
+        own = MutationTable(open_catalog("iceberg", catalog_keys), table.name)
+        done.extend(own.maintain_only(at_once=12))
+
+    both = [threading.Thread(target=maintain) for _ in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join()
+    assert table.maintain() == [] and sum(each.files for each in done) >= 6
+    assert pyiceberg_rows(table.table) == before
+    assert_no_orphans(table)
 
 
 def test_null_is_a_value_and_a_key_may_have_several(catalog: Catalog) -> None:

@@ -35,8 +35,10 @@ def table(catalog: Catalog) -> MutationTable:
     return create(catalog, "flat", 2)
 
 
-def committer(catalog: Catalog) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda table: RowMutations(upsert=True))
+def committer(catalog: Catalog, branch: str = "main") -> IcebergCommitter:
+    style = CommitStyle(
+        "control", "connect-x", "log-1", "x-0", {}, branch, lambda table: RowMutations(upsert=True), 1024**3
+    )
     return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 
@@ -158,3 +160,16 @@ def test_the_log_says_what_a_commit_did(
         commit(made, table, entry(table, 1, table.step([row(1, "b")], [row(5, "")])))
     said = "2 keys, 1 row superseded, 1 position written, 1 delete without a row, 2 files looked into, 0 of them in the cache"
     assert f"table {table.name}: {said}" in caplog.text
+
+
+def test_rows_of_a_branch_change_and_those_of_others_stay(catalog: Catalog, table: MutationTable) -> None:
+    commit(committer(catalog), table, entry(table, 0, table.step([row(1, "a"), row(2, "a")])))
+    head, main = table.table.current_snapshot(), table.rows()
+    assert head is not None
+    table.table.manage_snapshots().create_branch(head.snapshot_id, "audit").commit()
+    made = committer(catalog, "audit")
+    commit(made, table, entry(table, 1, table.step([row(1, "b")], [row(2, "")])))
+    commit(made, table, entry(table, 2, table.step([row(1, "c"), row(3, "c")])))
+    found = table.table.scan().use_ref("audit").to_arrow().to_pylist()
+    assert sorted(tuple(each.values()) for each in found) == table.rows() == [(1, "c", 0), (3, "c", 0)]
+    assert pyiceberg_rows(table.table) == main

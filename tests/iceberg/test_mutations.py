@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table.update import UpgradeFormatVersionUpdate
+from pyiceberg.typedef import Record
 
-from calving.iceberg.catalog import open_catalog
-from calving.iceberg.entries import Manifests
+from calving.errors import CommitRefusedError, ConfigError
+from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.entries import FILE_PATH_ID, POS_ID, Manifests
+from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.resolution import Resolver
 from calving.iceberg.summary import mutations_in
-from calving.model.mutations import MutationCounts
+from calving.iceberg.tables import check_mutations
+from calving.iceberg.target import IcebergTarget
+from calving.model.mutations import MutationCounts, RowMutations
 from calving.mutations.cache import KeyCache
-from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, live_counts, play, pyiceberg_rows
+from calving.protocol.admission import Admitted
+from calving.protocol.ledger import NO_LEDGER
+from tests.iceberg.histories import (
+    KEY,
+    LAYOUTS,
+    SUMMARY,
+    MutationTable,
+    create,
+    duckdb_rows,
+    live_counts,
+    play,
+    pyiceberg_rows,
+)
+from tests.iceberg.structure import check
 
 
 @pytest.fixture(params=[2, pytest.param(3, marks=pytest.mark.services)])
@@ -52,6 +73,21 @@ def test_a_history_by_an_order_field_leaves_the_greatest_of_each_key(catalog: Ca
         table = create(catalog, "flat", version, order="g")
         play(table, "flat", seed, 12)
         assert pyiceberg_rows(table.table) == table.rows(), seed
+
+
+@pytest.mark.parametrize("order", [None, "g"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_keys_that_are_looked_for_a_few_at_a_time_delete_the_same_rows(
+    tmp_path: Path, layout: str, order: str | None
+) -> None:
+    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    superseded = []
+    for at_once in (5, 1_000_000):
+        table = create(catalog, layout, 2, order=order)
+        table.resolver = Resolver(order, KeyCache(1_000_000), at_once=at_once)
+        superseded.append([made.counts.superseded for made in play(table, layout, 3, 14) if made.counts])
+        assert pyiceberg_rows(table.table) == table.rows()
+    assert superseded[0] == superseded[1]
 
 
 def test_a_late_row_is_deleted_in_its_own_file_and_a_late_delete_deletes_nothing(
@@ -121,6 +157,15 @@ def test_rows_that_all_come_with_their_keys_are_not_looked_into_for_deletes_with
     assert counts is not None and counts.unmatched == 1
 
 
+def test_rows_are_counted_once_though_several_parts_of_the_keys_have_theirs(table: MutationTable) -> None:
+    table.resolver = Resolver(None, KeyCache(1_000_000), at_once=2)
+    table.commit(table.step([row(key, "a") for key in range(4)]))
+    again = [table.step([row(key, name) for key in range(2)]) for name in "bc"]
+    counts = table.commit(*again, table.step([], [{"id": 3}, {"id": 9}])).counts
+    assert counts is not None
+    assert (counts.located, counts.superseded, counts.unmatched) == (3, 5, 1)
+
+
 def test_the_summary_says_what_status_shows(table: MutationTable) -> None:
     table.commit(table.step([row(1, "a")]))
     table.commit(table.step([row(1, "b")], [{"id": 5}]))
@@ -171,6 +216,23 @@ def test_a_refused_attempt_leaves_no_delete_files(table: MutationTable) -> None:
     assert pyiceberg_rows(table.table) == table.rows()
 
 
+def test_a_compaction_that_was_faster_leaves_no_position_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "flat", 2)
+    table.commit(table.step([row(key, "a") for key in range(6)]))
+    table.commit(table.step([row(1, "b")]))
+    step = table.step([row(2, "c")], [{"id": 3}])
+    admitted = Admitted(step.data_files, step.delete_files, NO_LEDGER, steps=(step,))
+    target = IcebergTarget(table.catalog, table_id(table.name), "main", KEY, SUMMARY, resolver=table.resolver)
+    state = target.load()
+    table.table.overwrite(table.table.scan().to_arrow())
+    with pytest.raises(CommitRefusedError):
+        target.attempt(state, admitted)
+    target.discard()
+    target.attempt(target.load(), admitted)
+    check(table.table)
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
 def test_snapshots_that_took_files_away_are_left_to_whoever_maintains_the_table(table: MutationTable) -> None:
     with table.table.transaction() as change:
         change.set_properties({"calving.expire.max-snapshots": "2"})
@@ -185,12 +247,15 @@ def test_snapshots_that_took_files_away_are_left_to_whoever_maintains_the_table(
     assert pyiceberg_rows(table.table) == table.rows()
 
 
+def upgrade(table: MutationTable) -> None:
+    table.catalog.commit_table(table.table, (), (UpgradeFormatVersionUpdate(format_version=3),))
+
+
 def test_a_vector_absorbs_the_positions_of_a_table_that_was_upgraded(rest_uri: str) -> None:
-    catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
-    table = create(catalog, "flat", 2)
+    table = create(open_catalog("iceberg", {"type": "rest", "uri": rest_uri}), "flat", 2)
     table.commit(table.step([row(key, "a") for key in range(8)]), table.step([row(key, "a") for key in range(8, 16)]))
     table.commit(table.step([row(1, "b"), row(9, "b")]))
-    catalog.commit_table(table.table, (), (UpgradeFormatVersionUpdate(format_version=3),))
+    upgrade(table)
     table.commit(table.step([row(2, "c")]))
     head = table.table.current_snapshot()
     assert head is not None
@@ -199,3 +264,55 @@ def test_a_vector_absorbs_the_positions_of_a_table_that_was_upgraded(rest_uri: s
     assert kinds == [("PARQUET", 1), ("PUFFIN", 2)]
     table.commit(table.step([row(10, "d")], [row(3, "")]))
     assert pyiceberg_rows(table.table) == table.rows() == duckdb_rows(table.table)
+
+
+def test_a_vector_absorbs_positions_of_a_delete_file_about_several_data_files_which_stays(rest_uri: str) -> None:
+    """As Spark writes them with ``write.delete.granularity = partition``."""
+    table = create(open_catalog("iceberg", {"type": "rest", "uri": rest_uri}), "flat", 2)
+    table.commit(*(table.step([row(key, "a") for key in keys]) for keys in (range(8), range(8, 16))))
+    paths = sorted(task.file.file_path for task in table.table.scan().plan_files())
+    gone = delete_positions(table, [(path, at) for path in paths for at in (1, 3)])
+    upgrade(table)
+    table.commit(table.step([row(2, "b")], [{"id": 10}]))
+    head = table.table.current_snapshot()
+    assert head is not None
+    live = Manifests([1]).live(table.table.io, head.manifest_list)
+    assert [delete.file.record_count for delete in live.wide] == [4]
+    assert sorted(d.file.record_count for of in live.scoped.values() for d in of) == [3, 3]
+    for key in gone:
+        del table.expected[key,]
+    assert pyiceberg_rows(table.table) == table.rows() == duckdb_rows(table.table)
+
+
+def test_equality_deletes_are_refused_for_version_3(rest_uri: str) -> None:
+    table = create(open_catalog("iceberg", {"type": "rest", "uri": rest_uri}), "flat", 3)
+    with pytest.raises(ConfigError, match=f"table {table.name} has format version 3; row-deletes = equality is for"):
+        check_mutations(table.name, table.table, ["id"], RowMutations(upsert=True, row_deletes="equality"))
+
+
+def delete_positions(table: MutationTable, places: list[tuple[str, int]]) -> list[int]:
+    """Commit one position-delete file about all of these; the keys of the rows."""
+    loaded = table.table
+    location = f"{loaded.location()}/data/wide-deletes.parquet"
+    names = ("file_path", FILE_PATH_ID, pa.string()), ("pos", POS_ID, pa.int64())
+    schema = pa.schema([pa.field(n, kind, False, {"PARQUET:field_id": str(i)}) for n, i, kind in names])
+    rows = pa.table([list(each) for each in zip(*places, strict=True)], schema)
+    with loaded.io.new_output(location).create() as out:
+        pq.write_table(rows, out)
+        size = out.tell()
+    file = DataFile.from_args(
+        3,
+        content=DataFileContent.POSITION_DELETES,
+        file_path=location,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=len(places),
+        file_size_in_bytes=size,
+    )
+    file.spec_id = 0
+    snapshot = new_snapshot(loaded, {}, "main")
+    snapshot.add_deletes([file], ())
+    updates, requirements = snapshot.prepare()
+    table.catalog.commit_table(loaded, requirements, updates)
+    of = {path: pq.read_table(loaded.io.new_input(path).open())["id"].to_pylist() for path, _ in places}
+    return [of[path][at] for path, at in places]

@@ -70,13 +70,15 @@ class Changing:
     limits: Limits = field(default_factory=lambda: Limits(block_records=3))
     slots: int = 1
     routing: Routing = field(default_factory=lambda: Routing((RouteRule(NAME),)))
+    tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    """Tables that differ from this one."""
 
     def __post_init__(self) -> None:
         self.catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(self.folder)})
         self._log: dict[int, list[Message]] = {}
         self._done: dict[int, int] = {}
         self._commits = 0
-        self._resolver = Resolver()
+        self._resolver = Resolver(None if self.mutations is None else self.mutations.order_field)
         self.outcome: BatchOutcome | None = None
         self.counts: dict[str, int] = {}
 
@@ -97,7 +99,9 @@ class Changing:
             self.partition_by, self.id_columns, mutations=self.mutations, columns=self.columns, types=self.types
         )
         fold = self.evolution.case_insensitive
-        rules = TableRules(create_properties=self.properties, defaults=settings, case_insensitive=fold)
+        rules = TableRules(
+            create_properties=self.properties, tables=self.tables, defaults=settings, case_insensitive=fold
+        )
         path = RecordPath(
             {},
             self.routing,
@@ -108,7 +112,7 @@ class Changing:
             self.limits,
         )
         runner = BatchRunner(
-            ShufflingEngine(self.slots), Tables(self.catalog, "iceberg", rules), path, ErrorLimits(per_batch=10**9)
+            ShufflingEngine(self.slots), Tables(self.catalog, "iceberg", rules), path, ErrorLimits(10**9, share=1.0)
         )
         spans = {
             TopicPartition(TOPIC, p): Span(self._done.get(p, 0), len(self._log[p])) for p, found in messages.items()
@@ -143,12 +147,14 @@ class Changing:
         return Reader
 
     def commit(self, outcome: BatchOutcome) -> None:
-        for table, files in outcome.written.items():
-            self._commits += 1
+        for table, steps in outcome.written.items():
+            entries = []
+            for files in steps:
+                self._commits += 1
+                event = DataWritten(UUID(int=self._commits), table, files.data_files, files.delete_files)
+                entries.append(Envelope(0, self._commits, event))
             target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {}, resolver=self._resolver)
-            event = DataWritten(UUID(int=self._commits), table, files.data_files, files.delete_files)
-            loop = CommitLoop(target, KEY, 5, in_order=True)
-            loop.settle([Envelope(0, self._commits, event)], {0: self._commits + 1}, Reach({}, {}))
+            CommitLoop(target, KEY, 5, in_order=True).settle(entries, {0: self._commits + 1}, Reach({}, {}))
 
     @property
     def table(self) -> Table:

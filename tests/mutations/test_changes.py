@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +15,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     IcebergType,
+    IntegerType,
     LongType,
     NestedField,
     StringType,
@@ -25,13 +26,15 @@ from pyiceberg.types import (
 
 from calving.casting.table import TableConverter
 from calving.errors import BadRecordError, ConfigError
+from calving.iceberg.rules import TableSettings
 from calving.model.files import FileContent
 from calving.model.mutations import RowMutations
 from calving.model.ranges import Range
-from calving.model.record_path import Evolution, Limits, Tolerance
+from calving.model.record_path import Evolution, Limits, RouteRule, Routing, Tolerance
 from calving.runtime.batch import BatchRunner
 from calving.tasks.spec import TaskSpec
-from tests.mutations.changing import Changing, Message
+from tests.iceberg.reader import rows_of
+from tests.mutations.changing import NAME, Changing, Message
 
 
 def change(op: str, key: int | None, value: str | None = None, **more: Any) -> Message:
@@ -64,16 +67,34 @@ def test_the_last_change_of_a_key_counts(tmp_path: Path, ops: str, left: str | N
 def test_a_batch_writes_at_most_one_row_and_one_key_for_each_key(tmp_path: Path) -> None:
     """Rule M4."""
     sink = Changing(tmp_path)
-    (files,) = sink.take(*(change("u", key, f"v{i}") for i in range(20) for key in (1, 2, 3))).written.values()
+    ((files,),) = sink.take(*(change("u", key, f"v{i}") for i in range(20) for key in (1, 2, 3))).written.values()
     assert sum(file.record_count for file in files.data_files) == 3
     (keys,) = files.delete_files
     assert (keys.content, keys.equality_ids, keys.record_count) == (FileContent.EQUALITY_DELETES, (1,), 3)
     assert sink.counts == {"superseded": 57}
 
 
+@pytest.mark.parametrize(
+    ("tables", "account"),
+    [
+        ({}, "read 3 + copied 3 = written 0, dead letters 0, superseded 4, deleted 2"),
+        ({"db.second": TableSettings()}, "read 3 + copied 3 = written 3, dead letters 0, superseded 2, deleted 1"),
+    ],
+    ids=["two mutation tables", "a mutation and an append table"],
+)
+def test_the_account_of_records_that_go_to_two_tables_adds_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tables: Mapping[str, TableSettings], account: str
+) -> None:
+    """Rule I1."""
+    sink = Changing(tmp_path, routing=Routing((RouteRule(NAME), RouteRule("db.second"))), tables=tables)
+    with caplog.at_level("INFO"):
+        sink.take(change("c", 1, "a"), change("u", 1, "b"), change("d", 1))
+    assert account in caplog.messages
+
+
 def test_an_insert_that_appends_writes_no_key_but_for_what_came_before_it(tmp_path: Path) -> None:
     sink = Changing(tmp_path, RowMutations("op", inserts="append"))
-    (files,) = sink.take(change("c", 1, "a"), change("c", 2, "a")).written.values()
+    ((files,),) = sink.take(change("c", 1, "a"), change("c", 2, "a")).written.values()
     assert files.delete_files == ()
     sink.take(change("d", 1), change("c", 1, "b"))
     assert sink.rows("id", "v") == [(1, "b"), (2, "a")]
@@ -210,14 +231,107 @@ def test_by_an_order_field_the_greatest_value_of_a_batch_counts(tmp_path: Path) 
     assert sink.rows("id", "v") == [(1, "new"), (2, "new")]
 
 
+@pytest.mark.parametrize(("mode", "left"), [("hard", [(1, "late")]), ("soft", [(1, "gone")])])
+def test_a_late_update_brings_a_row_back_unless_its_delete_has_marked_it(
+    tmp_path: Path, mode: Any, left: list[tuple[int, str]]
+) -> None:
+    """Rule M8."""
+    sink = Changing(tmp_path, RowMutations("op", order_field="lsn", delete_mode=mode))
+    sink.take(change("c", 1, "a", lsn=1))
+    sink.take(change("d", 1, "gone", lsn=5))
+    sink.take(change("u", 1, "late", lsn=3))
+    assert sink.rows("id", "v") == left
+
+
+@pytest.mark.parametrize("mode", ["hard", "soft"])
+@pytest.mark.parametrize("op", ["u", "d"])
+@pytest.mark.parametrize("order", [{}, {"lsn": None}], ids=["missing", "null"])
+def test_a_change_without_its_order_value_is_bad(tmp_path: Path, mode: Any, op: str, order: dict[str, Any]) -> None:
+    """It would lose to every row that has one (rule M8)."""
+    sink = Changing(tmp_path, RowMutations("op", order_field="lsn", delete_mode=mode))
+    sink.take(change("c", 1, "a", lsn=1), change("c", 2, "a", lsn=1))
+    outcome = sink.take(change(op, 1, "b", **order), change("u", 2, "b", lsn=2))
+    assert sink.reasons(outcome) == [
+        (2, "table db.t: field lsn is null or missing, but orders the changes: deletes need it, too")
+    ]
+    assert sink.rows("id", "v") == [(1, "a"), (2, "b")]
+
+
+def test_a_change_without_its_order_value_stops_a_sink_that_tolerates_nothing(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, RowMutations("op", order_field="lsn"))
+    sink.take(change("c", 1, "a", lsn=1))
+    with pytest.raises(BadRecordError, match=r"topic 'changes', partition 0, offset 1: .*field lsn is null or missing"):
+        sink.with_(tolerance=Tolerance()).take(change("d", 1))
+
+
+def test_an_order_column_that_the_table_requires_is_not_made_optional(tmp_path: Path) -> None:
+    evolution = Evolution(create=True, evolve=True)
+    sink = Changing(tmp_path, RowMutations("op", order_field="lsn"), ("id", "lsn"), evolution=evolution)
+    sink.take(change("c", 1, "a", lsn=1))
+    other = sink.with_(id_columns=("id",))
+    other.take(change("u", 1, "b"))
+    assert other.table.schema().find_field("lsn").required
+
+
+def test_rows_from_before_the_order_field_are_older_than_all_changes(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, RowMutations("op"))
+    sink.take(change("c", 1, "a", lsn=None), change("c", 2, "a", lsn=9))
+    ordered = sink.with_(mutations=RowMutations("op", order_field="lsn"))
+    ordered.take(change("u", 1, "b", lsn=-1), change("u", 2, "b", lsn=8))
+    assert ordered.rows("id", "v") == [(1, "b"), (2, "a")]
+
+
+def test_soft_deletes_by_an_order_field_converge_in_whatever_order_they_come(tmp_path: Path) -> None:
+    chance = random.Random(3)
+    lsns = chance.sample(range(60), 60)
+    sent = [(n % 5, chance.choice("cuud"), lsn) for n, lsn in enumerate(lsns)]
+    sink = Changing(tmp_path, RowMutations("op", order_field="lsn", delete_mode="soft"), slots=2)
+    for start in range(0, 60, 15):
+        batch: dict[int, list[Message]] = {0: [], 1: []}
+        for key, op, lsn in sent[start : start + 15]:
+            batch[chance.randrange(2)].append(change(op, key, f"v{lsn}", lsn=lsn))
+        sink.take_all(batch)
+    last = {key: max((lsn, op) for k, op, lsn in sent if k == key) for key in range(5)}
+    expected = [(key, f"v{lsn}", op == "d") for key, (lsn, op) in last.items()]
+    assert sink.rows("id", "v", "_deleted") == expected
+
+
+def test_partitions_that_are_not_split_become_steps_of_which_the_later_one_wins(tmp_path: Path) -> None:
+    """Their rows are not shuffled."""
+    sink = Changing(tmp_path, slots=2)
+    sink.take(change("c", 1, "a"))
+    with mock.patch("tests.fuzz.sink.shipping.send", side_effect=AssertionError("a shuffle")):
+        outcome = sink.take_all({0: [change("u", 1, "b"), change("u", 2, "b")], 1: [change("u", 2, "c")] * 2})
+    (steps,) = outcome.written.values()
+    assert [len(step.delete_files) for step in steps] == [1, 1]
+    assert sink.rows("id", "v") == [(1, "b"), (2, "c")]
+
+
+def test_changes_that_do_not_fit_into_memory_become_steps(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, limits=Limits(block_records=3, buffered_bytes=1))
+    ops = [change("u", key, f"v{i}") for i in range(4) for key in (1, 2)]
+    (steps,) = sink.take(*ops, change("d", 1), change("d", 3)).written.values()
+    assert len(steps) == 4
+    assert [sum(file.record_count for file in step.data_files) for step in steps] == [2, 2, 1, 0]
+    assert sink.rows("id", "v") == [(2, "v3")]
+    assert sink.counts == {"superseded": 3, "deleted": 2}
+
+
 @pytest.mark.parametrize("slots", [1, 4])
-@pytest.mark.parametrize("buffered", [96 * 1024 * 1024, 1], ids=["in memory", "on disk"])
-def test_random_histories_come_to_what_a_dict_says(tmp_path: Path, slots: int, buffered: int) -> None:
+@pytest.mark.parametrize("buffered", [96 * 1024 * 1024, 1], ids=["fits into memory", "does not"])
+@pytest.mark.parametrize("order_field", [None, "lsn"], ids=["in steps", "at once"])
+def test_random_histories_come_to_what_a_dict_says(
+    tmp_path: Path, slots: int, buffered: int, order_field: str | None
+) -> None:
     for seed in range(2):
         rng = random.Random(seed)
-        sink = Changing(tmp_path / str(seed), slots=slots, limits=Limits(block_records=3, buffered_bytes=buffered))
+        limits, mutations = (
+            Limits(block_records=3, buffered_bytes=buffered),
+            RowMutations("op", order_field=order_field),
+        )
+        sink = Changing(tmp_path / str(seed), mutations, slots=slots, limits=limits)
         rows: dict[int, str] = {}
-        sink.take(change("c", 0, "first"))
+        sink.take(change("c", 0, "first", lsn=-1))
         rows[0] = "first"
         for batch in range(4):
             messages: dict[int, Sequence[Message]] = {}
@@ -225,7 +339,7 @@ def test_random_histories_come_to_what_a_dict_says(tmp_path: Path, slots: int, b
                 made = []
                 for i in range(rng.randint(1, 14)):
                     key, op, value = rng.randrange(5) * 2 + partition, rng.choice("cud"), f"{batch}-{i}"
-                    made.append(change(op, key, value))
+                    made.append(change(op, key, value, lsn=100 * batch + i))
                     rows.pop(key, None)
                     if op != "d":
                         rows[key] = value
@@ -248,6 +362,59 @@ def test_rows_are_found_in_whatever_partition_they_are(tmp_path: Path, terms: tu
                 rows[key] = group, f"{batch}-{i}"
         sink.take(*messages)
         assert sink.rows("id", "g", "v") == sorted((key, *row) for key, row in rows.items())
+
+
+@pytest.mark.parametrize("slots", [1, 2], ids=["one task", "a shuffle"])
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_one_batch_changes_rows_and_columns_in_files_of_any_format(
+    tmp_path: Path, file_format: str, slots: int
+) -> None:
+    """A new column, a wider id column, a delete that has only its key, and a bad record."""
+    sink = Changing(tmp_path, evolution=Evolution(evolve=True), slots=slots)
+    sink.catalog.create_namespace("db")
+    key, value = NestedField(1, "id", IntegerType(), required=True), NestedField(2, "v", StringType(), required=False)
+    schema = Schema(key, value, identifier_field_ids=[1])
+    sink.catalog.create_table(NAME, schema, properties={"write.format.default": file_format})
+    sink.take(*(change("c", key, "a") for key in (1, 2, 3)))
+    wide = 1 << 40
+    outcome = sink.take(
+        change("u", 1, "b", more=5), change("c", wide, "c"), change("u", None, "d"), ({"id": 2}, {"id": 2, "op": "d"})
+    )
+    assert [offset for offset, _ in sink.reasons(outcome)] == [5]
+    assert [(key, v, more) for key, v, _, more in rows_of(sink.table)] == [
+        (1, "b", 5),
+        (wide, "c", None),
+        (3, "a", None),
+    ]
+    sink.take(change("u", wide, "d", more=6), change("d", 1))
+    assert [(key, v, more) for key, v, _, more in rows_of(sink.table)] == [(wide, "d", 6), (3, "a", None)]
+    assert {task.file.file_format.value for task in sink.table.scan().plan_files()} == {file_format.upper()}
+
+
+@pytest.mark.parametrize(
+    "routing",
+    [
+        Routing(field="to", dynamic=True),
+        Routing((RouteRule("db.t", "db.t"), RouteRule("db.u", ".*u")), field="to"),
+    ],
+    ids=["dynamic", "static"],
+)
+@pytest.mark.parametrize("slots", [1, 3])
+def test_each_table_of_a_batch_gets_the_changes_of_its_own_rows(tmp_path: Path, routing: Routing, slots: int) -> None:
+    sink, chance = Changing(tmp_path, routing=routing, slots=slots), random.Random(7)
+    expected: dict[str, dict[int, str]] = {"db.t": {}, "db.u": {}}
+    for batch in range(3):
+        messages = []
+        for n in range(30):
+            name, key, op = chance.choice([*expected]), chance.randrange(6), chance.choice("cuud")
+            messages.append(change(op, key, f"{batch}-{n}", to=name))
+            expected[name].pop(key, None)
+            if op != "d":
+                expected[name][key] = f"{batch}-{n}"
+        sink.take(*messages)
+        for name, rows in expected.items():
+            found = sink.catalog.load_table(name).scan().to_arrow().to_pylist()
+            assert sorted((row["id"], row["v"]) for row in found) == sorted(rows.items())
 
 
 @pytest.mark.parametrize(
@@ -336,8 +503,8 @@ def test_records_that_are_tried_one_by_one_come_to_the_same(tmp_path: Path) -> N
     """As they are once something has gone wrong that only writing shows."""
     task = BatchRunner._task
 
-    def careful(self: BatchRunner, number: int, ranges: Sequence[Range], *, careful: bool) -> TaskSpec:
-        return task(self, number, ranges, careful=True)
+    def careful(self: BatchRunner, number: int, ranges: Sequence[Range], tables: Any, *, careful: bool) -> TaskSpec:
+        return task(self, number, ranges, tables, careful=True)
 
     sink = Changing(tmp_path)
     sink.take(change("c", 1, "a"), change("c", 2, "a"))

@@ -48,9 +48,9 @@ class CommitStyle:
     task_id: str
     branches: Mapping[TableId, str]
     default_branch: str
-    mutations: Callable[[TableId], RowMutations | None] = lambda table: None
+    mutations: Callable[[TableId], RowMutations | None]
     """The mutation settings of a table; None if records are appended."""
-    key_cache_bytes: int = 1024**3
+    key_cache_bytes: int
     """The size limit of the key cache on local disk, bytes."""
 
     def key(self, table: TableId) -> LedgerKey:

@@ -5,9 +5,10 @@ pyiceberg reads entries as version 2 defines them: without the place of a deleti
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from pyiceberg.avro.file import AvroFile
@@ -103,9 +104,16 @@ class LiveData:
 
 @dataclass(frozen=True, slots=True)
 class LiveDelete:
-    file: DataFile
-    sequence: int
+    entry: ManifestEntry
     manifest: str
+
+    @property
+    def file(self) -> DataFile:
+        return self.entry.data_file
+
+    @property
+    def sequence(self) -> int:
+        return self.entry.sequence_number or 0
 
 
 @dataclass(slots=True)
@@ -118,6 +126,13 @@ class Live:
     wide: list[LiveDelete] = field(default_factory=list)
     """Position-delete files that refer to several data files of a partition."""
     equality: list[LiveDelete] = field(default_factory=list)
+
+    def delete_entries(self) -> Mapping[str, Sequence[ManifestEntry]]:
+        """The entries of each manifest of delete files, by its path."""
+        found: defaultdict[str, list[ManifestEntry]] = defaultdict(list)
+        for delete in chain(chain.from_iterable(self.scoped.values()), self.wide, self.equality):
+            found[delete.manifest].append(delete.entry)
+        return found
 
     def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
         """The ``wide`` delete files that may refer to a data file."""
@@ -158,9 +173,9 @@ class Manifests:
         return found
 
     def _slim(self, entry: ManifestEntry, manifest: str) -> LiveData | LiveDelete:
-        file, sequence = entry.data_file, entry.sequence_number or 0
+        file = entry.data_file
         if file.content is not DataFileContent.DATA:
-            return LiveDelete(file, sequence, manifest)
+            return LiveDelete(entry, manifest)
         lower, upper = file.lower_bounds or {}, file.upper_bounds or {}
         candidate = Candidate(
             file.file_path,
@@ -172,7 +187,7 @@ class Manifests:
             {each: lower[each] for each in self._ids if each in lower},
             {each: upper[each] for each in self._ids if each in upper},
         )
-        return LiveData(candidate, sequence, manifest)
+        return LiveData(candidate, entry.sequence_number or 0, manifest)
 
 
 def partition_of(file: DataFile) -> tuple[Any, ...]:

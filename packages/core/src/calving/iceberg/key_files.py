@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from calving.errors import TableTroubleError
 from calving.iceberg.entries import read_manifest_list
+from calving.iceberg.file_access import carried
 from calving.model.files import DataFile, FileContent, PartitionTuple
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
@@ -99,7 +100,7 @@ class EqualityDeletes:
             spec.model_dump_json(),
             table.metadata.location,
             {**without_bloom_filters(table.metadata.properties), "write.format.default": "parquet"},
-            {name: str(value) for name, value in table.io.properties.items() if isinstance(value, str | int)},
+            carried(table.io),
         )
 
 
@@ -148,7 +149,8 @@ def _read(io: FileIO, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch |
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch | None:
     """The columns by their field ids, for one may have another name or a wider type by now."""
-    found = {(field.metadata or {}).get(_FIELD_ID): column for field, column in zip(batch.schema, batch, strict=True)}
+    given = zip(batch.schema, batch.columns, strict=True)
+    found = {(field.metadata or {}).get(_FIELD_ID): column for field, column in given}
     try:
         columns = [_cast(found[(field.metadata or {})[_FIELD_ID]], field.type) for field in schema]
     except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 
 import pyarrow as pa
 from pyiceberg.table import Table
 
 from calving.deadline import beside
+from calving.iceberg.file_access import carried
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate
-from calving.mutations.columns import Reading
-from calving.mutations.keys import Keys, Matches
-from calving.mutations.lookup import File, Lookup, Tasks, look, matches
+from calving.mutations.columns import Column, File, Reading
+from calving.mutations.keys import NO_MATCHES, TOGETHER, Keys, Matches
+from calving.mutations.lookup import Lookup, Tasks, look, matches
+from calving.mutations.runs import Run, Runs
 from calving.mutations.sorting import in_order, is_searchable, pays
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ _ORDERED_AT_ONCE = 2_000_000
 
 Wanted = tuple[Candidate, Keys]
 """A file, and the keys that it may contain."""
+_Found = dict[str, tuple[Matches, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +57,17 @@ class Lookups:
         self._cache, self._tasks = cache, tasks
         self._to_order = 0
         """Rows whose keys this commit may still sort."""
+        self._runs: dict[Column, Runs] = {}
 
-    def begin(self) -> None:
-        """Start a commit: reset its limits."""
+    def begin(self, live: Collection[str]) -> None:
+        """Start a commit to a table with these data files: reset the commit's limits."""
         self._to_order = _ORDERED_AT_ONCE
+        for runs in self._runs.values():
+            runs.keep(live)
 
     def look(self, looking: Looking, wanted: Sequence[Wanted]) -> tuple[list[Matches], int]:
         """The matches in each file, and the number of files that were answered from the cache."""
-        here, away, tasks = self._divided(looking.reading, wanted)
+        here, away, tasks = self._divided(looking, wanted)
         elsewhere = None
         if tasks is not None:
             elsewhere = beside("calving-lookup", partial(self._as_tasks, tasks, looking, away))
@@ -69,21 +75,22 @@ class Lookups:
             found = self._all_here(pool, looking, here)
             if elsewhere is not None:
                 try:
-                    found += [(each, False) for each in elsewhere.result()]
+                    found |= {
+                        file.path: (each, False) for (file, _), each in zip(away, elsewhere.result(), strict=True)
+                    }
                 except Exception as error:  # an engine may raise anything
                     name = ".".join(looking.table.name())
                     log.warning(
                         "table %s: the search for keys continues without tasks, because they failed: %s", name, error
                     )
-                    found += self._all_here(pool, looking, away)
-        by_path = {file.path: each for (file, _), (each, _) in zip((*here, *away), found, strict=True)}
-        return [by_path[file.path] for file, _ in wanted], sum(was_held for _, was_held in found)
+                    found |= self._all_here(pool, looking, away)
+        return [found[file.path][0] for file, _ in wanted], sum(was_held for _, was_held in found.values())
 
     def _divided(
-        self, reading: Reading, wanted: Sequence[Wanted]
+        self, looking: Looking, wanted: Sequence[Wanted]
     ) -> tuple[Sequence[Wanted], Sequence[Wanted], Tasks | None]:
         """The files to search in this process, those to search in tasks, and the tasks; None if there are none."""
-        cold = {file.path: file.records for file, _ in wanted if not self._holds(reading, file)}
+        cold = {file.path: file.records for file, _ in wanted if not self._holds(looking, file)}
         if sum(cold.values()) <= self.rows_here or (tasks := self._tasks()) is None:
             return wanted, (), None
         here, away, left = [], [], self.rows_here
@@ -96,17 +103,28 @@ class Lookups:
                 here.append(each)
         return here, away, tasks
 
-    def _holds(self, reading: Reading, file: Candidate) -> bool:
-        return self._cache is not None and self._cache.holds(file.path, reading.columns)
+    def _holds(self, looking: Looking, file: Candidate) -> bool:
+        if self._cache is None:
+            return False
+        runs = self._runs_of(looking)
+        return (runs is not None and file.path in runs) or self._cache.holds(file.path, looking.reading.columns)
+
+    def _runs_of(self, looking: Looking) -> Runs | None:
+        """None: several columns are read, or none are cached."""
+        if self._cache is None or len(looking.reading.columns) > 1:
+            return None
+        (column,) = looking.reading.columns
+        if column not in self._runs:
+            self._runs[column] = Runs(self._cache, column, ".".join(looking.table.name()))
+        return self._runs[column]
 
     def _as_tasks(self, tasks: Tasks, looking: Looking, wanted: Sequence[Wanted]) -> list[Matches]:
         """:raises Exception: what an engine raises."""
         table, mapping = looking.table, looking.table.name_mapping()
-        properties = {name: str(v) for name, v in table.io.properties.items() if isinstance(v, str | int)}
         lists = list(_lists(wanted, max(_ROWS_OF_A_TASK, sum(f.records for f, _ in wanted) // max(1, tasks.slots))))
         payloads = [
             Lookup(
-                properties,
+                carried(table.io),
                 table.metadata.location,
                 looking.reading.columns,
                 looking.ids,
@@ -123,19 +141,52 @@ class Lookups:
             for each in matches(answer, [keys for _, keys in found])
         ]
 
-    def _all_here(
-        self, pool: ThreadPoolExecutor, looking: Looking, wanted: Sequence[Wanted]
-    ) -> list[tuple[Matches, bool]]:
-        groups = pool.map(lambda group: self._together(looking, group), list(_with_same_keys(wanted)))
-        return list(chain.from_iterable(groups))
+    def _all_here(self, pool: ThreadPoolExecutor, looking: Looking, wanted: Sequence[Wanted]) -> _Found:
+        """The matches in each file, by path; and whether its keys were cached."""
+        in_runs, alone = self._by_run(looking, wanted)
+        others = pool.map(partial(self._together, looking), list(_with_same_keys(alone)))
+        found: _Found = {}
+        for run, group in in_runs:  # too little work for a thread
+            found |= self._in_run(looking, run, group)
+        for each in others:
+            found |= each
+        return found
 
-    def _together(self, looking: Looking, group: Sequence[Wanted]) -> list[tuple[Matches, bool]]:
-        """Files that are searched for the same keys, which are more than their rows."""
+    def _by_run(
+        self, looking: Looking, wanted: Iterable[Wanted]
+    ) -> tuple[list[tuple[Run, list[Wanted]]], list[Wanted]]:
+        """The files in runs, and the others. Runs grow before."""
+        runs = self._runs_of(looking)
+        in_runs: list[tuple[Run, list[Wanted]]] = []
+        alone: list[Wanted] = []
+        for group in _by_keys(wanted):
+            keys = group[0][1]
+            files = [file for file, _ in group]
+            if runs is None or not is_searchable(keys.columns[0]):
+                alone += group
+                continue
+            self._to_order -= runs.grow(files, self._to_order)
+            in_runs += ((run, [(file, keys) for file in own]) for run, own in runs.divided(files).items())
+            alone += (each for each in group if each[0].path not in runs)
+        return in_runs, alone
+
+    def _in_run(self, looking: Looking, run: Run, group: Sequence[Wanted]) -> _Found:
+        """Files of one run, which are searched for the same keys."""
+        runs = self._runs_of(looking)
+        found = runs.search(run, group[0][1]) if runs is not None else None
+        if found is None:
+            return self._together(looking, group)
+        return {file.path: (found.get(file.path, NO_MATCHES), True) for file, _ in group}
+
+    def _together(self, looking: Looking, group: Sequence[Wanted]) -> _Found:
+        """Files that are searched for the same keys."""
         if len(group) == 1:
-            return [self._here(looking, *group[0])]
+            return {group[0][0].path: self._here(looking, *group[0])}
         opened = [self._batches(looking, file) for file, _ in group]
         found = group[0][1].found_in_each([batches for batches, _ in opened])
-        return [(each, was_held) for each, (_, was_held) in zip(found, opened, strict=True)]
+        return {
+            file.path: (each, was_held) for (file, _), each, (_, was_held) in zip(group, found, opened, strict=True)
+        }
 
     def _here(self, looking: Looking, file: Candidate, keys: Keys) -> tuple[Matches, bool]:
         reading = looking.reading
@@ -163,7 +214,7 @@ class Lookups:
             return None
         name, columns = f"{file.path} in order", looking.reading.columns
         if not self._cache.holds(name, columns):
-            if self._to_order < file.records or not self._cache.has_room_beside(file.path, columns):
+            if self._to_order < file.records or not self._cache.has_room_for([file.path], columns):
                 return None
             self._to_order -= file.records
         held, _ = self._batches(looking, file)
@@ -173,11 +224,21 @@ class Lookups:
         return found
 
 
+def _by_keys(wanted: Iterable[Wanted]) -> Iterable[list[Wanted]]:
+    """The files that are searched for the same keys."""
+    found: defaultdict[int, list[Wanted]] = defaultdict(list)
+    for each in wanted:
+        found[id(each[1])].append(each)
+    return found.values()
+
+
 def _with_same_keys(wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
-    """Neighbours with the same keys, at most as many rows as keys at a time; else one by one."""
+    """Neighbours with the same keys, at most ``TOGETHER`` times as many rows as keys at a time; else one by one."""
     found: list[Wanted] = []
     for file, keys in wanted:
-        if found and (keys is not found[0][1] or sum(f.records for f, _ in found) + file.records > len(keys)):
+        if found and (
+            keys is not found[0][1] or sum(f.records for f, _ in found) + file.records > TOGETHER * len(keys)
+        ):
             yield found
             found = []
         found.append((file, keys))

@@ -14,13 +14,15 @@ from pyiceberg.catalog import Catalog
 
 from calving.errors import CommitRefusedError, CommitUncertainError
 from calving.iceberg.catalog import find_table
-from calving.iceberg.conversion import KEYS_AT_ONCE, Conversion, Converted
+from calving.iceberg.conversion import Conversion, Converted
 from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.orphans import delete_orphans
 from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.events import TableId
 from calving.mutations.cache import KeyCache
+from calving.mutations.lookup import Tasks
+from calving.mutations.parts import KEYS_AT_ONCE
 from calving.protocol.ledger import LedgerKey, carried
 
 MAX_TRIES = 50
@@ -38,10 +40,13 @@ class Maintenance:
         cache: KeyCache | None = None,
         sleep: Callable[[float], None] = time.sleep,
         at_once: int = KEYS_AT_ONCE,
+        tasks: Callable[[], Tasks | None] = lambda: None,
     ) -> None:
-        """``key``: names the branch. ``about``: entries for the summaries of its snapshots."""
+        """``key``: names the branch. ``about``: entries for the summaries of its snapshots. ``tasks``: the engine on
+        which very large files are searched.
+        """
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
-        self._cache, self._sleep, self._at_once = cache, sleep, at_once
+        self._cache, self._sleep, self._at_once, self._tasks = cache, sleep, at_once, tasks
 
     def convert(self) -> Iterator[Converted]:
         """Turn all equality deletes into positions; yields each commit.
@@ -51,7 +56,7 @@ class Maintenance:
         """
         if not self._has_branch():
             return
-        while (done := self._commit(Conversion(self._cache, self._at_once))) is not None:
+        while (done := self._commit(Conversion(self._cache, self._at_once, self._tasks))) is not None:
             yield done
 
     def _has_branch(self) -> bool:
@@ -93,5 +98,5 @@ class Maintenance:
         head = next(iter(state.ancestry), {})
         snapshot = new_snapshot(state.table, {**carried(head), **self._about}, self._key.branch)
         snapshot.add_deletes(found.deletes, ())
-        snapshot.remove(found.removed, found.manifests)
+        snapshot.remove(found.removed, found.manifests, {})
         return Prepared((snapshot,), *snapshot.prepare())

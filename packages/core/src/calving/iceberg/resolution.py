@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow.compute as pc
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestEntry
 from pyiceberg.table import Table
 from pyroaring import BitMap64
 
@@ -17,16 +17,17 @@ from calving.errors import TableTroubleError
 from calving.iceberg.delete_files import Deleted, write_deleted
 from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, Manifests
-from calving.iceberg.key_files import by_id_columns, id_columns, key_rows
+from calving.iceberg.key_files import by_id_columns
 from calving.iceberg.lookups import Looking, Lookups
 from calving.model import files
 from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Candidate, Pruning, new_files
-from calving.mutations.columns import Column, Reading, columns_of
+from calving.mutations.columns import Column, File, Reading, columns_of
 from calving.mutations.keys import Keys, Matches, different
 from calving.mutations.lookup import Tasks
 from calving.mutations.ordering import Found, losers
+from calving.mutations.parts import KEYS_AT_ONCE, parts
 from calving.protocol.admission import Step
 
 
@@ -39,6 +40,8 @@ class Resolved:
     removed: frozenset[FileKey]
     manifests: frozenset[str]
     """Manifests that name removed files."""
+    delete_entries: Mapping[str, Sequence[ManifestEntry]]
+    """The live entries of the head's manifests of delete files, by their paths."""
     written: tuple[str, ...]
     """Files that were written for the snapshot."""
     unused: frozenset[str]
@@ -59,17 +62,20 @@ class Resolver:
         tasks: Callable[[], Tasks | None] = lambda: None,
         *,
         appends: bool = True,
+        at_once: int = KEYS_AT_ONCE,
     ) -> None:
         """``order_field``: the dotted path of the column that decides which row of a key wins. ``tasks``: the engine on
         which very large files are searched. ``appends``: whether rows may come without their keys in key files, so that
-        the number of deletes does not follow from the number of rows.
+        the number of deletes does not follow from the number of rows. ``at_once``: how many keys are held in memory,
+        about.
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
+        self.at_once = at_once
         self._manifests: tuple[frozenset[int], Manifests] | None = None
         self.positions = KnownPositions()
         self._steps: tuple[Step, ...] = ()
-        self._matches: dict[tuple[tuple[int, ...], str], Matches] = {}
-        """Matches of ``_steps`` by id columns and file: after a refused attempt only new files are searched."""
+        self._matches: dict[_About, Matches] = {}
+        """Matches of the keys of ``_steps``: after a refused attempt only new files are searched."""
 
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
         """For each step, delete the rows of its keys that come before it, in the head of the branch and in earlier
@@ -79,7 +85,6 @@ class Resolver:
         """
         if table.metadata.format_version < 2:
             raise TableTroubleError(f"table {'.'.join(table.name())} has format version 1; row mutations need 2 or 3")
-        self.lookups.begin()
         return _Resolution(self, table, branch, tuple(steps), self._clock).run()
 
     def deletes(self, steps: Sequence[Step]) -> bool:
@@ -94,11 +99,29 @@ class Resolver:
         head = table.metadata.snapshot_by_name(branch)
         return self._manifests[1].live(table.io, head.manifest_list if head is not None else None)
 
-    def known(self, steps: tuple[Step, ...]) -> dict[tuple[tuple[int, ...], str], Matches]:
-        """Matches of these steps' keys in files that were searched already, by id columns and path."""
+    def known(self, steps: tuple[Step, ...]) -> dict[_About, Matches]:
+        """Matches of these steps' keys in files that were searched already."""
         if steps is not self._steps and steps != self._steps:
             self._steps, self._matches = steps, {}
         return self._matches
+
+
+_About = tuple[tuple[int, ...], int, str]
+"""Id columns, the number of a part of the keys, and a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A part of the keys of these id columns."""
+
+    ids: tuple[int, ...]
+    number: int
+    columns: tuple[Column, ...]
+    keys: Keys
+    looking: Looking
+
+    def about(self, file: Candidate) -> _About:
+        return self.ids, self.number, file.path
 
 
 class _Resolution:
@@ -121,6 +144,7 @@ class _Resolution:
         new = new_files((step.data_files for step in self._steps), metadata.specs(), metadata.schema())
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
+        self._resolver.lookups.begin(self._live.data)
         for ids, key_files in self._key_files.items():
             self._locate(ids, key_files)
         deleted, gone = self._deletions.added(self._files, self._hits)
@@ -138,15 +162,19 @@ class _Resolution:
         columns, order = columns_of(self._table.metadata.schema(), ids), self._order()
         mapping = self._table.name_mapping()
         reading = Reading(self._table.io, (*columns, *order), tuple(mapping.root) if mapping is not None else ())
-        keys = Keys(columns, [key_rows(reading, found) for found in key_files])
-        if not len(keys):
-            return
+        steps = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
+        for number, part in enumerate(parts(reading, len(columns), steps, self._resolver.at_once)):
+            looking = Looking(self._table, reading, len(columns), part.files)
+            self._locate_part(_Asked(ids, number, columns, part.keys, looking), steps, is_ordered=bool(order))
+
+    def _locate_part(self, asked: _Asked, steps: Sequence[Sequence[File]], *, is_ordered: bool) -> None:
+        keys, reading = asked.keys, asked.looking.reading
         self._counts["keys"] += len(keys)
-        end = len(key_files) if order else max(keys.last_steps.to_pylist())
-        found = self._look(ids, reading, keys, columns, range(end))
-        self._tell(keys, found, lambda: self._look(ids, reading, keys, columns, range(end, len(key_files)), new=True))
-        if order:
-            changes = [keys.orders_of(key_rows(reading, of_step)) for of_step in key_files]
+        end = len(steps) if is_ordered else pc.max(keys.last_steps).as_py()
+        found = self._look(asked, range(end))
+        self._tell(keys, found, lambda: self._look(asked, range(end, len(steps)), new=True))
+        if is_ordered:
+            changes = [keys.orders_of(chain.from_iterable(reading.batches(*f) for f in of_step)) for of_step in steps]
             for path, position in losers(
                 keys, changes, found, lambda place: place[1] in self._deletions.before(place[0])
             ):
@@ -156,49 +184,38 @@ class _Resolution:
             rows = matches.rows
             if file.step is not None:  # a row is deleted by a step after its own
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
-            if len(rows):
-                self._hits[file.path].update(rows.to_pylist())
+            self._hits[file.path].update(rows.to_pylist())
 
     def _tell(self, keys: Keys, found: Sequence[Found], look_on: Callable[[], Sequence[Found]]) -> None:
         """Count the rows that have one of the keys, and the deletes that meet none. ``look_on``: into the new files
         that no key is deleted from.
         """
-        having = [
-            matches.living(self._deletions.before(file.path) if len(matches.rows) else BitMap64())
-            for file, matches in found
-        ]
+        having = [matches.living(self._dead(file.path)) for file, matches in found]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
         self._counts["located"] += sum(map(len, of_table))
         if self._resolver.deletes(self._steps) and different(having) < len(keys):
             having += [matches.keys for _, matches in look_on()]
             self._counts["unmatched"] += len(keys) - different(having)
 
-    def _look(
-        self,
-        ids: tuple[int, ...],
-        reading: Reading,
-        keys: Keys,
-        columns: Sequence[Column],
-        steps: range,
-        *,
-        new: bool = False,
-    ) -> list[Found]:
-        """The rows of the keys in all files that may have them, of the table and of these steps, or of ``new`` only."""
-        pruning = Pruning(keys, columns, self._table.metadata.specs())
+    def _dead(self, path: str) -> BitMap64:
+        """The rows of a file that were deleted before, or go for keys of an earlier part."""
+        before = self._deletions.before(path)
+        return before | self._hits[path] if path in self._hits else before
+
+    def _look(self, asked: _Asked, steps: range, *, new: bool = False) -> list[Found]:
+        """The rows of the keys in all files that have some, of the table and of these steps, or of ``new`` only."""
+        pruning = Pruning(asked.keys, asked.columns, self._table.metadata.specs())
         among = (file for file in self._files.values() if (not new if file.step is None else file.step in steps))
         wanted = [(file, few) for file in among if (few := pruning.keys_of(file)) is not None]
 
         known = self._resolver.known(self._steps)
-        new_to_us = [(file, few) for file, few in wanted if (ids, file.path) not in known]
-        key_files = tuple(
-            (f.file_path, f.file_format) for s in self._steps for f in s.delete_files if id_columns(f) == ids
-        )
-        looking = Looking(self._table, reading, len(columns), key_files)
-        matches, cached = self._resolver.lookups.look(looking, new_to_us)
-        known.update(((ids, file.path), found) for (file, _), found in zip(new_to_us, matches, strict=True))
+        new_to_us = [(file, few) for file, few in wanted if asked.about(file) not in known]
+        matches, cached = self._resolver.lookups.look(asked.looking, new_to_us)
+        known.update((asked.about(file), found) for (file, _), found in zip(new_to_us, matches, strict=True))
         self._counts["files"] += len(wanted)
         self._counts["cached"] += cached
-        return [(file, known[ids, file.path]) for file, _ in wanted]
+        found = ((file, known[asked.about(file)]) for file, _ in wanted)
+        return [(file, matches) for file, matches in found if len(matches.rows)]
 
     def _order(self) -> tuple[Column, ...]:
         """The order column, if there is one.
@@ -211,7 +228,8 @@ class _Resolution:
         if self._live.equality:
             raise TableTroubleError(
                 f"table {'.'.join(self._table.name())} has equality deletes, which cannot be combined with an"
-                " order-field: it is unknown which rows they leave; rewrite its data files first"
+                " order-field: it is unknown which rows they leave; turn them into positions first, with"
+                " `calving maintain FILE`"
             )
         schema = self._table.metadata.schema()
         return columns_of(schema, [schema.find_field(name).field_id])
@@ -228,4 +246,5 @@ class _Resolution:
         unused = frozenset(file.path for file in gone if file.step is not None)
         data = tuple(f for step in self._steps for f in step.data_files if f.file_path not in unused)
         counts = MutationCounts(**self._counts)
-        return Resolved(data, deletes, removed, manifests, written, unused, counts, seconds)
+        entries = self._live.delete_entries()
+        return Resolved(data, deletes, removed, manifests, entries, written, unused, counts, seconds)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from calving.model.coverage import Coverage
 from calving.model.mutations import RowMutations
-from calving.model.record_path import Limits
+from calving.model.record_path import TYPE_SHARE, Limits
 from calving.records.inferred import InferredType
 
 
@@ -44,7 +44,7 @@ class TableRules:
     case_insensitive: bool = False
     new_columns: int = Limits().new_columns
     columns: int = Limits().columns
-    share: float = 0.01
+    share: float = TYPE_SHARE
     """A kind that at most this share of a new column's values needs does not decide its type."""
     tolerates: bool = False
     """Whether bad records become dead letters."""

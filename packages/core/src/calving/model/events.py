@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -53,6 +53,10 @@ class PartitionProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartCommit:
+    """The coordinator opens a commit cycle: each worker answers with DataWritten and DataComplete. It is repeated
+    while answers are missing; a worker answers once in a cycle for each partition.
+    """
+
     commit_id: UUID
 
     def __str__(self) -> str:
@@ -61,6 +65,12 @@ class StartCommit:
 
 @dataclass(frozen=True, slots=True)
 class DataWritten:
+    """A worker has written files for one table; they are no part of the table before the coordinator commits them.
+
+    ``commit_id`` is the cycle in which they were published, or NO_COMMIT. It does not bind them to that cycle: the next
+    commit takes them. One publication may have several of these events for one table.
+    """
+
     commit_id: UUID
     table: TableReference
     data_files: tuple[DataFile, ...] = ()
@@ -75,6 +85,12 @@ class DataWritten:
 
 @dataclass(frozen=True, slots=True)
 class DataComplete:
+    """A worker's answer to StartCommit: how far each of its partitions got, after the files of all of them.
+
+    A commit waits for the answers of all partitions, or for its timeout. ``assignments`` may be a part of the worker's
+    partitions; a later answer names the others.
+    """
+
     commit_id: UUID
     assignments: tuple[PartitionProgress, ...] = ()
 
@@ -84,6 +100,12 @@ class DataComplete:
 
 @dataclass(frozen=True, slots=True)
 class CommitToTable:
+    """The coordinator has committed the files of a table. ``snapshot_id`` is None if the table held them before.
+
+    ``valid_through_us``: all records up to this time are in the table, in microseconds since the epoch; None if
+    unknown, because an answer was missing or a partition had no timestamp.
+    """
+
     commit_id: UUID
     table: TableReference
     snapshot_id: int | None = None
@@ -95,6 +117,12 @@ class CommitToTable:
 
 @dataclass(frozen=True, slots=True)
 class CommitComplete:
+    """The coordinator ends a cycle; workers owe no answer until the next StartCommit.
+
+    ``valid_through_us``: all records up to this time are in all tables, in microseconds since the epoch; None if
+    unknown, also while a table waits for its commit.
+    """
+
     commit_id: UUID
     valid_through_us: int | None = None
 
@@ -233,10 +261,11 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """The files of one batch for one table."""
+    """Files of one batch for one table: ``delete_files`` delete earlier rows, and then ``data_files`` are added."""
 
     data_files: tuple[DataFile, ...] = ()
     delete_files: tuple[DataFile, ...] = ()
 
 
-Written = Mapping[TableReference, TableFiles]
+Written = Mapping[TableReference, Sequence[TableFiles]]
+"""For each table one set of files after the other."""

@@ -7,6 +7,11 @@ from typing import Literal
 
 from calving.model.text import counted
 
+RowDeletes = Literal["positions", "equality"]
+Inserts = Literal["upsert", "append"]
+DeleteMode = Literal["hard", "soft"]
+Tombstones = Literal["skip", "delete"]
+
 
 @dataclass(frozen=True, slots=True)
 class RowMutations:
@@ -21,13 +26,21 @@ class RowMutations:
 
     cdc_field: str | None = None
     upsert: bool = False
-    row_deletes: Literal["positions", "equality"] = "positions"
-    inserts: Literal["upsert", "append"] = "upsert"
+    row_deletes: RowDeletes = "positions"
+    inserts: Inserts = "upsert"
     order_field: str | None = None
-    delete_mode: Literal["hard", "soft"] = "hard"
+    delete_mode: DeleteMode = "hard"
     soft_delete_field: str = "_deleted"
-    tombstones: Literal["skip", "delete"] = "skip"
+    tombstones: Tombstones = "skip"
     on_truncate: Literal["fail", "skip"] = "fail"
+
+    @property
+    def in_steps(self) -> bool:
+        """Whether the changes of a batch may be committed in several steps, in the order of their offsets: each
+        deletes from those before it, at the cost of looking into their files. Order values are compared within one
+        step, and each step of equality deletes is a snapshot.
+        """
+        return self.row_deletes == "positions" and self.order_field is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ class Routing:
     missing_table: Policy = "fail"
 
 
+TYPE_SHARE = 0.01
+"""The share of a new column's values up to which a type that only they need does not decide the column's type."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evolution:
     """Which changes of its table a record that does not fit may cause."""
@@ -96,7 +100,6 @@ class Limits:
     """Bounds on one task. Bytes are those of Arrow buffers, not yet encoded."""
 
     block_records: int = 8_000
-    block_bytes: int = 8 * 1024 * 1024
     buffered_bytes: int = 96 * 1024 * 1024
     open_files: int = 64
     stalled_seconds: float = 60.0

@@ -24,7 +24,8 @@ class TableSpec:
     sort_order_json: str | None = None
     distribution: Distribution = "none"
     """Which task writes a row: the task that has read it, one for each partition, one for each range of the sort order
-    within a partition, or one for each key."""
+    within a partition, or one for each key. Of a mutation table, ``none``: tasks read whole partitions of the source,
+    and what each writes is committed in the order of the tasks."""
     held_json: str = "{}"
     """Source offsets that the table already holds, to be skipped: a coverage as JSON."""
     id_columns: tuple[str, ...] = ()

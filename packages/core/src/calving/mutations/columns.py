@@ -9,6 +9,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import orc
 from pyiceberg.io import FileIO
@@ -31,9 +32,10 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from calving.records.arrays import children_of
 from calving.records.fields import arrow_type
 
+File = tuple[str, str]
+"""Its path and its format."""
 _BATCH_ROWS = 256 * 1024
 _NUMBERS: dict[type[PrimitiveType], pa.DataType] = {
     IntegerType: pa.int64(),
@@ -72,7 +74,7 @@ class Column:
     def plain(self, found: pa.Array) -> pa.Array:
         """A file's values of the column, converted from an older type if the file has one."""
         kind = found.type
-        if isinstance(kind, pa.BaseExtensionType):
+        if isinstance(found, pa.ExtensionArray):
             return self.plain(found.storage)
         if pa.types.is_dictionary(kind):
             return self.plain(found.cast(kind.value_type))
@@ -180,7 +182,7 @@ def _fields_of(known: MappedField | None) -> Sequence[MappedField]:
 def _inner(batch: pa.RecordBatch, place: tuple[str, ...]) -> pa.Array:
     column = batch.column(batch.schema.get_field_index(place[0]))
     for name in place[1:]:
-        column = children_of(column)[column.type.get_field_index(name)]
+        column = pc.struct_field(column, name)
     return column
 
 

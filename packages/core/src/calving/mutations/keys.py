@@ -7,16 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from calving.mutations.columns import Column
-from calving.mutations.sorting import search
+from calving.mutations.sorting import Sorted, search
+from calving.records.equal import are_last, numbered
 
-_KEY, _STEP, _PLACE = "key", "step", "place"
+TOGETHER = 2
+"""Rows that are searched for a key at a time."""
+_KEY, _PLACE = "key", "place"
+_Column = TypeVar("_Column", pa.Array, pa.ChunkedArray)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,9 @@ class Matches:
         return self.keys.filter(pa.array([row not in dead for row in self.rows.to_pylist()], pa.bool_()))
 
 
+NO_MATCHES = Matches(pa.array([], pa.int64()), pa.array([], pa.int32()), pa.nulls(0))
+
+
 def different(keys: Sequence[pa.Array]) -> int:
     """How many keys there are in all of them."""
     return len(pa.chunked_array(keys, pa.int32()).unique())
@@ -51,17 +58,13 @@ class Keys:
     def __init__(self, columns: Sequence[Column], steps: Sequence[Iterable[pa.RecordBatch]]) -> None:
         """``steps``: for each, rows whose first columns are these."""
         self._names = [str(column.field_id) for column in columns]
-        schema = pa.schema([*((str(c.field_id), c.arrow) for c in columns), (_STEP, pa.int32())])
-        batches = [
-            pa.RecordBatch.from_arrays([*rows.columns[: len(columns)], _repeated(step, rows.num_rows)], schema=schema)
-            for step, found in enumerate(steps)
-            for rows in found
-        ]
-        table = pa.Table.from_batches(batches, schema).group_by(self._names, use_threads=False)
-        last = table.aggregate([(_STEP, "max")]).combine_chunks()
-        self.columns: list[pa.Array] = [_whole(last[name]) for name in self._names]
-        self.last_steps: pa.Array = _whole(last[f"{_STEP}_max"])
-
+        found = [(number, rows) for number, rows_of in enumerate(steps) for rows in rows_of]
+        parts = ([rows.column(place) for _, rows in found] for place in range(len(columns)))
+        every = [_joined(part, column.arrow) for part, column in zip(parts, columns, strict=True)]
+        is_last = are_last(numbered(every))
+        self.columns: list[pa.Array] = [column.filter(is_last) for column in every]
+        steps_of = _joined([_repeated(number, rows.num_rows) for number, rows in found], pa.int32())
+        self.last_steps: pa.Array = steps_of.filter(is_last)
         self._numbers: pa.Array | None = None
 
     def part(self, numbers: pa.Array) -> Keys:
@@ -69,7 +72,7 @@ class Keys:
         found = copy.copy(self)
         found.columns = [column.take(numbers) for column in self.columns]
         found._numbers = numbers
-        for name in ("rows", "_values", "_numbered"):
+        for name in ("rows", "_sorted", "_values", "_numbered"):
             found.__dict__.pop(name, None)
         return found
 
@@ -99,13 +102,13 @@ class Keys:
         return Matches(_joined(rows, pa.int64()), self._numbered_here(_joined(keys, pa.int32())), _joined(orders, kind))
 
     def _at_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """About as many rows as there are keys, which are hashed for every search."""
+        """``TOGETHER`` times as many rows as there are keys, which are hashed for every search."""
         some: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
             some.append(batch)
             count += batch.num_rows
-            if count >= len(self):
+            if count >= TOGETHER * len(self):
                 yield pa.Table.from_batches(some)
                 some, count = [], 0
         if some:
@@ -128,7 +131,7 @@ class Keys:
 
     def searched(self, found: pa.RecordBatch) -> Matches:
         """The same of keys of one column in their order, without an order column."""
-        rows, keys = search(self.columns[0], found)
+        rows, keys = search(self._sorted, found)
         return Matches(rows, self._numbered_here(keys), pa.nulls(len(rows)))
 
     def _numbered_here(self, keys: pa.Array) -> pa.Array:
@@ -158,6 +161,10 @@ class Keys:
         return _whole(both[_PLACE]), _whole(both[_KEY])
 
     @cached_property
+    def _sorted(self) -> Sorted:
+        return Sorted.of(self.columns[0])
+
+    @cached_property
     def _values(self) -> list[pa.Array]:
         return [column.unique() for column in self.columns]
 
@@ -166,7 +173,7 @@ class Keys:
         numbers = pa.array(range(len(self)), pa.int32())
         return self._by_value(self.columns).append_column(_KEY, numbers)
 
-    def _by_value(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Table:
+    def _by_value(self, columns: Sequence[_Column]) -> pa.Table:
         """Rows with the numbers of their values instead of these: a join takes no null for another."""
         found = (pc.index_in(column, value_set=known) for column, known in zip(columns, self._values, strict=False))
         return pa.Table.from_arrays(list(found), self._names)

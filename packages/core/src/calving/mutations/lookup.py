@@ -14,11 +14,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import NestedField, PrimitiveType
 
-from calving.mutations.columns import Column, Reading
+from calving.mutations.columns import Column, File, Reading
 from calving.mutations.keys import Keys, Matches
 
-File = tuple[str, str]
-"""Its path and its format."""
 _ROW = "row"
 
 

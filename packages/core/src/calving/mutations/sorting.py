@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow.compute as pc
 
 _ROWS_OF_A_SEARCH = 12
 """Rows that are compared in the time that the search for one key takes; measured, with keys of numbers and of text."""
+KEY, ROW = "key", "row"
+"""The columns of sorted keys: a key, and the row that has it."""
 _KINDS = (pa.int32(), pa.int64(), pa.string(), pa.binary())
 
 
@@ -29,23 +32,43 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     column = pa.Table.from_batches(batches).column(0).combine_chunks()
     order = pc.sort_indices(column)
     order = order.slice(0, len(column) - column.null_count)  # null comes last
-    yield pa.RecordBatch.from_arrays([column.take(order), order.cast(pa.int64())], ["key", "row"])
+    yield pa.RecordBatch.from_arrays([column.take(order), order.cast(pa.int64())], [KEY, ROW])
 
 
-def search(keys: pa.Array, found: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-    """The rows of sorted keys that have one of ``keys``, and the place in ``keys`` of each."""
-    order = pc.sort_indices(keys)  # neighbours are found in the same pages
-    wanted, column = keys.take(order), found.column("key")
-    first = pc.search_sorted(column, wanted, side="left").cast(pa.int64())
-    end = pc.search_sorted(column, wanted, side="right").cast(pa.int64())
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Keys in their order, and the place of each before."""
+
+    keys: pa.Array
+    places: pa.Array
+
+    @staticmethod
+    def of(keys: pa.Array) -> Sorted:
+        places = pc.sort_indices(keys)
+        return Sorted(keys.take(places), places.cast(pa.int32()))
+
+    def between(self, ends: pa.Array) -> Sorted:
+        """Those that are neither less than the first of two values nor greater than the second."""
+        first = pc.search_sorted(self.keys, ends[0], side="left").as_py()
+        end = pc.search_sorted(self.keys, ends[1], side="right").as_py()
+        return Sorted(self.keys.slice(first, end - first), self.places.slice(first, end - first))
+
+
+def search(wanted: Sorted, found: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    """The rows of sorted keys that have one of the wanted, and the place of that one."""
+    column = found.column(KEY)
+    if not len(column):
+        return pa.array([], pa.int64()), pa.array([], pa.int32())
+    wanted = wanted.between(column.take(pa.array([0, len(column) - 1])))
+    first = pc.search_sorted(column, wanted.keys, side="left").cast(pa.int64())  # within, as no key is greater than all
+    has = pc.equal(column.take(first), wanted.keys)
+    keys, places, first = wanted.keys.filter(has), wanted.places.filter(has), first.filter(has)
+    end = pc.search_sorted(column, keys, side="right").cast(pa.int64())
     counts = pc.subtract(end, first)
-    once, often = pc.equal(counts, 1), pc.greater(counts, 1)
-    spans = zip(first.filter(often).to_pylist(), end.filter(often).to_pylist(), strict=True)
-    places = list(chain.from_iterable(range(start, stop) for start, stop in spans))
-    repeated = [
-        key
-        for key, count in zip(order.filter(often).to_pylist(), counts.filter(often).to_pylist(), strict=True)
-        for _ in range(count)
-    ]
-    rows = found.column("row").take(pa.concat_arrays([first.filter(once), pa.array(places, pa.int64())]))
-    return rows, pa.concat_arrays([order.filter(once).cast(pa.int32()), pa.array(repeated, pa.int32())])
+    if pc.sum(counts).as_py() != len(counts):
+        firsts, ends, numbers = first.to_pylist(), end.to_pylist(), places.to_pylist()
+        first = pa.array(chain.from_iterable(map(range, firsts, ends)), pa.int64())
+        places = pa.array(
+            [place for place, count in zip(numbers, counts.to_pylist(), strict=True) for _ in range(count)], pa.int32()
+        )
+    return found.column(ROW).take(first), places

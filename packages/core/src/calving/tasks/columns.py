@@ -55,7 +55,7 @@ class Columns:
         found = read()
         return (found if len(found) == len(index) else arrays.take(found, index)).cast(kind)
 
-    def _offsets(self, block: Block) -> pa.Int64Array:
+    def _offsets(self, block: Block) -> pa.Array:
         """Source offsets; those of replayed dead letters are where they once were."""
         if not self._replayed:
             return block.offsets

@@ -57,7 +57,7 @@ def _is_long(value: Any) -> bool:
 
 def _keys(data: pa.Array) -> Iterator[Hashable]:
     """Of a column without a schema: by where it has nulls, and, where its type does not say it, by what is inside."""
-    if pa.types.is_struct(data.type) and data.type.num_fields:
+    if isinstance(data, pa.StructArray) and data.type.num_fields:
         return zip(*map(_keys, children_of(data)), strict=True)
     if pa.types.is_nested(data.type) or data.type == JSON:
         return (repr(of_array(data.slice(row, 1), typed=False)) for row in range(len(data)))

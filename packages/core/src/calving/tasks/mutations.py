@@ -25,7 +25,7 @@ from calving.records.indices import Indices, chosen, compose, without
 from calving.records.values import Objects, RecordError, Values, field, texts
 from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
-from calving.writing.identity import Place, identity_of, optional
+from calving.writing.identity import Identity, Place, identity_of, optional
 
 TRUNCATE = 3
 """An event that empties its source; none of a row."""
@@ -36,7 +36,7 @@ class Origin:
     """Where values came from: a number for their source partition, and the offset of each."""
 
     source: int
-    offsets: pa.Int64Array
+    offsets: pa.Array
 
     @staticmethod
     def of(block: Block, index: Indices) -> Origin:
@@ -50,8 +50,8 @@ def row_schema(table: TableSpec) -> Schema:
     schema = table_schema(table.schema_json)
     if table.mutations is None:
         return schema
-    # Whether an id column has a value is asked when its change is made: no record may make it optional.
-    return optional(schema, {*identity_of(table).ids})
+    # Whether these columns have a value is asked when the change is made: no record may make them optional.
+    return optional(schema, identity_of(table).needed)
 
 
 class Conversion:
@@ -69,12 +69,12 @@ class Conversion:
         only_names = Evolution(case_insensitive=evolution.case_insensitive)
         keys = self._identity.schema(schema)
         self._keys = TableConverter(table.name, keys, only_names, names, limits)
-        self._key_places = self._identity.within(keys)
+        self._key_identity = self._identity.within(keys)
         self._schema = change_schema(arrow_schema(relaxed))
         self._soft = _soft(table, self._mutations)
 
     def convert(self, values: Values, operations: pa.Array, origin: Origin) -> list[Converted]:
-        """``operations``: of each value, none of them ``TRUNCATE``. Values whose key is null are bad."""
+        """``operations``: of each value, none of them ``TRUNCATE``. Values whose key or order value is null are bad."""
         if isinstance(self._soft, SchemaChange):
             return [Converted(None, [], [], [self._soft])]
         gone: Indices = []
@@ -84,40 +84,42 @@ class Conversion:
         found = []
         if len(stays):
             found.append(_within(self._rows_of(values.choose(stays)), stays))
-        if gone:  # only the key of a deleted row counts (M10)
+        if gone:  # only the key of a deleted row counts, and the delete's order value (M10, M8)
             keys = self._keys.convert(values.choose(gone))
-            found.append(_within(self._with_names(keys, self._key_places), gone))
+            found.append(_within(self._with_names(keys, self._key_identity), gone))
         return [self._marked(each, operations, origin) for each in found]
 
     def _rows_of(self, values: Values) -> Converted:
         """A value without its key is bad for that alone, whatever else is wrong with it, and asks for no change."""
         found = self.rows.convert(values)
         if not found.bad and not found.changes:
-            return self._with_names(found, self._identity.columns)
-        nameless = self._nameless(self._keys.convert(values), self._key_places)
+            return self._with_names(found, self._identity)
+        nameless = self._nameless(self._keys.convert(values), self._key_identity)
         if nameless:
             named = without(len(values), nameless)
             found = _within(self.rows.convert(values.choose(named)), named)
         return replace(found, bad=[*found.bad, *nameless.values()])
 
-    def _with_names(self, found: Converted, places: Sequence[Place]) -> Converted:
-        """The rows with a complete key; the others become bad."""
-        nameless = self._nameless(found, places)
+    def _with_names(self, found: Converted, identity: Identity) -> Converted:
+        """The rows with a complete key and an order value; the others become bad."""
+        nameless = self._nameless(found, identity)
         if not nameless or found.rows is None:
             return found
         here = [row for row, i in enumerate(found.index) if i not in nameless]
-        places = pa.array(here, pa.int32())
-        rows = pa.RecordBatch.from_arrays([take(c, places) for c in found.rows.columns], schema=found.rows.schema)
+        kept = pa.array(here, pa.int32())
+        rows = pa.RecordBatch.from_arrays([take(c, kept) for c in found.rows.columns], schema=found.rows.schema)
         return Converted(rows, compose(found.index, here), [*found.bad, *nameless.values()])
 
-    def _nameless(self, found: Converted, places: Sequence[Place]) -> dict[int, RecordError]:
-        """By index, the values that lack a part of their key (M6), which is at these places of the rows."""
+    def _nameless(self, found: Converted, identity: Identity) -> dict[int, RecordError]:
+        """By index, the values that lack a part of their key (M6) or their order value (M8); ``identity``: where these
+        columns are in the rows.
+        """
         nameless: dict[int, RecordError] = {}
-        for place in places:
+        for place, what in _needed(identity):
             column = None if found.rows is None else place.of(found.rows)
             if column is None or not column.null_count:
                 continue
-            reason = f"table {self._table}: field {place.name} is null, but identifies the row"
+            reason = f"table {self._table}: field {place.name} is {what}"
             for row in pc.indices_nonzero(column.is_null()).to_pylist():
                 i = found.index[row]
                 nameless.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
@@ -132,6 +134,14 @@ class Conversion:
             is_gone = pc.equal(own, DELETE)
             rows = rows.set_column(self._soft, self._schema.field(self._soft), is_gone)
         return replace(found, rows=rows)
+
+
+def _needed(identity: Identity) -> list[tuple[Place, str]]:
+    """The columns in which every change needs a value, and what is said of one that has none."""
+    columns = [(column, "null, but identifies the row") for column in identity.columns]
+    if identity.order is None:
+        return columns
+    return [*columns, (identity.order, "null or missing, but orders the changes: deletes need it, too")]
 
 
 def _within(found: Converted, outer: Indices) -> Converted:

@@ -17,6 +17,7 @@ from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
+from calving.storage_errors import told
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Outcome, Pipeline
 from calving.tasks.result import RECEIVED, RangeResult, TaskResult
@@ -61,10 +62,15 @@ def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
 
 
 def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> TaskResult | None:
-    """The result of a task that failed; None: another attempt may help."""
+    """The result of a task that failed; None: another attempt may help.
+
+    :raises UnavailableError: another attempt may help, and it is known what a store says.
+    """
     number = spec.number if number is None else number
     if isinstance(error, BadRecordError | ConfigError | DataLossError | AccountingError):
         return TaskResult(number, error=str(error), data_loss=isinstance(error, DataLossError))
+    if (of_store := told(error)) is not None:
+        raise of_store from error
     if not is_of_value(error):
         return None
     reason = f"{type(error).__name__}: {first_line(error)}"

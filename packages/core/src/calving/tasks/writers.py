@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from calving.errors import first_line
+from calving.errors import AccountingError, first_line
 from calving.model.dead_letters import Stage
 from calving.model.files import DataFile
 from calving.records.failures import is_of_value
@@ -108,14 +108,20 @@ class Writers:
         return replaced(self._writers.values())
 
     def close(self) -> dict[str, list[DataFile]]:
-        """Finish all files, and pack the remaining rows for other tasks."""
+        """Finish all files, and pack the remaining rows for other tasks.
+
+        :raises AccountingError: the files of a table do not hold the rows that were handed over.
+        """
         for outbox in self._outboxes.values():
             outbox.finish()
         files = {table: writer.close() for table, writer in self._writers.items()}
         for table, writer in self._writers.items():
             written = sum(file.record_count for file in files[table])
             if isinstance(writer, TableWriter) and written != writer.rows:
-                raise RuntimeError(f"table {table}: {writer.rows} rows were handed over, its files hold {written}")
+                raise AccountingError(
+                    f"table {table}: {writer.rows} rows were handed over, its files hold {written}; "
+                    "nothing is published: report this as a bug in calving"
+                )
         return files
 
     def discard(self) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.mutations import RowMutations
+from calving.records.equal import are_last, numbered
 from calving.writing.identity import Identity
 
 INSERT, UPDATE, DELETE = 0, 1, 2
@@ -43,49 +47,69 @@ class Last:
     """Reduces the changes of a batch to the last one of each key."""
 
     def __init__(self, identity: Identity, mutations: RowMutations) -> None:
-        self._identity, self._mutations = identity, mutations
+        self._identity, self._appends = identity, mutations.inserts == "append"
 
-    def of(self, changes: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+    def of(self, changes: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The last change of each key, and for each whether what the table has of its key goes."""
-        changes = self._in_order(changes)
-        if self._mutations.inserts == "upsert":
-            replaces = pa.repeat(pa.scalar(True), changes.num_rows)
-        else:
-            replaces = pc.not_equal(changes.column(OPERATION), INSERT)
-        names = [f"key {i}" for i in range(len(self._identity.columns))]
-        columns = [column.of(changes) for column in self._identity.columns]
-        places = pa.arange(0, changes.num_rows)
-        table = pa.table([*columns, places, replaces.cast(pa.int8())], [*names, "place", "replaces"])
-        wanted = [("place", "max")] if self._mutations.inserts == "upsert" else [("place", "max"), ("replaces", "max")]
-        # One thread: the groups come in the order of their first rows.
-        last = table.group_by(names, use_threads=False).aggregate(wanted)
-        last = last.combine_chunks()
-        if last.num_rows == changes.num_rows:
-            return changes, replaces
-        found = last.column("place_max").combine_chunks()
-        if self._mutations.inserts == "upsert":
-            return changes.take(found), replaces.slice(0, len(found))
-        return changes.take(found), last.column("replaces_max").combine_chunks().cast(pa.bool_())
+        parts = self._in_order(changes)
+        if parts is None:
+            whole = pa.concat_batches(changes)
+            parts = [whole.take(self._order(whole))]
+        is_last, replaces = self._last(parts)
+        start = 0
+        for part in parts:
+            kept, own = is_last.slice(start, part.num_rows), replaces.slice(start, part.num_rows)
+            start += part.num_rows
+            # Parts without superseded changes are not copied.
+            yield (part, own) if pc.all(kept, min_count=0).as_py() else (part.filter(kept), own.filter(kept))
 
-    def _in_order(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """By order value, then as they stood in the topic. Mostly they are so already."""
-        order, offsets = self._identity.order, changes.column(OFFSET)
-        if order is None and len(changes.column(SOURCE).unique()) <= 1:
-            ascends = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, max(0, len(offsets) - 1)))).as_py()
-            if ascends is not False:
-                return changes
-        columns = {"source": changes.column(SOURCE), "offset": offsets}
-        if order is not None:
-            # A change without an order value comes before all changes with one.
-            values = order.of(changes)
-            columns = {"is known": values.is_valid(), "value": values, **columns}
+    def _last(self, parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
+        """For each change whether it is the last one of its key, and whether one of its key replaces a row."""
+        columns = [_joined([column.of(part) for part in parts]) for column in self._identity.columns]
+        numbers = numbered(columns)
+        is_last = are_last(numbers)
+        if not self._appends:
+            return is_last, pa.repeat(pa.scalar(True), len(is_last))
+        does = pc.not_equal(_joined([part.column(OPERATION) for part in parts]), INSERT)
+        return is_last, pc.is_in(numbers, value_set=numbers.filter(does))
+
+    def _in_order(self, changes: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+        """The parts as they stood in the topic, one after the other; None if single changes have to be sorted."""
+        if self._identity.order is not None:
+            return None
+        runs = [_run(part) for part in changes if part.num_rows]
+        if None in runs:
+            return None
+        found = sorted((run, place) for place, run in enumerate(runs) if run is not None)
+        overlap = any(a[0] == b[0] and a[2] >= b[1] for (a, _), (b, _) in pairwise(found))
+        parts = [part for part in changes if part.num_rows]
+        return None if overlap else [parts[place] for _, place in found]
+
+    def _order(self, changes: pa.RecordBatch) -> pa.Array:
+        """By order value, then as they stood in the topic."""
+        columns = {"source": changes.column(SOURCE), "offset": changes.column(OFFSET)}
+        if self._identity.order is not None:
+            columns = {"value": self._identity.order.of(changes), **columns}
         keys = [(name, "ascending") for name in columns]
-        return changes.take(pc.sort_indices(pa.table(columns), sort_keys=keys))
+        return pc.sort_indices(pa.table(columns), sort_keys=keys)
+
+
+def _run(changes: pa.RecordBatch) -> tuple[int, int, int] | None:
+    """Their source, and their first and last offset, if the source is one and the offsets ascend."""
+    sources, offsets = pc.min_max(changes.column(SOURCE)).as_py(), changes.column(OFFSET)
+    ascends = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, len(offsets) - 1)), min_count=0).as_py()
+    if sources["min"] != sources["max"] or not ascends:
+        return None
+    return sources["min"], offsets[0].as_py(), offsets[-1].as_py()
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 
 def _filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A struct with all fields of its type, those that it lacks null."""
-    if column.type == kind or not pa.types.is_struct(kind):
+    if column.type == kind or not pa.types.is_struct(kind) or not isinstance(column, pa.StructArray):
         return column
     parts = []
     for field in kind:
@@ -97,7 +121,7 @@ def _filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def pruned(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """A struct with only those fields that its type has."""
-    if not pa.types.is_struct(kind) or column.type == kind:
+    if column.type == kind or not pa.types.is_struct(kind) or not isinstance(column, pa.StructArray):
         return column
     parts = [pruned(column.field(column.type.get_field_index(field.name)), field.type) for field in kind]
     return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ class Place:
         column = rows.column(first)
         for place in inner:
             column = pc.struct_field(column, place)
-        return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
+        return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,26 @@ class Identity:
     order: Place | None
 
     @property
+    def needed(self) -> frozenset[int]:
+        """The ids of the columns in which every change needs a value."""
+        return frozenset({*self.ids, *([self.order.field_id] if self.order is not None else [])})
+
+    @property
     def ids(self) -> tuple[int, ...]:
         """The ids of the id columns."""
         return tuple(column.field_id for column in self.columns)
 
-    def within(self, schema: Schema) -> tuple[Place, ...]:
-        """The id columns in a schema that has maybe fewer others."""
-        return tuple(Place(c.name, c.field_id, _find(schema.fields, c.field_id) or ()) for c in self.columns)
+    def within(self, schema: Schema) -> Identity:
+        """The same columns in a schema that has maybe fewer others."""
+
+        def there(column: Place) -> Place:
+            return Place(column.name, column.field_id, _find(schema.fields, column.field_id) or ())
+
+        return Identity(tuple(map(there, self.columns)), None if self.order is None else there(self.order))
 
     def schema(self, whole: Schema) -> Schema:
         """The columns that key files have, none of them required."""
-        wanted = {*self.ids, *([self.order.field_id] if self.order is not None else [])}
-        return optional(prune_columns(whole, wanted), wanted)
+        return optional(prune_columns(whole, set(self.needed)), self.needed)
 
 
 def identity_of(table: TableSpec) -> Identity:
@@ -79,7 +87,7 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     return Identity(columns, order)
 
 
-def optional(schema: Schema, wanted: set[int]) -> Schema:
+def optional(schema: Schema, wanted: Set[int]) -> Schema:
     """The schema, in which the ``wanted`` columns, and the structs that they are in, need no value."""
 
     def relaxed(fields: Sequence[NestedField]) -> list[NestedField]:

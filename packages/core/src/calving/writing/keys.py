@@ -97,7 +97,7 @@ def _find(fields: StructType, source_id: int) -> tuple[tuple[int, ...], IcebergT
 
 def _plain(column: pa.Array) -> pa.Array:
     kind = column.type
-    if isinstance(kind, pa.BaseExtensionType):
+    if isinstance(column, pa.ExtensionArray):
         return _plain(column.storage)
     if pa.types.is_floating(kind):
         return _ordered(column)
@@ -196,17 +196,21 @@ def _minimal(number: int) -> bytes:
 def _hashed(column: pa.Array) -> pa.Array:
     """Murmur3 (x86, 32 bits, seed 0) of 64-bit integers. Arrow's plain arithmetic wraps, as the hash wants it."""
     bits = column.view(pa.uint64())
-    halves = pc.bit_wise_and(bits, pa.scalar(0xFFFFFFFF, pa.uint64())), pc.shift_right(bits, pa.scalar(32, pa.uint64()))
-    found: Any = _word(0)
-    for half in halves:
-        mixed = pc.multiply(half.cast(pa.uint32()), _word(0xCC9E2D51))
-        mixed = pc.multiply(_rotated(mixed, 15), _word(0x1B873593))
-        found = _rotated(pc.bit_wise_xor(found, mixed), 13)
-        found = pc.add(pc.multiply(found, _word(5)), _word(0xE6546B64))
+    low = pc.bit_wise_and(bits, pa.scalar(0xFFFFFFFF, pa.uint64()))
+    high = pc.shift_right(bits, pa.scalar(32, pa.uint64()))
+    found = _mixed(_mixed(_word(0), low), high)
     found = pc.bit_wise_xor(found, _word(8))  # the length
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
         found = pc.multiply(pc.bit_wise_xor(found, pc.shift_right(found, _word(shift))), _word(factor))
     return found
+
+
+def _mixed(found: pa.Array | pa.Scalar, half: pa.Array) -> pa.Array:
+    """The state of the hash after one more half of the numbers."""
+    mixed = pc.multiply(half.cast(pa.uint32()), _word(0xCC9E2D51))
+    mixed = pc.multiply(_rotated(mixed, 15), _word(0x1B873593))
+    found = _rotated(pc.bit_wise_xor(found, mixed), 13)
+    return pc.add(pc.multiply(found, _word(5)), _word(0xE6546B64))
 
 
 def _rotated(words: pa.Array, by: int) -> pa.Array:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,14 +72,15 @@ class ChangeLayout(Layout):
 
     def buckets(self, rows: pa.RecordBatch) -> pa.Array:
         """The bucket of each row's key."""
-        found: Any = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
+        found = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
         for bucket in self._key_of:
             found = pc.add(pc.multiply(found, 31), bucket(rows))
         return pc.bit_wise_and(found, BUCKETS - 1).cast(pa.int32())
 
 
 class ChangeWriter(Taker):
-    """Writes a mutation table's changes for one task. Changes that do not fit into memory are spilled to local disk.
+    """Writes a mutation table's changes for one task. Changes that do not fit into memory are spilled to local disk, or
+    become a step of their own if the task has read whole partitions.
 
     ``superseded`` counts changes after which another one of their key came, ``deleted`` those that left no row.
     """
@@ -95,6 +95,8 @@ class ChangeWriter(Taker):
         self._data = TableWriter(table, task, limits)
         self._keys = KeyWriter(table, layout.identity, task, limits)
         self._spilt: _Spilt | None = None
+        self._in_steps = table.distribution == "none"
+        self._files: list[DataFile] = []
         self.superseded = self.deleted = 0
 
     @property
@@ -108,6 +110,9 @@ class ChangeWriter(Taker):
             larger = self._data if self._data.weight >= self._keys.weight else self._keys
             larger.flush_largest()
             return
+        if self._in_steps:
+            self._finish()
+            return
         self._spilt = self._spilt or _Spilt()
         for _, rows in self._waiting.all():
             for bucket, part in divide(rows, self._changes.buckets(rows)):
@@ -116,28 +121,32 @@ class ChangeWriter(Taker):
     def end(self) -> None:
         """No other change comes of a key that was taken so far."""
         if self._spilt is None:
-            for _, rows in self._waiting.all():
-                self._settle(rows)
+            self._settle(self._waiting.taken())
             return
         self.flush_largest() if self._waiting.bytes else None
         spilt, self._spilt = self._spilt, None
-        for rows in spilt.take():
-            self._settle(rows)
+        for changes in spilt.take():
+            self._settle(changes)
 
     def close(self) -> list[DataFile]:
-        """Finish all files.
+        """Finish all files. Key files come before the data files of their step: they delete from all files before them.
 
         :raises AccountingError: a change is not accounted for.
         """
-        self.end()
-        data = self._data.close()
-        written = sum(file.record_count for file in data)
+        self._finish()
+        written = sum(file.record_count for file in self._files if file.content is FileContent.DATA)
         if self.rows != written + self.superseded + self.deleted:
             raise AccountingError(
                 f"table {self._name}: {self.rows} changes were handed over, {written} rows written, {self.superseded}"
                 f" superseded, {self.deleted} deleted"
             )
-        return [*data, *self._keys.close()]
+        return self._files
+
+    def _finish(self) -> None:
+        """Finish the files of what was taken so far."""
+        self.end()
+        known = {file.file_path for file in self._files}
+        self._files += [file for file in (*self._keys.close(), *self._data.close()) if file.file_path not in known]
 
     def discard(self) -> None:
         """Give up: what was written is deleted as far as possible."""
@@ -147,17 +156,20 @@ class ChangeWriter(Taker):
         self._data.discard()
         self._keys.discard()
 
-    def _settle(self, changes: pa.RecordBatch) -> None:
+    def _settle(self, changes: Sequence[pa.RecordBatch]) -> None:
         """Write the last change of each key; no other changes have these keys."""
-        last, replaces = self._last.of(changes)
-        staying = self._changes.staying(last)
-        self.superseded += changes.num_rows - last.num_rows
-        self.deleted += last.num_rows - staying.num_rows
-        for start in range(0, staying.num_rows, _ROWS_AT_ONCE):
-            self._data.write(staying.slice(start, _ROWS_AT_ONCE))
-            while self._data.weight > self._limits.buffered_bytes:
-                self._data.flush_largest()
-        self._keys.write(_where(last, replaces))
+        if not changes:
+            return
+        self.superseded += sum(part.num_rows for part in changes)
+        for last, replaces in self._last.of(changes):
+            staying = self._changes.staying(last)
+            self.superseded -= last.num_rows
+            self.deleted += last.num_rows - staying.num_rows
+            for start in range(0, staying.num_rows, _ROWS_AT_ONCE):
+                self._data.write(staying.slice(start, _ROWS_AT_ONCE))
+                while self._data.weight > self._limits.buffered_bytes:
+                    self._data.flush_largest()
+            self._keys.write(_where(last, replaces))
 
     def _append(self, number: int, rows: pa.RecordBatch) -> None:
         raise AssertionError("changes wait until all of their keys have come")
@@ -235,14 +247,14 @@ class _Spilt:
             self._writers[bucket] = pa.ipc.new_stream(sink, rows.schema)
         self._writers[bucket].write_batch(rows)
 
-    def take(self) -> Iterator[pa.RecordBatch]:
+    def take(self) -> Iterator[list[pa.RecordBatch]]:
         """All of each bucket; they are gone then."""
         for writer in self._writers.values():
             writer.close()
         with self._stack:
             for bucket in self._writers:
                 with pa.OSFile(str(self._folder / str(bucket))) as source, pa.ipc.open_stream(source) as stream:
-                    yield pa.concat_batches(list(stream))
+                    yield list(stream)
 
     def close(self) -> None:
         """Drop everything."""

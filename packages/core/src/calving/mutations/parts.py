@@ -1,0 +1,43 @@
+"""The keys of key files, a part after the other: so many are held in memory, however many a commit has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from calving.mutations.columns import File, Reading
+from calving.mutations.keys import Keys
+
+KEYS_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the keys, and the files that they were read from, which may have others, too."""
+
+    keys: Keys
+    files: tuple[File, ...]
+
+
+def parts(reading: Reading, ids: int, steps: Sequence[Sequence[File]], at_once: int = KEYS_AT_ONCE) -> Iterator[Part]:
+    """The keys in the files of each step, in the order of the steps, about ``at_once`` at a time.
+
+    ``ids``: how many of the columns identify a row. A key that several steps change may be in several parts.
+    """
+    columns = reading.columns[:ids]
+    held: list[list[pa.RecordBatch]] = [[] for _ in steps]
+    files: dict[File, None] = {}
+    count = 0
+    for step, found in enumerate(steps):
+        for file in found:
+            for batch in reading.batches(*file):
+                held[step].append(batch)
+                files[file] = None
+                count += batch.num_rows
+                if count >= at_once:
+                    yield Part(Keys(columns, held), tuple(files))
+                    held, files, count = [[] for _ in steps], {}, 0
+    if count:
+        yield Part(Keys(columns, held), tuple(files))

@@ -1,0 +1,161 @@
+"""Runs: the keys of several files, sorted together. A search costs by run, so that a table may have many small files
+(L6).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calving.mutations.cache import KeyCache
+from calving.mutations.candidates import Candidate
+from calving.mutations.columns import Column
+from calving.mutations.keys import Keys, Matches
+from calving.mutations.sorting import KEY, ROW, pays
+
+_TOGETHER = 4
+"""Files, or runs, of about the same size that become one run: so a row is sorted once for each time that its run grows
+by this factor.
+"""
+_MOST_ROWS = 1_000_000
+"""Of a run, which are held in memory while they are sorted."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """The files whose keys it holds. Rows are numbered through all of them."""
+
+    name: str
+    files: tuple[str, ...]
+    starts: tuple[int, ...]
+    """The number of each file's first row."""
+    rows: int
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether its keys are sorted; false for a file that is in no run yet."""
+        return self.files != (self.name,)
+
+    def by_file(self, found: Matches) -> Mapping[str, Matches]:
+        """The matches in each file that has some, with its own numbers of rows."""
+        order = pc.sort_indices(found.rows)
+        rows, keys = found.rows.take(order), found.keys.take(order)
+        numbers, divided, first = rows.to_pylist(), {}, 0
+        while first < len(numbers):
+            file = bisect_right(self.starts, numbers[first]) - 1
+            after = self.starts[file + 1] if file + 1 < len(self.starts) else self.rows
+            end = bisect_right(numbers, after - 1, first)
+            own = pc.subtract(rows.slice(first, end - first), self.starts[file])
+            divided[self.files[file]] = Matches(own, keys.slice(first, end - first), pa.nulls(end - first))
+            first = end
+        return divided
+
+
+class Runs:
+    """The runs of one table, whose keys have one column. They are in the cache, and only there."""
+
+    def __init__(self, cache: KeyCache, column: Column, owner: str) -> None:
+        """``owner``: the table's name."""
+        self._cache, self._columns, self._owner = cache, (column,), owner
+        self._of: dict[str, Run] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._of
+
+    def keep(self, live: Collection[str]) -> None:
+        """Give up runs of which at least half of the files are gone."""
+        for run in set(self._of.values()):
+            if 2 * sum(path in live for path in run.files) <= len(run.files):
+                self._give_up(run)
+
+    def grow(self, files: Iterable[Candidate], most: int) -> int:
+        """Merge cached files and runs of about the same size, ``most`` rows at most. Returns how many rows were sorted.
+
+        The files are searched for the same keys.
+        """
+        sizes: defaultdict[int, dict[str, Run]] = defaultdict(dict)
+        for file in files:
+            unit = self._of.get(file.path) or Run(file.path, (file.path,), (0,), file.records)
+            if unit.is_merged or (file.step is None and self._cache.holds(file.path, self._columns)):
+                sizes[unit.rows.bit_length() // 2][unit.name] = unit
+        left = most
+        for units in sizes.values():
+            found = _fitting(units.values(), min(left, _MOST_ROWS))
+            if len(found) >= _TOGETHER and self._cache.has_room_for([unit.name for unit in found], self._columns):
+                left -= self._merge(found)
+        return most - left
+
+    def divided(self, files: Iterable[Candidate]) -> dict[Run, list[Candidate]]:
+        """Those of the files that are in runs."""
+        found: defaultdict[Run, list[Candidate]] = defaultdict(list)
+        for file in files:
+            if (run := self._of.get(file.path)) is not None:
+                found[run].append(file)
+        return found
+
+    def search(self, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
+        """The matches in each of its files that has some; None: the cache no longer holds it.
+
+        ``keys``: without null.
+        """
+        held = self._cache.get(run.name, self._columns)
+        if held is None:
+            self._give_up(run)
+            return None
+        (batch,) = held
+        if pays(len(keys), run.rows):
+            return run.by_file(keys.searched(batch))
+        found = keys.found_in([batch.select([KEY])])
+        return run.by_file(Matches(batch.column(ROW).take(found.rows), found.keys, found.orders))
+
+    def _give_up(self, run: Run) -> None:
+        self._cache.drop(run.name, self._columns)
+        for path in run.files:
+            self._of.pop(path, None)
+
+    def _merge(self, units: Sequence[Run]) -> int:
+        """Make one run of them. Returns its rows; 0 if the cache has lost one of them."""
+        held = [self._cache.get(unit.name, self._columns) for unit in units]
+        starts = [0, *accumulate(unit.rows for unit in units)]
+        parts = [_rows(unit, batches) for unit, batches in zip(units, held, strict=True) if batches is not None]
+        if len(parts) < len(units):
+            return 0
+        keys = pa.concat_arrays([found for found, _ in parts])
+        rows = pa.concat_arrays([pc.add(found, at) for (_, found), at in zip(parts, starts, strict=False)])
+        order = pc.sort_indices(keys)
+        batch = pa.RecordBatch.from_arrays([keys.take(order), rows.take(order)], [KEY, ROW])
+        files = tuple(path for unit in units for path in unit.files)
+        firsts = tuple(at + start for unit, at in zip(units, starts, strict=False) for start in unit.starts)
+        run = Run(f"run {hashlib.sha256(repr(files).encode()).hexdigest()}", files, firsts, starts[-1])
+        list(self._cache.batches(run.name, self._columns, lambda: iter([batch]), self._owner)[0])
+        for unit in units:
+            self._cache.drop(unit.name, self._columns)
+        self._of |= dict.fromkeys(files, run)
+        return run.rows
+
+
+def _rows(unit: Run, held: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
+    """The keys of a file or a run, and the number of the row of each."""
+    if unit.is_merged:
+        (batch,) = held
+        return batch.column(KEY), batch.column(ROW)
+    keys = pa.Table.from_batches(held).column(0).combine_chunks()
+    rows = pa.arange(0, len(keys))
+    if keys.null_count:
+        rows = rows.filter(keys.is_valid())
+        keys = keys.drop_null()
+    return keys, rows
+
+
+def _fitting(units: Iterable[Run], most: int) -> list[Run]:
+    """As many of them, the smallest first, as have so many rows together."""
+    found = sorted(units, key=lambda unit: unit.rows)
+    rows = accumulate(unit.rows for unit in found)
+    return [unit for unit, count in zip(found, rows, strict=True) if count <= most]
