@@ -20,13 +20,28 @@ class Decoder:
         compared in lower case, in which those of the fields are. ``nesting``: levels of objects and arrays.
         """
     @staticmethod
+    def of_whole_json(fields: Sequence[object], nesting: int) -> Decoder:
+        """Of objects that have no fields besides these."""
+    @staticmethod
     def of_avro(fields: Sequence[object]) -> Decoder:
         """Of records in Avro's binary form."""
+    @staticmethod
+    def of_protobuf(fields: Sequence[object], message: Sequence[object]) -> Decoder:
+        """Of messages. ``message``: of each field its number, whether it is ``optional``, ``plain``, ``repeated`` or a
+        ``map``, its form, the choice that it is of, the fields of a message, and an enum's numbers with their names,
+        the default first. ``src/protobuf.rs`` has the forms.
+        """
     def decode(self, values: object, head: bytes, tail: bytes) -> tuple[Column, list[int], list[int]]:
         """A row for each value that was taken, and the places of those that were refused, and of those that are not
         between ``head`` and ``tail``. ``values``: a list of bytes, or an Arrow column of them without nulls.
 
         :raises ValueError: it is another column.
+        """
+    def decode_whole(self, values: object) -> tuple[Column, list[int], list[tuple[list[int], Column]]]:
+        """The same of whole objects: rows, the places of values that were refused, and the shapes with their rows.
+
+        A shape is the fields that its objects have, by their places and in order, with -1 behind those of an object
+        in a field, and -2 in its stead where it is null; in a list one item stands for all, and -2 for none.
         """
 
 class Records:

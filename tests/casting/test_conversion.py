@@ -251,7 +251,7 @@ def numbers(array: pa.Array) -> pa.Array:
         return array.cast(pa.int64())
     if pa.types.is_date32(array.type):
         return array.cast(pa.int32())
-    if pa.types.is_struct(array.type):
+    if isinstance(array, pa.StructArray):
         children = [numbers(child) for child in array.flatten()]
         return pa.StructArray.from_arrays(children, names=[f.name for f in array.type], mask=array.is_null())
     return array

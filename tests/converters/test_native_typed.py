@@ -154,11 +154,11 @@ def written(random: Random) -> bytes:
 def plainly(column: pa.Array) -> list[Any]:
     """Values, dates and times of which Python may have none as numbers."""
     kind, valid = column.type, column.is_valid().to_pylist()
-    if pa.types.is_struct(kind):
+    if isinstance(column, pa.StructArray):
         rows = list(zip(*map(plainly, column.flatten()), strict=True))
         return [row if there else None for row, there in zip(rows, valid, strict=True)]
-    if pa.types.is_map(kind) or pa.types.is_list(kind):
-        inner = [*map(plainly, entries(column))] if pa.types.is_map(kind) else [plainly(items_of(column))]
+    if isinstance(column, pa.ListArray):
+        inner = [*map(plainly, entries(column))] if isinstance(column, pa.MapArray) else [plainly(items_of(column))]
         rows = list(zip(*inner, strict=True))
         first, ends = column.offsets[0].as_py(), column.offsets.to_pylist()
         return [
@@ -175,7 +175,7 @@ def fates(found: Decoded, count: int) -> list[tuple[str, str]]:
     fate = {bad.index: (bad.error, bad.reason) for bad in found.bad}
     for values in found.values:
         rows, kind = values.data, ""
-        if not isinstance(values.data, list):
+        if isinstance(values.data, pa.StructArray):
             values.data.validate(full=True)
             rows, kind = plainly(values.data), str([(field, field.nullable) for field in values.data.type])
         fate |= {place: (kind, repr(row)) for place, row in zip(values.index, rows, strict=True)}

@@ -66,23 +66,23 @@ def values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if isinstance(column, pa.ChunkedArray):
         return [value for chunk in column.chunks for value in values(chunk)]
     kind = column.type
-    if pa.types.is_struct(kind):
+    if isinstance(column, pa.StructArray):
         children = [values(child) for child in column.flatten()]
-        names = [f.name for f in kind]
+        names = column.type.names
         return [
             dict(zip(names, (child[i] for child in children), strict=True)) if there else None
             for i, there in enumerate(column.is_valid().to_pylist())
         ]
-    if pa.types.is_map(kind):
+    if isinstance(column, pa.MapArray):
         return _repeated(column, list(zip(values(column.keys), values(column.items), strict=True)))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if isinstance(column, pa.ListArray | pa.LargeListArray):
         return _repeated(column, values(column.values))
-    if kind == pa.uuid():
+    if isinstance(column, pa.ExtensionArray):
         return _listed(column.storage)
     if pa.types.is_date32(kind):
         return _listed(column.cast(pa.int32()))
     if pa.types.is_timestamp(kind):
-        return _micros(column)
+        return _micros(column, kind.unit)
     if pa.types.is_time(kind):
         return _listed(column.cast(pa.int64()))
     return _listed(column)
@@ -93,12 +93,12 @@ def _listed(column: pa.Array) -> list[Any]:
     return found
 
 
-def _micros(column: pa.Array) -> list[Any]:
+def _micros(column: pa.Array, unit: str) -> list[Any]:
     numbers = column.cast(pa.int64()).to_pylist()
-    return numbers if column.type.unit == "us" else [None if n is None else n // 1000 for n in numbers]
+    return numbers if unit == "us" else [None if n is None else n // 1000 for n in numbers]
 
 
-def _repeated(column: pa.Array, items: list[Any]) -> list[Any]:
+def _repeated(column: pa.ListArray | pa.LargeListArray, items: list[Any]) -> list[Any]:
     offsets = column.offsets.to_pylist()
     return [
         items[offsets[i] : offsets[i + 1]] if there else None for i, there in enumerate(column.is_valid().to_pylist())

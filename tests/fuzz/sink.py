@@ -32,7 +32,7 @@ from calving.iceberg.catalog import open_catalog, tables_of
 from calving.iceberg.rules import TableRules
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
-from calving.model.events import DataWritten, Envelope, TableFiles, TableReference
+from calving.model.events import DataWritten, Envelope, Written
 from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
@@ -159,7 +159,7 @@ class Found:
     error: str | None = None
     error_kind: str = ""
     files: dict[str, tuple[DataFile, ...]] = field(default_factory=dict)
-    written: Mapping[TableReference, TableFiles] = field(default_factory=dict)
+    written: Written = field(default_factory=dict)
     read: int = 0
     changed: list[int] = field(default_factory=list)
     """Dead letters that are not the records they were, or have no reason."""
@@ -234,7 +234,7 @@ class Sink:
             tolerates=run.tolerance.to != "error",
         )
         tables = Tables(self.catalog, "iceberg", rules)
-        runner = BatchRunner(_Engine(run.slots), tables, path, ErrorLimits(per_batch=10**9))
+        runner = BatchRunner(_Engine(run.slots), tables, path, ErrorLimits(10**9, share=1.0))
         firsts = self._produce(run, raws)
         found = Found()
         try:
@@ -253,7 +253,7 @@ class Sink:
             found.changed += [place] if letter.value != raws[place] or letter.key != b"key" or not letter.reason else []
         found.filtered = Counter(runner.totals.records.filtered)
         found.read = outcome.records
-        found.files = {".".join(table.identifier): files.data_files for table, files in outcome.written.items()}
+        found.files = {".".join(table.identifier): files.data_files for table, (files,) in outcome.written.items()}
         found.written = outcome.written
         for name in tables_of(self.catalog, ("db",)):
             schema = self.table(name).schema()
@@ -277,7 +277,7 @@ class Sink:
 
     def commit(self, found: Found) -> None:
         """Commit the last batch's files, as the coordinator does."""
-        for number, (table, files) in enumerate(found.written.items(), 1):
+        for number, (table, (files,)) in enumerate(found.written.items(), 1):
             target = IcebergTarget(self.catalog, table.identifier, "main", _KEY, {})
             event = DataWritten(uuid.UUID(int=number), table, files.data_files)
             CommitLoop(target, _KEY, 5).settle([Envelope(0, number, event)], {0: number + 1})

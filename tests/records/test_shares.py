@@ -67,6 +67,13 @@ def test_it_does_not_matter_how_records_are_cut_into_tasks_or_which_way_they_go(
     assert founds[0] == founds[1] == founds[2]
 
 
+def test_a_transform_before_counts_every_value_of_an_added_column(sink: Sink) -> None:
+    chain = (TransformSpec("x", "org.apache.kafka.connect.transforms.ReplaceField$Value", {"exclude": "gone"}),)
+    run = Run(ONE, ADD, transforms=chain, block_records=200)
+    found = sink.take(run, [table(other=LongType())], [b'{"v": 1}'] * 200 + [b'{"v": "x"}'])
+    assert (types(sink), [*found.dead]) == ({"other": "long", "v": "long"}, [200])
+
+
 def test_a_transform_before_changes_nothing(sink: Sink) -> None:
     chain = (TransformSpec("x", "org.apache.kafka.connect.transforms.ReplaceField$Value", {"exclude": "gone"}),)
     found = sink.take(Run(ONE, CREATE, transforms=chain), [], MANY + FEW)

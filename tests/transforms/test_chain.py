@@ -151,6 +151,7 @@ def test_records_that_come_out_with_several_types_keep_their_places() -> None:
 
 ROW = pa.struct([("x", pa.int64()), ("y", pa.string())])
 DEEP = pa.struct([("n", ROW)])
+LISTED = pa.struct([("t", pa.list_(pa.string()))])
 
 
 @pytest.mark.parametrize(
@@ -170,6 +171,8 @@ DEEP = pa.struct([("n", ROW)])
         (pa.struct([("a", DEEP)]), [("ExtractField", {"field": "a"})], DEEP),
         (pa.struct([("a", DEEP)]), [("Flatten", {})], pa.struct([("0", pa.int64()), ("1", pa.string())])),
         (pa.struct([("data", ROW), ("metadata", DEEP)]), [("DmsTransform", {})], None),
+        (LISTED, [("ExtractField", {"field": "t"}), ("Flatten", {})], None),
+        (LISTED, [("ExtractField", {"field": "t"}), ("DmsTransform", {})], None),
     ],
 )
 def test_a_chain_tells_the_type_it_leaves_where_no_step_shows_the_order_of_fields(

@@ -40,6 +40,10 @@ pub enum Kind {
     },
     Float,
     Double,
+    /// A double that is written as a fraction; `exact`: its shortest text is that number.
+    Fraction {
+        exact: bool,
+    },
     Text,
     /// The text of one of these, of which a number tells.
     Choice(Arc<[String]>),
@@ -83,6 +87,7 @@ pub enum Values {
     Whole { numbers: Vec<i64>, kind: DataType, least: i64, most: i64 },
     Float(Vec<f32>),
     Double(Vec<f64>),
+    Fraction { numbers: Vec<f64>, exact: bool },
     Text { ends: Vec<i32>, bytes: Vec<u8> },
     Choice { ends: Vec<i32>, bytes: Vec<u8>, of: Arc<[String]> },
     Binary { ends: Vec<i32>, bytes: Vec<u8>, padded: bool },
@@ -110,6 +115,7 @@ impl Values {
             Kind::Whole { kind, least, most } => Values::Whole { numbers: vec![], kind, least, most },
             Kind::Float => Values::Float(vec![]),
             Kind::Double => Values::Double(vec![]),
+            Kind::Fraction { exact } => Values::Fraction { numbers: vec![], exact },
             Kind::Text => Values::Text { ends: vec![0], bytes: vec![] },
             Kind::Choice(of) => Values::Choice { ends: vec![0], bytes: vec![], of },
             Kind::Binary { padded } => Values::Binary { ends: vec![0], bytes: vec![], padded },
@@ -135,13 +141,22 @@ impl Values {
             Values::Long(numbers) | Values::Time(numbers) => numbers.reserve(rows),
             Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.reserve(rows),
             Values::Float(numbers) => numbers.reserve(rows),
-            Values::Double(numbers) => numbers.reserve(rows),
+            Values::Double(numbers) | Values::Fraction { numbers, .. } => numbers.reserve(rows),
             Values::Date(days) => days.reserve(rows),
             Values::Decimal { unscaled, .. } | Values::Unscaled { unscaled, .. } => unscaled.reserve(rows),
             Values::Text { ends, .. } | Values::Choice { ends, .. } | Values::Binary { ends, .. } => ends.reserve(rows),
             Values::List { ends, .. } | Values::Map { ends, .. } => ends.reserve(rows),
             Values::Struct(columns) => columns.iter_mut().for_each(|column| column.reserve(rows)),
             Values::Fixed { .. } | Values::Uuid(_) | Values::Other => (),
+        }
+    }
+
+    /// Whether there are objects in it, or in what it lists.
+    pub fn has_objects(&self) -> bool {
+        match self {
+            Values::Struct(_) => true,
+            Values::List { items, .. } => items.values.has_objects(),
+            _ => false,
         }
     }
 
@@ -152,7 +167,7 @@ impl Values {
             Values::Long(numbers) | Values::Time(numbers) => numbers.push(0),
             Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.push(0),
             Values::Float(numbers) => numbers.push(0.0),
-            Values::Double(numbers) => numbers.push(0.0),
+            Values::Double(numbers) | Values::Fraction { numbers, .. } => numbers.push(0.0),
             Values::Date(days) => days.push(0),
             Values::Decimal { unscaled, .. } | Values::Unscaled { unscaled, .. } => unscaled.push(0),
             Values::Fixed { bytes, size } => bytes.resize(bytes.len() + *size, 0),
@@ -170,7 +185,7 @@ impl Values {
             Values::Long(numbers) | Values::Time(numbers) => numbers.truncate(len),
             Values::Whole { numbers, .. } | Values::Instant { numbers, .. } => numbers.truncate(len),
             Values::Float(numbers) => numbers.truncate(len),
-            Values::Double(numbers) => numbers.truncate(len),
+            Values::Double(numbers) | Values::Fraction { numbers, .. } => numbers.truncate(len),
             Values::Date(days) => days.truncate(len),
             Values::Decimal { unscaled, .. } | Values::Unscaled { unscaled, .. } => unscaled.truncate(len),
             Values::Fixed { bytes, size } => bytes.truncate(len * *size),
@@ -200,7 +215,9 @@ impl Values {
                 (kind, vec![buffer])
             }
             Values::Float(numbers) => (DataType::Float32, vec![Buffer::from_vec(numbers)]),
-            Values::Double(numbers) => (DataType::Float64, vec![Buffer::from_vec(numbers)]),
+            Values::Double(numbers) | Values::Fraction { numbers, .. } => {
+                (DataType::Float64, vec![Buffer::from_vec(numbers)])
+            }
             Values::Date(days) => (DataType::Date32, vec![Buffer::from_vec(days)]),
             Values::Time(micros) => (DataType::Time64(TimeUnit::Microsecond), vec![Buffer::from_vec(micros)]),
             Values::Instant { numbers, nanos, utc } => {
@@ -282,6 +299,8 @@ pub struct Column {
 /// A name and the quote behind it, whose first eight bytes are compared at once.
 pub struct Key {
     quoted: Box<[u8]>,
+    /// Whether the name stands in JSON as it is.
+    is_plain: bool,
     word: u64,
     mask: u64,
 }
@@ -289,11 +308,12 @@ pub struct Key {
 impl Key {
     fn new(name: &str) -> Key {
         let quoted = [name.as_bytes(), b"\""].concat();
+        let is_plain = name.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\');
         let (mut word, mut mask) = ([0; 8], [0; 8]);
         for (place, &byte) in quoted.iter().take(8).enumerate() {
             (word[place], mask[place]) = (byte, u8::MAX);
         }
-        Key { quoted: quoted.into(), word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
+        Key { quoted: quoted.into(), is_plain, word: u64::from_le_bytes(word), mask: u64::from_le_bytes(mask) }
     }
 
     pub fn name(&self) -> &[u8] {
@@ -309,7 +329,7 @@ impl Key {
             Some(_) if len <= 8 => true,
             _ => text.starts_with(&self.quoted),
         };
-        equal.then_some(len)
+        (equal && self.is_plain).then_some(len)
     }
 }
 
@@ -376,7 +396,8 @@ impl Column {
                 let text = |end: &[i32]| bytes.get(end[0] as usize..end[1] as usize);
                 has_twice(ends[start..].windows(2).map(text).collect())
             }
-            Values::Long(numbers) => has_twice(numbers[start..].to_vec()),
+            Values::Long(numbers) | Values::Whole { numbers, .. } => has_twice(numbers[start..].to_vec()),
+            Values::Boolean(flags) => has_twice(flags[start..].to_vec()),
             Values::Date(days) => has_twice(days[start..].to_vec()),
             Values::Uuid(bytes) => has_twice(bytes[start * UUID_BYTES..].chunks(UUID_BYTES).collect()),
             _ => true,
@@ -410,4 +431,9 @@ fn finished(columns: Vec<Column>) -> Result<(Fields, Vec<ArrayData>), ArrowError
 pub fn rows(columns: Vec<Column>, rows: usize) -> Result<ArrayData, ArrowError> {
     let (fields, children) = finished(columns)?;
     ArrayData::builder(DataType::Struct(fields)).len(rows).child_data(children).build()
+}
+
+/// Numbers of rows.
+pub fn places(rows: Vec<i32>) -> Result<ArrayData, ArrowError> {
+    ArrayData::builder(DataType::Int32).len(rows.len()).add_buffer(Buffer::from_vec(rows)).build()
 }

@@ -6,7 +6,8 @@ use arrow_data::ArrayData;
 use arrow_schema::ArrowError;
 
 use crate::columns::{self, Column, Wanted};
-use crate::{avro, json};
+use crate::shapes::Shape;
+use crate::{avro, json, protobuf};
 
 /// The record goes the reference's way.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub type Read<T> = Result<T, Refused>;
 pub enum Form {
     Json(json::Rules),
     Avro,
+    Protobuf(protobuf::Message),
 }
 
 /// Reads records whose fields are columns.
@@ -25,11 +27,12 @@ pub struct Decoder {
 }
 
 /// Rows of the records that were taken, in order, and the places of the others: the refused ones, and those that are
-/// not between the given head and tail.
+/// not between the given head and tail. Where objects are read whole, the rows have shapes.
 pub struct Decoded {
     pub rows: ArrayData,
     pub refused: Vec<usize>,
     pub others: Vec<usize>,
+    pub shapes: Vec<Shape>,
 }
 
 impl Decoder {
@@ -43,7 +46,7 @@ impl Decoder {
         columns.iter_mut().for_each(|column| column.reserve(records.len()));
         let mut json = match &self.form {
             Form::Json(rules) => Some(json::Reader::new(rules)),
-            Form::Avro => None,
+            _ => None,
         };
         let (mut rows, mut refused, mut others) = (0, vec![], vec![]);
         for (place, record) in records.enumerate() {
@@ -51,9 +54,10 @@ impl Decoder {
                 others.push(place);
                 continue;
             };
-            let read = match &mut json {
-                Some(reader) => reader.record(body, &mut columns),
-                None => avro::record(body, &mut columns),
+            let read = match (&mut json, &self.form) {
+                (Some(reader), _) => reader.record(body, &mut columns, rows),
+                (None, Form::Protobuf(message)) => protobuf::record(body, message, &mut columns),
+                (None, _) => avro::record(body, &mut columns),
             };
             if read.is_ok() {
                 rows += 1;
@@ -62,6 +66,7 @@ impl Decoder {
                 refused.push(place);
             }
         }
-        Ok(Decoded { rows: columns::rows(columns, rows)?, refused, others })
+        let shapes = json.map_or_else(Vec::new, json::Reader::finish);
+        Ok(Decoded { rows: columns::rows(columns, rows)?, refused, others, shapes })
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::columns::{Column, Null, Values};
 use crate::decoder::{Read, Refused};
+use crate::shapes::{END, NOTHING, Shape, Shapes};
 use crate::{numbers, texts, times};
 
 /// Objects and arrays in each other, whatever the sink allows: the stack has an end.
@@ -183,36 +184,60 @@ fn special(word: u64) -> u64 {
     (zero(word ^ (ONES * b'"' as u64)) | zero(word ^ (ONES * b'\\' as u64)) | control) & HIGH
 }
 
-/// How objects are read. `closed`: fields that are no columns mean nothing; else they may only be null. `fold`: a name is
-/// what it is in lower case, as those of the columns are. `nesting`: levels of objects and arrays.
+/// How objects are read. `unknown`: what fields may be that are no columns. `fold`: a name is what it is in lower case,
+/// as those of the columns are. `nesting`: levels of objects and arrays.
 pub struct Rules {
-    pub closed: bool,
+    pub unknown: Unknown,
     pub fold: bool,
     pub nesting: usize,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+pub enum Unknown {
+    /// They mean nothing.
+    Anything,
+    Null,
+    /// None at all: objects are read whole, and by their shapes.
+    Refused,
+}
+
 pub struct Reader {
-    closed: bool,
+    unknown: Unknown,
     fold: bool,
     deepest: usize,
     /// Objects so far, refused ones among them.
     objects: u64,
+    shapes: Shapes,
 }
 
 impl Reader {
     pub fn new(rules: &Rules) -> Reader {
-        Reader { closed: rules.closed, fold: rules.fold, deepest: rules.nesting.min(DEEPEST), objects: 0 }
+        let deepest = rules.nesting.min(DEEPEST);
+        Reader { unknown: rules.unknown, fold: rules.fold, deepest, objects: 0, shapes: Shapes::new() }
     }
 
-    pub fn record(&mut self, text: &[u8], columns: &mut [Column]) -> Read<()> {
+    /// The record is this row.
+    pub fn record(&mut self, text: &[u8], columns: &mut [Column], row: usize) -> Read<()> {
         if std::str::from_utf8(text).is_err() {
             return Err(Refused);
         }
         let cursor = &mut Cursor { text, at: 0 };
         cursor.blanks();
+        self.shapes.begin();
         self.object(cursor, columns, 1)?;
         cursor.blanks();
-        if cursor.at == text.len() { Ok(()) } else { Err(Refused) }
+        if cursor.at < text.len() {
+            return Err(Refused);
+        }
+        if self.is_whole() { self.shapes.end(row) } else { Ok(()) }
+    }
+
+    pub fn finish(self) -> Vec<Shape> {
+        self.shapes.finish()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.unknown == Unknown::Refused
     }
 
     fn object(&mut self, cursor: &mut Cursor, columns: &mut [Column], depth: usize) -> Read<()> {
@@ -247,12 +272,17 @@ impl Reader {
                     return Err(Refused); // of several fields of one name the last counts
                 }
                 column.seen_in = number;
+                if self.is_whole() {
+                    self.shapes.step(i32::try_from(place).map_err(|_| Refused)?);
+                }
                 self.value(cursor, column, depth)?;
                 (found, next) = (found + 1, place + 1);
-            } else if self.closed {
-                self.unwanted(cursor, depth)?;
             } else {
-                cursor.word(b"null")?;
+                match self.unknown {
+                    Unknown::Anything => self.unwanted(cursor, depth)?,
+                    Unknown::Null => cursor.word(b"null")?,
+                    Unknown::Refused => return Err(Refused),
+                }
             }
             more = cursor.goes_on(b'}')?;
         }
@@ -279,6 +309,9 @@ impl Reader {
         let first = cursor.peek();
         if first == b'n' {
             cursor.word(b"null")?;
+            if self.is_whole() && column.values.has_objects() {
+                self.shapes.step(NOTHING);
+            }
             return nothing(column);
         }
         match &mut column.values {
@@ -292,6 +325,7 @@ impl Reader {
             }
             Values::Float(numbers) => numbers.push(numbers::single(numbers::double(cursor)?).ok_or(Refused)?),
             Values::Double(numbers) => numbers.push(numbers::double(cursor)?),
+            Values::Fraction { numbers, exact } => numbers.push(numbers::fraction(cursor, *exact)?),
             Values::Text { ends, bytes } => {
                 cursor.expect(b'"')?;
                 cursor.quoted(|part| bytes.extend_from_slice(part))?;
@@ -339,7 +373,12 @@ impl Reader {
                 }
             }
             Values::Choice { .. } | Values::Other => return Err(Refused),
-            Values::Struct(columns) => self.object(cursor, columns, depth + 1)?,
+            Values::Struct(columns) => {
+                self.object(cursor, columns, depth + 1)?;
+                if self.is_whole() {
+                    self.shapes.step(END);
+                }
+            }
             Values::List { ends, items } => {
                 self.list(cursor, items, depth + 1)?;
                 ends.push(i32::try_from(items.len()).map_err(|_| Refused)?);
@@ -359,10 +398,21 @@ impl Reader {
             return Err(Refused);
         }
         cursor.blanks();
-        let mut more = !cursor.take(b']');
-        while more {
+        if cursor.take(b']') {
+            if self.is_whole() && items.values.has_objects() {
+                self.shapes.step(NOTHING);
+            }
+            return Ok(());
+        }
+        let start = self.shapes.here();
+        self.value(cursor, items, depth)?;
+        let end = self.shapes.here();
+        while cursor.goes_on(b']')? {
+            self.shapes.back(start);
             self.value(cursor, items, depth)?;
-            more = cursor.goes_on(b']')?;
+            if self.shapes.here() != end {
+                return Err(Refused); // items of several shapes are no list of one type
+            }
         }
         Ok(())
     }

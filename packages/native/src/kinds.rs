@@ -22,6 +22,8 @@ pub fn named(name: &str, mut inner: Vec<Wanted>) -> Option<Kind> {
         ("long", [], 0) => Kind::Long,
         ("float", [], 0) => Kind::Float,
         ("double", [], 0) => Kind::Double,
+        ("fraction", [], 0) => Kind::Fraction { exact: false },
+        ("exact_fraction", [], 0) => Kind::Fraction { exact: true },
         ("string", [], 0) => Kind::Text,
         ("base64", [], 0) => Kind::Binary { padded: false },
         ("bytes", [], 0) => Kind::Binary { padded: true },
@@ -49,6 +51,8 @@ pub fn named(name: &str, mut inner: Vec<Wanted>) -> Option<Kind> {
         ("int16", [], 0) => whole(DataType::Int16, i16::MIN.into(), i16::MAX.into()),
         ("int32", [], 0) => whole(DataType::Int32, i32::MIN.into(), i32::MAX.into()),
         ("int64", [], 0) => whole(DataType::Int64, i64::MIN, i64::MAX),
+        ("uint32", [], 0) => whole(DataType::UInt32, 0, u32::MAX.into()),
+        ("uint64", [], 0) => whole(DataType::UInt64, i64::MIN, i64::MAX), // the same bits
         ("days", [], 0) => whole(DataType::Date32, i32::MIN.into(), i32::MAX.into()),
         ("millis_of_day", [], 0) => whole(DataType::Time32(TimeUnit::Millisecond), 0, DAY_MILLIS - 1),
         ("micros_of_day", [], 0) => whole(DataType::Time64(TimeUnit::Microsecond), 0, DAY_MILLIS * 1000 - 1),

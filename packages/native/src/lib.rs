@@ -10,6 +10,8 @@ mod json;
 mod kinds;
 mod librdkafka;
 mod numbers;
+mod protobuf;
 mod python;
+mod shapes;
 mod texts;
 mod times;

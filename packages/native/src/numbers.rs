@@ -68,6 +68,46 @@ pub fn whole(cursor: &mut Cursor) -> Read<i64> {
 /// A number as the double next to it, if that is finite.
 #[inline]
 pub fn double(cursor: &mut Cursor) -> Read<f64> {
+    read(cursor).map(|number| number.value)
+}
+
+/// The same of a number with a fraction or an exponent. It is whole only if its double is; `exact`: it is the shortest
+/// text of its double.
+#[inline]
+pub fn fraction(cursor: &mut Cursor, exact: bool) -> Read<f64> {
+    let start = cursor.at();
+    let Double { value, is_whole, is_short } = read(cursor)?;
+    let is_sure =
+        || is_short || (value.trunc() != value && (!exact || is_shortest(cursor.text_since(start).ok(), value)));
+    if is_whole || !is_sure() { Err(Refused) } else { Ok(value) }
+}
+
+/// Whether the number is that of the shortest text of its double, which is not zero.
+fn is_shortest(text: Option<&str>, value: f64) -> bool {
+    text.and_then(significant).is_some_and(|found| Some(found) == significant(&format!("{value:e}")))
+}
+
+/// The digits from the first that is not zero to the last, and how many places the first stands before the point.
+fn significant(text: &str) -> Option<(String, i64)> {
+    let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let whole = whole.trim_start_matches('-');
+    let all = [whole, fraction].concat();
+    let digits = all.trim_start_matches('0');
+    let places = whole.len() as i64 - (all.len() - digits.len()) as i64;
+    Some((digits.trim_end_matches('0').to_string(), places + exponent.parse::<i64>().ok()?))
+}
+
+struct Double {
+    value: f64,
+    /// There is no fraction, and no exponent.
+    is_whole: bool,
+    /// Of so few digits each number has a double of its own.
+    is_short: bool,
+}
+
+#[inline]
+fn read(cursor: &mut Cursor) -> Read<Double> {
     let start = cursor.at();
     let negative = cursor.take(b'-');
     let (mut count, mut number) = integral(cursor)?;
@@ -92,10 +132,15 @@ pub fn double(cursor: &mut Cursor) -> Read<f64> {
     if count <= EXACT_DIGITS && !exponent {
         // Both are exact as doubles, so the quotient is rounded once. Of whole numbers there is one zero.
         let value = number as f64 / POWERS[places];
-        return Ok(if negative && (fraction || number != 0) { -value } else { value });
+        let value = if negative && (fraction || number != 0) { -value } else { value };
+        return Ok(Double { value, is_whole: !fraction, is_short: true });
     }
     let value: f64 = cursor.text_since(start)?.parse().map_err(|_| Refused)?;
-    if value.is_finite() && (fraction || exponent || value != 0.0) { Ok(value) } else { Err(Refused) }
+    let is_whole = !fraction && !exponent;
+    if !value.is_finite() || (is_whole && value == 0.0) {
+        return Err(Refused);
+    }
+    Ok(Double { value, is_whole, is_short: false })
 }
 
 /// The most digits whose number is sure to fit 128 bits.

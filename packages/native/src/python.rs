@@ -5,15 +5,16 @@ use std::sync::{Mutex, PoisonError};
 
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
-use arrow_schema::Field;
 use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{ArrowError, Field};
 use pyo3::exceptions::{PyLookupError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList};
 
-use crate::columns::{Null, Wanted};
+use crate::columns::{self, Null, Wanted};
+use crate::json::Unknown;
 use crate::librdkafka::Functions;
-use crate::{consumer, decoder, guard, json, kinds};
+use crate::{consumer, decoder, guard, json, kinds, protobuf};
 
 /// An array, for `pyarrow.array`.
 #[pyclass(frozen)]
@@ -47,7 +48,15 @@ impl Decoder {
     /// Of objects of JSON.
     #[staticmethod]
     fn of_json(fields: Vec<Bound<'_, PyAny>>, closed: bool, fold: bool, nesting: usize) -> PyResult<Decoder> {
-        Decoder::new(decoder::Form::Json(json::Rules { closed, fold, nesting }), &fields)
+        let unknown = if closed { Unknown::Anything } else { Unknown::Null };
+        Decoder::new(decoder::Form::Json(json::Rules { unknown, fold, nesting }), &fields)
+    }
+
+    /// Of objects of JSON without other fields.
+    #[staticmethod]
+    fn of_whole_json(fields: Vec<Bound<'_, PyAny>>, nesting: usize) -> PyResult<Decoder> {
+        let rules = json::Rules { unknown: Unknown::Refused, fold: false, nesting };
+        Decoder::new(decoder::Form::Json(rules), &fields)
     }
 
     /// Of records in Avro's binary form.
@@ -56,8 +65,41 @@ impl Decoder {
         Decoder::new(decoder::Form::Avro, &fields)
     }
 
+    /// Of messages of Protobuf.
+    #[staticmethod]
+    fn of_protobuf(fields: Vec<Bound<'_, PyAny>>, message: Vec<Bound<'_, PyAny>>) -> PyResult<Decoder> {
+        let parts = message.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+        if parts.len() != fields.len() {
+            return Err(PyValueError::new_err("a message has as many columns as fields"));
+        }
+        Decoder::new(decoder::Form::Protobuf(protobuf::Message::new(parts)), &fields)
+    }
+
     /// Of a list of bytes, or a column of bytes without nulls.
-    fn decode(&self, values: &Bound<'_, PyAny>, head: &[u8], tail: &[u8]) -> PyResult<Decoded> {
+    fn decode(
+        &self,
+        values: &Bound<'_, PyAny>,
+        head: &[u8],
+        tail: &[u8],
+    ) -> PyResult<(Column, Vec<usize>, Vec<usize>)> {
+        let decoded = self.read(values, head, tail)?;
+        Ok((Column(decoded.rows), decoded.refused, decoded.others))
+    }
+
+    /// The same of whole values, with the shapes of the rows.
+    fn decode_whole(&self, values: &Bound<'_, PyAny>) -> PyResult<(Column, Vec<usize>, Shapes)> {
+        let decoded = self.read(values, b"", b"")?;
+        let shapes = decoded.shapes.into_iter().map(|shape| Ok((shape.steps, Column(columns::places(shape.rows)?))));
+        let shapes = shapes.collect::<Result<_, ArrowError>>().map_err(broken)?;
+        Ok((Column(decoded.rows), decoded.refused, shapes))
+    }
+}
+
+/// Their steps, and the numbers of their rows.
+type Shapes = Vec<(Vec<i32>, Column)>;
+
+impl Decoder {
+    fn read(&self, values: &Bound<'_, PyAny>, head: &[u8], tail: &[u8]) -> PyResult<decoder::Decoded> {
         if let Ok(values) = values.cast::<PyList>() {
             let values = values.iter().map(|value| Ok(value.cast_into::<PyBytes>()?)).collect::<PyResult<Vec<_>>>()?;
             return self.decoded(values.iter().map(|value| value.as_bytes()), head, tail);
@@ -82,11 +124,7 @@ impl Decoder {
         let places = ends.iter().map(|&end| usize::try_from(end)).collect::<Result<Vec<_>, _>>()?;
         self.decoded(places.windows(2).map(|at| bytes.get(at[0]..at[1]).unwrap_or_default()), head, tail)
     }
-}
 
-type Decoded = (Column, Vec<usize>, Vec<usize>);
-
-impl Decoder {
     fn new(form: decoder::Form, fields: &[Bound<'_, PyAny>]) -> PyResult<Decoder> {
         Ok(Decoder(decoder::Decoder { form, fields: fields.iter().map(described).collect::<PyResult<_>>()? }))
     }
@@ -96,10 +134,8 @@ impl Decoder {
         records: impl ExactSizeIterator<Item = &'a [u8]>,
         head: &[u8],
         tail: &[u8],
-    ) -> PyResult<Decoded> {
-        let decoded = caught("the decoder", || self.0.decode(records, head, tail))?
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-        Ok((Column(decoded.rows), decoded.refused, decoded.others))
+    ) -> PyResult<decoder::Decoded> {
+        caught("the decoder", || self.0.decode(records, head, tail))?.map_err(broken)
     }
 }
 
@@ -164,9 +200,8 @@ impl Consumer {
     }
 
     fn take(&self, py: Python<'_>, most: usize, timeout_ms: i32) -> PyResult<Vec<Arrived>> {
-        let arrived = self
-            .with(py, |client| caught("the reader", || client.take(most, timeout_ms)))??
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        let arrived =
+            self.with(py, |client| caught("the reader", || client.take(most, timeout_ms)))??.map_err(broken)?;
         Ok(arrived
             .into_iter()
             .map(|each| match each.what {
@@ -195,6 +230,10 @@ fn logged() -> Vec<(i32, String)> {
     consumer::logged()
 }
 
+fn broken(error: ArrowError) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
+}
+
 /// What panics is an error.
 fn caught<T>(what: &str, run: impl FnOnce() -> T) -> PyResult<T> {
     guard::caught(run).map_err(|said| PyRuntimeError::new_err(format!("{what} broke: {said}")))
@@ -211,6 +250,17 @@ fn described(field: &Bound<'_, PyAny>) -> PyResult<Wanted> {
         _ => return Err(PyValueError::new_err(format!("no null is {null}"))),
     };
     Ok(Wanted { names, kind: kinds::named(&kind, inner).ok_or_else(|| unknown(&kind))?, null })
+}
+
+type Part<'py> = (u32, String, String, Option<u32>, Vec<Bound<'py, PyAny>>, Vec<(i32, String)>);
+
+/// Number, how often it comes, its form, the choice that it is of, fields inside it, and names of its numbers.
+fn part(field: &Bound<'_, PyAny>) -> PyResult<protobuf::Field> {
+    let (number, how, form, choice, inner, symbols): Part = field.extract()?;
+    let inner = inner.iter().map(part).collect::<PyResult<Vec<_>>>()?;
+    let how = protobuf::How::named(&how).ok_or_else(|| unknown(&how))?;
+    let form = protobuf::Form::named(&form, inner, symbols).ok_or_else(|| unknown(&form))?;
+    Ok(protobuf::Field { number, how, form, choice })
 }
 
 fn unknown(kind: &str) -> PyErr {

@@ -27,21 +27,24 @@ fn number(text: &[u8]) -> Option<u32> {
 /// `yyyy-MM-dd` as days since 1970.
 pub fn day(text: &[u8]) -> Option<i64> {
     let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else { return None };
-    let (year, month, date) = (number(&[y1, y2, y3, y4])?, number(&[m1, m2])?, number(&[d1, d2])?);
+    civil(number(&[y1, y2, y3, y4])?.into(), number(&[m1, m2])?.into(), number(&[d1, d2])?.into())
+}
+
+/// A day of the calendar as days since 1970.
+pub fn civil(year: i64, month: i64, date: i64) -> Option<i64> {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let last = match month {
         1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
         4 | 6 | 9 | 11 => 30,
-        2 => 28 + u32::from(leap),
+        2 => 28 + i64::from(leap),
         _ => return None,
     };
-    if year == 0 || date == 0 || date > last {
+    if !(1..=9999).contains(&year) || date < 1 || date > last {
         return None;
     }
     // In years that begin in March, leap days come last.
     let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (y, m) = (i64::from(y), i64::from(m));
-    let of_year = (153 * m + 2) / 5 + i64::from(date) - 1;
+    let of_year = (153 * m + 2) / 5 + date - 1;
     Some(y * 365 + y / 4 - y / 100 + y / 400 + of_year - 719_468)
 }
 

@@ -18,6 +18,11 @@ mod json;
 mod kinds;
 #[path = "../../src/numbers.rs"]
 mod numbers;
+#[path = "../../src/protobuf.rs"]
+#[allow(dead_code)]
+mod protobuf;
+#[path = "../../src/shapes.rs"]
+mod shapes;
 #[path = "../../src/texts.rs"]
 mod texts;
 #[path = "../../src/times.rs"]
@@ -28,6 +33,7 @@ mod records;
 use std::time::{Duration, Instant};
 
 use decoder::{Decoded, Decoder, Form};
+use json::Unknown;
 use records::Random;
 
 const BATCH: usize = 16;
@@ -52,12 +58,14 @@ fn main() {
 
 /// All kinds of columns, in each form and by each rule.
 fn decoders() -> Vec<Decoder> {
-    let rules = |closed, fold| Form::Json(json::Rules { closed, fold, nesting: 20 });
+    let rules = |unknown, fold| Form::Json(json::Rules { unknown, fold, nesting: 20 });
     vec![
-        Decoder { form: rules(true, false), fields: records::table() },
-        Decoder { form: rules(false, false), fields: records::table() },
-        Decoder { form: rules(true, true), fields: records::table() },
-        Decoder { form: rules(true, false), fields: records::declared(false) },
+        Decoder { form: rules(Unknown::Anything, false), fields: records::table() },
+        Decoder { form: rules(Unknown::Null, false), fields: records::table() },
+        Decoder { form: rules(Unknown::Anything, true), fields: records::table() },
+        Decoder { form: rules(Unknown::Anything, false), fields: records::declared(false) },
+        Decoder { form: rules(Unknown::Refused, false), fields: records::whole() },
+        Decoder { form: Form::Protobuf(records::message(2)), fields: records::messages(2) },
         Decoder { form: Form::Avro, fields: records::declared(true) },
     ]
 }
@@ -81,8 +89,18 @@ fn decode(decoder: &Decoder, batch: &[Vec<u8>]) -> Decoded {
         .unwrap_or_else(|error| panic!("{error}: {batch:02x?}"));
     assert_eq!(found.rows.len() + found.refused.len(), batch.len());
     assert!(found.others.is_empty());
+    check_shapes(decoder, &found);
     found.rows.validate_full().unwrap_or_else(|error| panic!("{error}: {batch:02x?}"));
     found
+}
+
+/// Of whole objects each row has one shape.
+fn check_shapes(decoder: &Decoder, found: &Decoded) {
+    let is_whole = matches!(&decoder.form, Form::Json(rules) if rules.unknown == Unknown::Refused);
+    let mut rows: Vec<i32> = found.shapes.iter().flat_map(|shape| shape.rows.clone()).collect();
+    rows.sort_unstable();
+    assert!(rows.iter().copied().eq(0..if is_whole { found.rows.len() as i32 } else { 0 }));
+    assert!(found.shapes.iter().all(|shape| shape.steps.iter().all(|&step| step >= shapes::NOTHING)));
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Records that are nearly right.
 
 use crate::columns::{Kind, Null, Wanted};
-use crate::decoder::Form;
-use crate::kinds;
+use crate::protobuf::{Field, Form, How, Message, Scalar};
+use crate::{decoder, kinds};
 
 /// The same numbers for the same seed (xorshift).
 pub struct Random(u64);
@@ -74,6 +74,19 @@ pub fn table() -> Vec<Wanted> {
     fields
 }
 
+/// Fields of objects that are read whole.
+pub fn whole() -> Vec<Wanted> {
+    let kinds = ["boolean", "int64", "fraction", "exact_fraction", "string", "other"];
+    let mut fields = plain(&kinds, |_| Null::Plain);
+    let item = field("item", "struct", fields.clone(), Null::Plain);
+    let inner = field("item", "list", vec![item.clone()], Null::Plain);
+    fields.push(field("s", "struct", fields.clone(), Null::Plain));
+    fields.push(field("e", "struct", vec![], Null::Plain));
+    fields.push(field("l", "list", vec![item], Null::Plain));
+    fields.push(field("ll", "list", vec![inner], Null::Plain));
+    fields
+}
+
 /// Fields of a schema of Connect, or of Avro, which alone has symbols.
 pub fn declared(with_symbols: bool) -> Vec<Wanted> {
     let kinds = [
@@ -107,12 +120,127 @@ pub fn declared(with_symbols: bool) -> Vec<Wanted> {
     around(fields, "string", Null::Branch(0))
 }
 
+/// Forms of Protobuf, and the kinds of their columns.
+const FORMS: [(&str, &str); 17] = [
+    ("bool", "boolean"),
+    ("varint", "int64"),
+    ("varint", "uint32"),
+    ("varint", "uint64"),
+    ("int32", "int32"),
+    ("zigzag", "int32"),
+    ("fixed32", "uint32"),
+    ("signed32", "int32"),
+    ("fixed64", "int64"),
+    ("float", "float"),
+    ("double", "double"),
+    ("bytes", "string"),
+    ("bytes", "bytes"),
+    ("enum", "string"),
+    ("timestamp", "micros(utc)"),
+    ("date", "days"),
+    ("wrapped int32", "int32"),
+];
+
+fn symbols() -> Vec<(i32, String)> {
+    vec![(0, "A".to_string()), (-1, "B".to_string())]
+}
+
+/// A message with fields of every form, of which every third repeats, and messages in it.
+pub fn message(depth: usize) -> Message {
+    let how = |place| [How::Optional, How::Plain, How::Repeated][place % 3];
+    let mut fields: Vec<_> =
+        FORMS.iter().enumerate().map(|(place, (form, _))| part(place, how(place), form, vec![])).collect();
+    if depth > 0 {
+        for how in [How::Optional, How::Repeated] {
+            fields.push(Field { form: Form::Message(message(depth - 1)), ..part(fields.len(), how, "date", vec![]) });
+        }
+        let entry = vec![part(0, How::Plain, "bytes", vec![]), part(1, How::Plain, "int32", vec![])];
+        fields.push(part(fields.len(), How::Map, "message", entry));
+    }
+    Message::new(fields)
+}
+
+fn part(place: usize, how: How, form: &str, inner: Vec<Field>) -> Field {
+    let form = Form::named(form, inner, symbols()).expect("a form");
+    Field { number: place as u32 + 1, how, form, choice: (place % 3 == 0 && place < 6).then_some(7) }
+}
+
+/// Its columns.
+pub fn messages(depth: usize) -> Vec<Wanted> {
+    let listed = |place: usize, column: Wanted| match place % 3 {
+        2 => field("l", "list", vec![column], Null::Plain),
+        _ => column,
+    };
+    let of = |kind| field("c", kind, vec![], Null::Plain);
+    let mut fields: Vec<_> = FORMS.iter().enumerate().map(|(place, (_, kind))| listed(place, of(kind))).collect();
+    if depth > 0 {
+        let inner = || field("s", "struct", messages(depth - 1), Null::Plain);
+        fields.push(inner());
+        fields.push(field("l", "list", vec![inner()], Null::Plain));
+        fields.push(field("m", "map", vec![of("string"), of("int32")], Null::Plain));
+    }
+    fields
+}
+
+/// A message as its fields' bytes, some of them twice.
+fn fields_of(random: &mut Random, message: &Message, found: &mut Vec<u8>) {
+    for part in &message.fields {
+        for _ in 0..random.below(3).min(1 + random.below(20) / 19) {
+            let mut bytes = vec![];
+            let wire = value_of(random, &part.form, &mut bytes);
+            varint(u64::from(part.number << 3 | wire), found);
+            if wire == 2 {
+                varint(bytes.len() as u64, found);
+            }
+            found.extend(bytes);
+        }
+    }
+}
+
+/// A value's wire type; of one with a count, without that.
+fn value_of(random: &mut Random, form: &Form, found: &mut Vec<u8>) -> u32 {
+    match form {
+        Form::Message(message) => fields_of(random, message, found),
+        Form::Scalar(Scalar::Bytes) => found.extend(random.of(&["", "a", "\u{e9}", "plain text"]).as_bytes()),
+        Form::Scalar(Scalar::Fixed32 | Scalar::Signed32 | Scalar::Float) => {
+            found.extend(1.5_f32.to_le_bytes());
+            return 5;
+        }
+        Form::Scalar(Scalar::Fixed64 | Scalar::Double) => {
+            found.extend(1.5_f64.to_le_bytes());
+            return 1;
+        }
+        Form::Scalar(_) => {
+            varint([0, 1, 1, u64::MAX][random.below(4)], found);
+            return 0;
+        }
+        _ => (1..4).for_each(|number| {
+            varint(number << 3, found);
+            varint(1 + random.below(11) as u64, found);
+        }),
+    }
+    2
+}
+
+fn varint(mut bits: u64, found: &mut Vec<u8>) {
+    while bits > 0x7f {
+        found.push(bits as u8 | 0x80);
+        bits >>= 7;
+    }
+    found.push(bits as u8);
+}
+
 /// A record of these fields, now and then with values that do not fit, or damaged in some places.
-pub fn record(random: &mut Random, form: &Form, fields: &[Wanted]) -> Vec<u8> {
+pub fn record(random: &mut Random, form: &decoder::Form, fields: &[Wanted]) -> Vec<u8> {
     let odd = if random.below(2) == 0 { 0 } else { 60 };
     let mut text = match form {
-        Form::Json(_) => object(random, fields, odd).into_bytes(),
-        Form::Avro => {
+        decoder::Form::Json(_) => object(random, fields, odd).into_bytes(),
+        decoder::Form::Protobuf(message) => {
+            let mut found = vec![];
+            fields_of(random, message, &mut found);
+            found
+        }
+        decoder::Form::Avro => {
             let mut found = vec![];
             fields.iter().for_each(|field| bytes(random, field, &mut found));
             found
@@ -141,12 +269,7 @@ fn damage(random: &mut Random, text: &mut Vec<u8>) {
 
 /// The lowest bit is the sign, and each byte has seven.
 fn long(number: i64, found: &mut Vec<u8>) {
-    let mut bits = ((number << 1) ^ (number >> 63)) as u64;
-    while bits > 0x7f {
-        found.push(bits as u8 | 0x80);
-        bits >>= 7;
-    }
-    found.push(bits as u8);
+    varint(((number << 1) ^ (number >> 63)) as u64, found);
 }
 
 fn counted(text: &[u8], found: &mut Vec<u8>) {
@@ -226,6 +349,7 @@ fn value(random: &mut Random, field: &Wanted, odd: usize) -> String {
         Kind::Boolean => &["true", "false"],
         Kind::Long => &["0", "-1", "\"7\"", "9223372036854775807"],
         Kind::Whole { most, .. } => return [0, 1, *most][random.below(3)].to_string(),
+        Kind::Fraction { .. } => &["1.5", "-0.0", "0.30000000000000004", "7.0"],
         Kind::Float | Kind::Double => &["0", "1.5", "-0.0", "0.1", "3.4e38"],
         Kind::Text => &["\"\"", "\"x\"", "\"\\u00e9\\n\"", "\"\\ud83d\\ude00\"", "\"\u{e9}plain text of some length\""],
         Kind::Binary { .. } => &["\"\"", "\"AAEC\"", "\"AAECAw==\""],

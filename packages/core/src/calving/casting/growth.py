@@ -43,10 +43,10 @@ class Growth:
         if len(path) + depth(kind) > self._limits.nesting:
             most = self._limits.nesting
             raise UnfitError(path, f"it would be nested deeper than iceberg.limits.nesting = {most} levels")
-        count = 1 + len(names_of(kind))
-        if count > self._limits.new_columns:
+        columns = 1 + len(names_of(kind))
+        if columns > self._limits.new_columns:
             most = self._limits.new_columns
-            raise UnfitError(path, f"it would add {count} columns, more than iceberg.limits.new-columns = {most}")
+            raise UnfitError(path, f"it would add {columns} columns, more than iceberg.limits.new-columns = {most}")
         full = [self._key(".".join(path)), *(self._key(".".join((*path, *inner))) for inner in paths_of(kind))]
         clash = next((name for n, name in enumerate(full) if name in self._names or name in full[:n]), None)
         if clash is not None:

@@ -74,7 +74,7 @@ class TableConverter:
         """Convert all values, and separate the bad ones."""
         if isinstance(values.data, list):
             return self._objects(values.data)
-        if not pa.types.is_struct(values.data.type):
+        if not isinstance(values.data, pa.StructArray):
             return Converted(None, [], [self._bad(i, NOT_AN_OBJECT) for i in range(len(values))])
         return self._columns(values.data, values.typed)
 
@@ -92,10 +92,10 @@ class TableConverter:
                 self._inner_changes(child, target.field_type, (target.name,), typed, found)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
-            source = sources.get(target.field_id)
-            if source is None:
-                source = pa.nulls(len(data))
-            columns.append(self._column(source, target, wanted.type, found))
+            values = sources.get(target.field_id)
+            if values is None:
+                values = pa.nulls(len(data))
+            columns.append(self._column(values, target, wanted.type, found))
         if found.bad and found.changes:
             # A bad record is not written, so it asks the table for no change.
             good = pa.array(without(len(data), found.bad), pa.int32())
@@ -268,18 +268,18 @@ class TableConverter:
         if not self._evolution.evolve or column.null_count == len(column):
             return
         match kind:
-            case StructType() if pa.types.is_struct(column.type):
+            case StructType() if isinstance(column, pa.StructArray):
                 for source, child in zip(column.type, children_of(column), strict=True):
                     target = self._lookup(kind).find(source.name)
                     if target is None:
                         self._additions(child, (*path, source.name), typed, found)
                     else:
                         self._inner_changes(child, target.field_type, (*path, target.name), typed, found)
-            case ListType() if pa.types.is_list(column.type):
+            case ListType() if pa.types.is_list(column.type) and isinstance(column, pa.ListArray):
                 inner = _Found()
                 self._inner_changes(items_of(column), kind.element_type, (*path, "element"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(column))
-            case MapType() if pa.types.is_map(column.type):
+            case MapType() if isinstance(column, pa.MapArray):
                 inner = _Found()
                 self._inner_changes(entries(column)[1], kind.value_type, (*path, "value"), typed, inner)
                 found.take(inner, lambda: pc.list_parent_indices(as_list(column)))

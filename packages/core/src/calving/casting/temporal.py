@@ -78,24 +78,24 @@ def day(value: Any) -> int:
         return micros_of(value) // _DAY_US
     if isinstance(value, date):
         return (value - _EPOCH.date()).days
-    return number(value, 32) if is_number(value) else date_text(pa.array([text_of(value)]))[0].value
+    return number(value, 32) if is_number(value) else _stored(date_text(pa.array([text_of(value)])))
 
 
 def time_of_day(value: Any) -> int:
     """Microseconds of the day from a time, a number of milliseconds, or a text."""
     if isinstance(value, time):
         return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-    micros = number(value, 64) * 1000 if is_number(value) else time_text(pa.array([text_of(value)]))[0].value
+    micros = number(value, 64) * 1000 if is_number(value) else _stored(time_text(pa.array([text_of(value)])))
     if not 0 <= micros < _DAY_US:
         raise OverflowError(f"{short(value)} is not a time of day")
-    return int(micros)
+    return micros
 
 
 def instant(value: Any, of_text: Callable[[pa.Array], pa.Array]) -> int:
     """Microseconds since 1970 from a date, a number of milliseconds, or a text, which ``of_text`` parses."""
     if isinstance(value, date):
         return micros_of(value) if isinstance(value, datetime) else day(value) * _DAY_US
-    return _millis(value) if is_number(value) else of_text(pa.array([text_of(value)]))[0].value
+    return _millis(value) if is_number(value) else _stored(of_text(pa.array([text_of(value)])))
 
 
 def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
@@ -105,7 +105,12 @@ def nanos(value: Any, of_text: Callable[[pa.Array, str], pa.Array]) -> int:
         if not -(1 << 63) <= nanos < 1 << 63:
             raise OverflowError(f"{short(value)} does not fit a timestamp in nanoseconds")
         return nanos
-    return int(of_text(pa.array([text_of(value)]), "ns")[0].value)
+    return _stored(of_text(pa.array([text_of(value)]), "ns"))
+
+
+def _stored(column: pa.Array) -> int:
+    """The number that Arrow stores for the only value of a column of dates or times."""
+    return int(column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())[0].as_py())
 
 
 def micros_of(value: datetime) -> int:

@@ -16,11 +16,12 @@ import pyarrow as pa
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.json_rows import RefusedBlockError, read_rows
 from calving.converters.native_json import NativeJson, native_json
+from calving.converters.native_whole import NativeWhole, native_whole
 from calving.model.record_path import Limits
 from calving.records.indices import Indices, without
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
-from calving.records.json_whole_plan import WholePlan
+from calving.records.json_whole_plan import WholePlan, whole_type
 from calving.records.jsontext import parse, parse_all
 from calving.records.payloads import Payloads
 from calving.records.projection import Projection
@@ -52,6 +53,8 @@ class JsonConverter(Converter):
         self._projection: Projection | None = None
         self._plan = _plan(None)
         self._native: NativeJson | None = None
+        self._whole: NativeWhole | None = None
+        self._knows_whole = False
         self._schema: pa.Schema | None = None
         self._exact_blocks = self._wary = 0
         self._patience = _PATIENCE
@@ -61,10 +64,10 @@ class JsonConverter(Converter):
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
         if projection is not self._projection:
-            self._projection, self._plan, self._schema = projection, _plan(projection), None
+            self._projection, self._plan, self._schema, self._knows_whole = projection, _plan(projection), None, False
             self._native = native_json(projection, self._limits.nesting)
         block = _Block(Payloads.of(values))
-        if self.fast and self._natively(block):
+        if self.fast and (self._natively(block) or self._wholly(block)):
             block.close()
         elif self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
@@ -94,6 +97,32 @@ class JsonConverter(Converter):
             places = without(block.size, {*block.exact})
             block.read.append((rows, places))
         return True
+
+    def _wholly(self, block: _Block) -> bool:
+        """Whole values in Rust; where too many of them have unknown fields, after a look at those."""
+        if not isinstance(self._plan, WholePlan) or block.size <= self.small:
+            return False
+        if not self._seen.kinds:
+            self._learn(block.values)
+        whole = self._native_whole(self._plan)
+        if whole is None or whole.waits():
+            return False
+        pieces, refused = whole.read(block.payloads)
+        if pieces is None:
+            self._learn(block.at(refused))
+            if self._knows_whole or (whole := self._native_whole(self._plan)) is None:
+                return False
+            pieces, refused = whole.read(block.payloads)
+        if pieces is None:
+            return False
+        block.read, block.exact = pieces, refused
+        return True
+
+    def _native_whole(self, plan: WholePlan) -> NativeWhole | None:
+        if not self._knows_whole:
+            kind, self._knows_whole = whole_type(self._seen, widens=False), True
+            self._whole = native_whole(kind, self._limits.nesting, decimals=plan.decimals, hides_order=plan.hides_order)
+        return self._whole
 
     def _decode(self, block: _Block, start: int, end: int, most: int) -> None:
         """Values ``start`` to ``end`` by Arrow as far as it takes them, at ``most`` so many at once."""
@@ -169,7 +198,7 @@ class JsonConverter(Converter):
             news = self._seen.look(found, wanted, self._limits.learned_names - self._names)
             self._names += news
             if news:
-                self._schema = None
+                self._schema, self._knows_whole = None, False
         if self._names >= self._limits.learned_names:
             # The names are new in every record: no type fits such records, and the cached types are useless.
             self.fast, self._seen, self._schema = False, Seen(), None
@@ -180,7 +209,7 @@ class JsonConverter(Converter):
         """None: there is no fast way for values of this shape."""
         if self._schema is None and self._plan is not None:
             try:
-                self._schema = pa.schema(list(self._plan.type(self._seen)))
+                self._schema = pa.schema(self._plan.type(self._seen).fields)
             except NoPlanError:
                 return None
         return self._schema

@@ -76,12 +76,12 @@ def _read_type(form: Form) -> pa.DataType:
 def _fitted(column: pa.Array, form: Form) -> pa.Array:
     """The column in the form's type. :raises _RefusedError, pa.ArrowException: a value is not of it."""
     kind = form.type
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and isinstance(column, pa.StructArray):
         children = [
             _part(child, part, column.null_count) for child, part in zip(column.flatten(), form.parts, strict=True)
         ]
         return pa.Array.from_buffers(kind, len(column), [_validity(column)], children=children)
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) and isinstance(column, pa.ListArray):
         items = _part(column.values, form.parts[0], 0)
         return pa.Array.from_buffers(
             kind, len(column), [_validity(column), column.offsets.buffers()[1]], children=[items]

@@ -9,7 +9,7 @@ import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -28,14 +28,25 @@ NULL_VALUE, NO_NULL = -2, -1
 """A null is written as a value, or not at all. Else it is this branch of a union."""
 
 
+class NoWayError(Exception):
+    """There is no one way in which the decoders read these values."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as the decoders know it: its names, its kind and what is inside it."""
+    """A field as the decoders know it: its names, its kind and what is inside it.
+
+    :raises NoWayError: its name has a zero in it, with which no column goes from Rust to Python.
+    """
 
     names: tuple[str, ...]
     kind: str
     inner: tuple[Field, ...] = ()
     null: int = NULL_VALUE
+
+    def __post_init__(self) -> None:
+        if any("\0" in name for name in self.names):
+            raise NoWayError
 
     @property
     def described(self) -> tuple[list[str], str, list[Any], int]:
@@ -61,13 +72,9 @@ def absence() -> str | None:
         return "calving-native is not installed"
     if _NATIVE.__version__.split(".")[:2] != __version__.split(".")[:2]:
         return f"calving-native {_NATIVE.__version__} is of another version"
-    if not hasattr(_NATIVE, "Decoder"):
+    if not hasattr(getattr(_NATIVE, "Decoder", None), "of_protobuf"):
         return "calving-native is of an older version"
     return None
-
-
-class NoWayError(Exception):
-    """There is no one way in which the decoders read these values."""
 
 
 class Decoder:
@@ -80,10 +87,19 @@ class Decoder:
         self, values: Sequence[bytes], head: bytes = b"", tail: bytes = b""
     ) -> tuple[pa.StructArray, list[int], list[int]]:
         """Rows, the places of values that are refused, and of those that are not between ``head`` and ``tail``."""
-        payloads = Payloads.of(values)
-        given = payloads.column if payloads.are_columns else payloads.items
-        rows, refused, others = self._decoder.decode(given, head, tail)
-        return pa.array(rows), refused, others
+        rows, refused, others = self._decoder.decode(_given(values), head, tail)
+        return cast("pa.StructArray", pa.array(rows)), refused, others
+
+    def read_whole(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int], list[tuple[list[int], pa.Array]]]:
+        """Rows, the places of values that are refused, and the shapes of the rows: their steps, with their rows."""
+        rows, refused, shapes = self._decoder.decode_whole(_given(values))
+        found = [(steps, pa.array(places)) for steps, places in shapes]
+        return cast("pa.StructArray", pa.array(rows)), refused, found
+
+
+def _given(values: Sequence[bytes]) -> Any:
+    payloads = Payloads.of(values)
+    return payloads.column if payloads.are_columns else payloads.items
 
 
 def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, nesting: int) -> Decoder:
@@ -91,9 +107,19 @@ def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, n
     return Decoder(_NATIVE.Decoder.of_json([field.described for field in fields], closed, fold, nesting))
 
 
+def whole_json_decoder(fields: Sequence[Field], *, nesting: int) -> Decoder:
+    """A decoder of JSON objects without other fields, that tells their shapes."""
+    return Decoder(_NATIVE.Decoder.of_whole_json([field.described for field in fields], nesting))
+
+
 def avro_decoder(fields: Sequence[Field]) -> Decoder:
     """A decoder of Avro's records."""
     return Decoder(_NATIVE.Decoder.of_avro([field.described for field in fields]))
+
+
+def protobuf_decoder(fields: Sequence[Field], message: Sequence[object]) -> Decoder:
+    """A decoder of Protobuf's messages; ``message`` describes their bytes."""
+    return Decoder(_NATIVE.Decoder.of_protobuf([field.described for field in fields], message))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,24 +57,39 @@ _KEYS = ("string", "long", "date", "uuid")
 """Of these the decoder tells whether a key comes twice."""
 
 
+class Patience:
+    """Whether blocks are worth it to be decoded so: not for a while after one of which too many were refused."""
+
+    def __init__(self) -> None:
+        self._resting, self._rest = 0, _REST
+
+    def waits(self) -> bool:
+        """Whether this block had better go another way."""
+        waits = self._resting > 0
+        self._resting -= waits
+        return waits
+
+    def is_over(self, refused: int, values: int) -> bool:
+        """Whether so many refused ones are too many."""
+        if refused * _RARE > values > _FEW:
+            self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
+            return True
+        self._rest = _REST
+        return False
+
+
 class NativeJson:
     """Objects that go to tables, or to the choice of one, as they are."""
 
     def __init__(self, decoder: Decoder) -> None:
-        self._decoder = decoder
-        self._resting, self._rest = 0, _REST
+        self._decoder, self._patience = decoder, Patience()
 
     def read(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int]] | None:
         """Rows, and the places of the values that have none; None: these values had better go another way."""
-        if self._resting:
-            self._resting -= 1
+        if self._patience.waits():
             return None
         rows, refused, _ = self._decoder.read(values)
-        if len(refused) * _RARE > len(values) > _FEW:
-            self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
-            return None
-        self._rest = _REST
-        return rows, refused
+        return None if self._patience.is_over(len(refused), len(values)) else (rows, refused)
 
 
 def native_json(projection: Projection | None, nesting: int) -> NativeJson | None:

@@ -13,10 +13,13 @@ import pyarrow as pa
 
 from calving.converters.building import unscaled_decimal
 from calving.converters.interface import Converter, Decoded, stage
+from calving.converters.native import Frame, decode_framed
+from calving.converters.native_protobuf import FREE, WRAPPED, message_decoder
 from calving.converters.options import flag
 from calving.converters.protobuf_files import field_parameters, known_file
 from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
 from calving.converters.typed_json import decimal
+from calving.errors import ConfigError, UnavailableError
 from calving.records.inferred import JSON
 from calving.records.projection import Projection
 
@@ -25,11 +28,6 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
-
-_GOOGLE = "google.protobuf."
-_FREE = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue", "google.protobuf.Any")
-_WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
-
 
 _Key = tuple[int, tuple[int, ...]]
 """The schema's id, and which message of its file."""
@@ -50,7 +48,28 @@ class ProtobufConverter(Converter):
         self._messages: dict[_Key, _Message] = {}
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
+        frames: dict[bytes, Frame | None] = {}
+        return decode_framed(values, lambda value: self._frame(value, frames), self._decode)
+
+    def _decode(self, values: Sequence[bytes]) -> Decoded:
+        """One by one."""
         return by_schema(values, self._stage, _head, self._reader, _named)
+
+    def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
+        """The frame of a value and of others of its message; None: they are read one by one, or it is bad."""
+        try:
+            key, start = _head(value)
+            head = value[:start]
+            if head not in known:
+                known[head] = None
+                message = self._message(*key)
+                if message.decoder is not None:
+                    known[head] = Frame(message.decoder, message.type, head)
+        except (UnavailableError, ConfigError):
+            raise
+        except Exception:  # whatever is wrong with a value or its schema, it is said where values are read alone
+            return None
+        return known[head]
 
     def _reader(self, key: _Key) -> Reader:
         message = self._message(*key)
@@ -153,6 +172,7 @@ class _Message:
         fields = [_Field(f, (descriptor.full_name,), enums_as_int) for f in descriptor.fields]
         self.type = pa.struct([(f.name, f.type) for f in fields])
         self.load: Callable[[bytes], Any] = lambda body: _values(parse(body), fields)
+        self.decoder = message_decoder(descriptor, enums_as_int)
 
 
 def _values(message: Message, fields: Sequence[_Field]) -> dict[str, Any]:
@@ -169,7 +189,7 @@ class _Field:
         if (entry := _entry(descriptor)) is not None:
             key_type, key = _single(entry.fields_by_name["key"], above, enums_as_int)
             item_type, item = _single(entry.fields_by_name["value"], above, enums_as_int)
-            self.type = pa.map_(key_type, item_type)
+            self.type: pa.DataType = pa.map_(key_type, item_type)
             self.get = lambda m: [(key(k), item(v)) for k, v in getattr(m, name).items()]
             return
         kind, value = _single(descriptor, above, enums_as_int)
@@ -229,9 +249,9 @@ def _known(message: Descriptor, descriptor: FieldDescriptor) -> tuple[pa.DataTyp
             return pa.time64("us"), _time_of_day
         case "confluent.type.Decimal":
             return _decimal(field_parameters(descriptor))
-        case name if name.removeprefix(_GOOGLE).removesuffix("Value") in _WRAPPERS and name.startswith(_GOOGLE):
+        case name if name in WRAPPED:
             return _scalar(message.fields_by_name["value"]), lambda m: m.value
-        case name if name in _FREE:
+        case name if name in FREE:
             from google.protobuf import json_format
 
             return JSON, lambda m: json_format.MessageToJson(m, indent=None)

@@ -44,17 +44,17 @@ def is_flat(kind: pa.DataType) -> bool:
     return pa.types.is_struct(kind) and not any(pa.types.is_nested(field.type) for field in kind)
 
 
-def struct(children: Sequence[pa.Array], kind: pa.DataType, nulls: pa.Array | None, count: int) -> pa.Array:
+def struct(children: Sequence[pa.Array], kind: pa.StructType, nulls: pa.Array | None, count: int) -> pa.StructArray:
     """A struct array of ``count`` rows, null where the boolean array ``nulls`` is true."""
     return pa.Array.from_buffers(kind, count, [_validity(nulls)], children=list(children))
 
 
-def lists(ends: pa.Array, items: pa.Array, kind: pa.DataType, nulls: pa.Array | None) -> pa.Array:
+def lists(ends: pa.Array, items: pa.Array, kind: pa.ListType, nulls: pa.Array | None) -> pa.ListArray:
     """A list array; ``ends`` are int32 offsets into ``items``, one more than there are rows."""
     return pa.Array.from_buffers(kind, len(ends) - 1, [_validity(nulls), ends.buffers()[1]], children=[items])
 
 
-def maps(ends: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.DataType, nulls: pa.Array | None) -> pa.Array:
+def maps(ends: pa.Array, keys: pa.Array, items: pa.Array, kind: pa.MapType, nulls: pa.Array | None) -> pa.MapArray:
     """A map array; ``ends`` are int32 offsets into ``keys`` and ``items``, one more than there are rows."""
     entries = struct([keys, items], pa.struct([kind.key_field, kind.item_field]), None, len(keys))
     return pa.Array.from_buffers(kind, len(ends) - 1, [_validity(nulls), ends.buffers()[1]], children=[entries])
@@ -85,6 +85,8 @@ def build(values: Sequence[Any], kind: pa.DataType, leaf: Leaf) -> pa.Array:
     offsets = pa.array(ends, pa.int32())
     if pa.types.is_list(kind):
         return lists(offsets, build(items, kind.value_type, leaf), kind, mask)
+    if not pa.types.is_map(kind):
+        raise pa.ArrowNotImplementedError(f"no table has values of type {kind}")
     keys = build([k for k, _ in items], kind.key_type, leaf)
     return maps(offsets, keys, build([v for _, v in items], kind.item_type, leaf), kind, mask)
 
@@ -104,16 +106,18 @@ def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), kind)
     nulls = array.is_null() if array.null_count else None
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and isinstance(array, pa.StructArray):
         children = [conform(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
         return struct(children, kind, nulls, len(array))
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) and isinstance(array, pa.ListArray):
         return lists(offsets_of(array), conform(items_of(array), kind.value_type), kind, nulls)
-    keys, items = entries(array)
-    return maps(offsets_of(array), conform(keys, kind.key_type), conform(items, kind.item_type), kind, nulls)
+    if pa.types.is_map(kind) and isinstance(array, pa.MapArray):
+        keys, items = entries(array)
+        return maps(offsets_of(array), conform(keys, kind.key_type), conform(items, kind.item_type), kind, nulls)
+    raise pa.ArrowInvalid(f"values of type {array.type} are not of type {kind}")
 
 
-def offsets_of(array: pa.Array) -> pa.Array:
+def offsets_of(array: pa.ListArray) -> pa.Array:
     """Offsets from zero of a list or map array, as into ``items_of`` or ``entries``."""
     ends = array.offsets
     lengths = pc.subtract(ends[1:], ends[:-1])
@@ -122,17 +126,17 @@ def offsets_of(array: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
 
 
-def items_of(array: pa.Array) -> pa.Array:
+def items_of(array: pa.ListArray) -> pa.Array:
     """All elements of a list array, one after the other; null lists have none."""
     return _used(array, array.values)
 
 
-def entries(array: pa.Array) -> tuple[pa.Array, pa.Array]:
+def entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
     """All keys and all values of a map array, one after the other; null maps have none."""
     return _used(array, array.keys), _used(array, array.items)
 
 
-def _used(array: pa.Array, children: pa.Array) -> pa.Array:
+def _used(array: pa.ListArray, children: pa.Array) -> pa.Array:
     """The children that rows refer to. (Arrow's ``flatten`` knows no extension types where rows are null.)"""
     ends = array.offsets
     first, last = ends[0].as_py(), ends[-1].as_py()
@@ -172,7 +176,9 @@ def _unfold(value: Any, kind: pa.DataType, read: Callable[[str], Any]) -> Any:
         return Typed((f.name, _unfold(value[f.name], f.type, read)) for f in kind)
     if t.is_map(kind):
         return Pairs((_unfold(k, kind.key_type, read), _unfold(v, kind.item_type, read)) for k, v in value)
-    return Items(_unfold(item, kind.value_type, read) for item in value)
+    if t.is_list(kind):
+        return Items(_unfold(item, kind.value_type, read) for item in value)
+    return value
 
 
 def _is_special(kind: pa.DataType) -> bool:

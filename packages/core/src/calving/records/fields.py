@@ -53,14 +53,13 @@ def small(kind: pa.DataType) -> pa.DataType:
 
 def leaves(column: pa.Array) -> Iterator[pa.Array]:
     """The primitive columns inside a column, in the order of the schema; a field of a null struct is null."""
-    kind = column.type
-    if pa.types.is_struct(kind):
+    if isinstance(column, pa.StructArray):
         for child in children_of(column):
             yield from leaves(child)
-    elif pa.types.is_map(kind):
+    elif isinstance(column, pa.MapArray):
         for inner in entries(column):
             yield from leaves(inner)
-    elif pa.types.is_list(kind):
+    elif isinstance(column, pa.ListArray):
         yield from leaves(items_of(column))
     else:
         yield column

@@ -71,11 +71,11 @@ def of_array(array: pa.Array, typed: bool) -> InferredType | None:
         for text in array.drop_null().to_pylist():
             found = merge(found, of_value(load_json(text)))
         return found
-    if pa.types.is_struct(kind):
-        children = zip(kind, children_of(array), strict=True)
+    if isinstance(array, pa.StructArray):
+        children = zip(array.type, children_of(array), strict=True)
         fields = {f.name: found for f, child in children if (found := of_array(child, typed)) is not None}
         return {"struct": fields} if fields else None
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) and isinstance(array, pa.ListArray):
         element = of_array(items_of(array), typed)
         return {"list": element} if element is not None else None
     return of_type(kind)

@@ -86,7 +86,7 @@ class Plan(ABC):
     """The names whose types have to be seen."""
 
     @abstractmethod
-    def type(self, seen: Seen) -> pa.DataType:
+    def type(self, seen: Seen) -> pa.StructType:
         """The struct type to read as. :raises NoPlanError: there is none."""
 
     @abstractmethod
@@ -112,12 +112,12 @@ def _mask(column: pa.Array, kind: pa.DataType, test: Any) -> list[int] | None:
     if t.is_floating(kind):
         found = test(column)
         return None if found is None else pc.indices_nonzero(found).to_pylist()
-    if t.is_struct(kind):
+    if isinstance(column, pa.StructArray):
         return rows_where(column, test) or None
-    if t.is_list(kind):
+    if t.is_list(kind) and isinstance(column, pa.ListArray):
         inner = _mask(items_of(column), kind.value_type, test)
         if inner is None:
             return None
         parents = pc.list_parent_indices(column)
-        return pc.take(parents, pa.array(inner, pa.int64())).unique().to_pylist()  # type: ignore[no-any-return]
+        return pc.take(parents, pa.array(inner, pa.int64())).unique().to_pylist()
     return None

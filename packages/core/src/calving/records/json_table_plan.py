@@ -36,11 +36,11 @@ class TablePlan(Plan):
             wanted = _wanted([target.columns for target in projection.targets])
             self.wanted = wanted if self._route is None else _wanted_too(wanted, self._route)
 
-    def type(self, seen: Seen) -> pa.DataType:
+    def type(self, seen: Seen) -> pa.StructType:
         found = self._struct(seen, [(target, target.columns) for target in self._targets])
         return found if self._route is None else _with_route(found, self._route, seen)
 
-    def _struct(self, seen: Seen, wanted: Sequence[tuple[Target, IcebergType]]) -> pa.DataType:
+    def _struct(self, seen: Seen, wanted: Sequence[tuple[Target, IcebergType]]) -> pa.StructType:
         """``wanted``: the type of this field in each table that has it."""
         lookups = [(t, t.lookup(kind)) for t, kind in wanted if isinstance(kind, StructType)]
         if len(lookups) < len(wanted):
@@ -97,14 +97,14 @@ class RoutePlan(Plan):
         self._names = path.split(".")
         self.wanted = _wanted_too({}, self._names)
 
-    def type(self, seen: Seen) -> pa.DataType:
+    def type(self, seen: Seen) -> pa.StructType:
         return _with_route(pa.struct([]), self._names, seen)
 
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
         return []
 
 
-def _with_route(kind: pa.StructType, names: Sequence[str], seen: Seen) -> pa.DataType:
+def _with_route(kind: pa.StructType, names: Sequence[str], seen: Seen) -> pa.StructType:
     """The type with this field added, in a form that keeps its text unchanged. :raises NoPlanError: none does."""
     name, *inner = names
     place, seen = kind.get_field_index(name), seen.fields.get(name, UNSEEN)

@@ -18,56 +18,66 @@ class WholePlan(Plan):
     """The plan for whole values: each must have exactly the fields of the type, in its order."""
 
     def __init__(self, decimals: bool, hides_order: Callable[[pa.DataType], bool]) -> None:
-        self._decimals, self._hides_order = decimals, hides_order
+        self.decimals, self.hides_order = decimals, hides_order
         self._hidden = False
-        self._kind: pa.DataType | None = None
+        self._kind: pa.StructType | None = None
         self._names: str | None = None
         self._fractions = _Fractions(pa.struct([]))
 
-    def type(self, seen: Seen) -> pa.DataType:
-        return self._struct(seen)
-
-    def _struct(self, seen: Seen) -> pa.DataType:
-        return pa.struct([(name, self._field(inner)) for name, inner in seen.fields.items()])
-
-    def _field(self, seen: Seen) -> pa.DataType:
-        kind = seen.kinds[0] if seen.kinds else None
-        if kind is None:
-            return pa.null()
-        if kind == "object":
-            return self._struct(seen)
-        if kind == "array":
-            element = seen.element or UNSEEN
-            if "object" in element.kinds:
-                raise NoPlanError("an array of objects: they may differ")
-            return pa.list_(self._field(element) if element.kinds else pa.string())
-        if kind == "double" or "double" in seen.kinds:
-            if self._decimals:
-                raise NoPlanError("fractions of which every digit counts")
-            return pa.float64()
-        return READ[kind]
+    def type(self, seen: Seen) -> pa.StructType:
+        found = whole_type(seen, widens=True)
+        if holds(found, _lists_objects):
+            raise NoPlanError("an array of objects: they may differ")
+        if self.decimals and holds(found, pa.types.is_floating):
+            raise NoPlanError("fractions of which every digit counts")
+        return found
 
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
-        if rows.type != self._kind:
-            self._kind, self._names, self._fractions = rows.type, _in_order(rows.type), _Fractions(rows.type)
-            self._hidden = self._hides_order(rows.type)
+        self._know(rows.type)
         whole = rows_where(rows, _is_whole)
-        if self._hidden and _has_all(rows):
-            return self._unlike(values, whole)
+        if self._hidden and has_all(rows):
+            return self._unlike(rows.type, values, whole)
         if self._names is None:
             return list(range(len(rows)))
         fits = pc.match_substring_regex(pa.array(values, pa.binary()), self._names)
         other: list[int] = pc.indices_nonzero(pc.invert(fits)).to_pylist()
         known = set(other)
-        return other + self._unlike(values, [row for row in whole if row not in known])
+        return other + self._unlike(rows.type, values, [row for row in whole if row not in known])
 
-    def _unlike(self, values: Sequence[bytes], rows: Sequence[int]) -> list[int]:
+    def _know(self, kind: pa.StructType) -> None:
+        if kind != self._kind:
+            self._kind, self._names, self._fractions = kind, _in_order(kind), _Fractions(kind)
+            self._hidden = self.hides_order(kind)
+
+    def _unlike(self, kind: pa.StructType, values: Sequence[bytes], rows: Sequence[int]) -> list[int]:
         """Of these rows, those whose JSON text is not of the type that Arrow read."""
         rows = [row for row in rows if not self._fractions.are_all_in(values[row])]
         if not rows:
             return []
-        wanted = shape_of_type(self._kind)
-        return [row for row in rows if (shape_of(load_json(values[row].decode()), decimals=self._decimals) != wanted)]
+        wanted = shape_of_type(kind)
+        return [row for row in rows if (shape_of(load_json(values[row].decode()), decimals=self.decimals) != wanted)]
+
+
+def whole_type(seen: Seen, *, widens: bool) -> pa.StructType:
+    """The type with all fields that have been seen. ``widens``: one with whole numbers and fractions has doubles."""
+    return pa.struct([(name, _type_of(inner, widens)) for name, inner in seen.fields.items()])
+
+
+def _type_of(seen: Seen, widens: bool) -> pa.DataType:
+    kind = seen.kinds[0] if seen.kinds else None
+    if kind is None:
+        return pa.null()
+    if kind == "object":
+        return whole_type(seen, widens=widens)
+    if kind == "array":
+        element = seen.element or UNSEEN
+        return pa.list_(_type_of(element, widens) if element.kinds else pa.string())
+    is_double = kind == "double" or (widens and "double" in seen.kinds)
+    return pa.float64() if is_double else READ[kind]
+
+
+def _lists_objects(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
 
 
 class _Fractions:
@@ -77,7 +87,7 @@ class _Fractions:
     Doubles in lists are not covered.
     """
 
-    def __init__(self, kind: pa.DataType) -> None:
+    def __init__(self, kind: pa.StructType) -> None:
         names = [*_double_names(kind)]
         self._count = 0 if holds(kind, pa.types.is_list) else len(names)
         choice = "|".join(map(re.escape, sorted({*names})))
@@ -87,7 +97,7 @@ class _Fractions:
         return self._count > 0 and len(self._text.findall(value)) == self._count
 
 
-def _double_names(kind: pa.DataType) -> Iterator[str]:
+def _double_names(kind: pa.StructType) -> Iterator[str]:
     for field in kind:
         if pa.types.is_floating(field.type):
             yield field.name
@@ -95,16 +105,16 @@ def _double_names(kind: pa.DataType) -> Iterator[str]:
             yield from _double_names(field.type)
 
 
-def _has_all(rows: pa.StructArray) -> bool:
+def has_all(rows: pa.StructArray) -> bool:
     """Whether every record has all fields, with a value in each."""
     fields = [rows.field(i) for i in range(rows.type.num_fields)]
-    return all(not f.null_count and (not pa.types.is_struct(f.type) or _has_all(f)) for f in fields)
+    return all(not f.null_count and (not isinstance(f, pa.StructArray) or has_all(f)) for f in fields)
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ @:/-]+")
 
 
-def _in_order(kind: pa.DataType) -> str | None:
+def _in_order(kind: pa.StructType) -> str | None:
     """A pattern for records that have all fields of the type, in its order; None: there is no such pattern.
 
     A record has each name at most once where the type has it, so a record that matches has all of them.
@@ -114,7 +124,7 @@ def _in_order(kind: pa.DataType) -> str | None:
     return "(?s)" + _sequence(kind)
 
 
-def _sequence(kind: pa.DataType) -> str:
+def _sequence(kind: pa.StructType) -> str:
     parts = []
     for field in kind:
         part = f'"{re.escape(field.name)}":'
@@ -124,7 +134,7 @@ def _sequence(kind: pa.DataType) -> str:
     return ".*".join(parts)
 
 
-def _names(kind: pa.DataType) -> Iterator[str]:
+def _names(kind: pa.StructType) -> Iterator[str]:
     for field in kind:
         yield field.name
         if pa.types.is_struct(field.type):

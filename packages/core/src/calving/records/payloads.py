@@ -20,7 +20,7 @@ class Payloads(Sequence[Any]):
     works on columns makes no objects, and the reverse.
     """
 
-    def __init__(self, given: pa.BinaryArray | Sequence[bytes | None]) -> None:
+    def __init__(self, given: pa.Array | Sequence[bytes | None]) -> None:
         self._given = given
 
     @staticmethod
@@ -34,7 +34,7 @@ class Payloads(Sequence[Any]):
         return isinstance(self._given, pa.Array)
 
     @cached_property
-    def column(self) -> pa.BinaryArray:
+    def column(self) -> pa.Array:
         """As an Arrow column."""
         return self._given if isinstance(self._given, pa.Array) else pa.array(self._given, pa.binary())
 

@@ -107,8 +107,16 @@ class Records:
         return self._each(lambda column: column.slice(start, end - start))
 
     def _each(self, change: Callable[[pa.Array], pa.Array]) -> Records:
-        columns = ("index", "topic", "offset", "timestamp", "key", "value", "headers")
-        return replace(self, **{name: change(getattr(self, name)) for name in columns})
+        return replace(
+            self,
+            index=change(self.index),
+            topic=change(self.topic),
+            offset=change(self.offset),
+            timestamp=change(self.timestamp),
+            key=change(self.key),
+            value=change(self.value),
+            headers=change(self.headers),
+        )
 
     def with_value(self, value: pa.Array) -> Records:
         return replace(self, value=value)
@@ -140,7 +148,7 @@ def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
     if column is None:
         return [None] * len(data)
     if pa.types.is_string(column.type):
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return column.to_pylist()
     return [_text(value) for value in objects(column)]
 
 

@@ -154,10 +154,11 @@ class DmsTransform(Transform):
         check_options(options, (), "DmsTransform")
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
-        parts = [kind.field(name).type for name in ("data", "metadata") if kind.get_field_index(name) >= 0]
-        if len(parts) < 2 or not all(map(pa.types.is_struct, parts)):
+        if not pa.types.is_struct(kind) or min(map(kind.get_field_index, ("data", "metadata"))) < 0:
             return None
-        data, metadata = parts
+        data, metadata = kind.field("data").type, kind.field("metadata").type
+        if not pa.types.is_struct(data) or not pa.types.is_struct(metadata):
+            return None
         return None if any(pa.types.is_nested(field.type) for field in metadata) else data
 
     def apply(self, records: Records) -> Records:

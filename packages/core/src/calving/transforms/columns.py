@@ -22,9 +22,9 @@ class Fields:
 
     def __init__(self, column: pa.Array) -> None:
         """:raises UnfitTypeError: the column holds no objects."""
-        if not pa.types.is_struct(column.type):
+        if not isinstance(column, pa.StructArray):
             raise UnfitTypeError(f"it must be an object, not {column.type}")
-        self._column = column
+        self._column, self.type = column, column.type
         children = children_of(column)
         self._fields = {f.name: (child, f.nullable) for f, child in zip(column.type, children, strict=True)}
 

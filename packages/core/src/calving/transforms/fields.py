@@ -92,12 +92,14 @@ class Flatten(Sided):
         )
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
-        return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))]) if self.side == "value" else None
+        if self.side != "value" or not pa.types.is_struct(kind):
+            return None
+        return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))])
 
     def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
         """``always``: whatever the column lies in is never null."""
         fields = Fields(column)
-        for inner in column.type:
+        for inner in fields.type:
             child, name = fields.require(inner.name), f"{prefix}{self._delimiter}{inner.name}" if prefix else inner.name
             there = always and not inner.nullable
             if pa.types.is_struct(child.type):

@@ -40,12 +40,13 @@ class Sql(Transform):
         self._probe = self._probe_query()
 
     def apply(self, records: Records) -> Records:
-        if not pa.types.is_struct(records.value.type):
-            raise UnfitTypeError(f"it must be an object, not {records.value.type}")
-        for field in records.value.type:
+        value = records.value
+        if not isinstance(value, pa.StructArray):
+            raise UnfitTypeError(f"it must be an object, not {value.type}")
+        for field in value.type:
             if holds(field.type, _is_empty):
                 raise UnfitTypeError(f"field '{field.name}': SQL knows no objects without fields")
-        self._connection.register("records", self._table(records))
+        self._connection.register("records", self._table(value, records.typed))
         try:
             found, json_names = self._run(self._query)
         except Exception:
@@ -63,13 +64,13 @@ class Sql(Transform):
         rows = struct(list(columns.values()), kind, None, len(origin))
         return records.take(origin.cast(pa.int32())).with_value(rows)
 
-    def _table(self, records: Records) -> pa.Table:
-        names = [f.name for f in records.value.type]
-        columns = dict(zip(names, map(_whole, children_of(records.value)), strict=True))
-        if not records.typed:
+    def _table(self, value: pa.StructArray, typed: bool) -> pa.Table:
+        names = value.type.names
+        columns = dict(zip(names, map(_whole, children_of(value)), strict=True))
+        if not typed:
             there = {name.lower() for name in names}
-            columns |= {name: pa.nulls(len(records)) for name in self._names if name.lower() not in there}
-        return pa.table({**columns, _PLACE: pa.array(range(len(records)), pa.int32())})
+            columns |= {name: pa.nulls(len(value)) for name in self._names if name.lower() not in there}
+        return pa.table({**columns, _PLACE: pa.array(range(len(value)), pa.int32())})
 
     def _run(self, query: str) -> tuple[pa.Table, set[str]]:
         """The rows, and the names of the columns that are JSON: to Arrow they are text."""
@@ -143,7 +144,7 @@ def _whole(column: pa.Array) -> pa.Array:
 def _is_part(column: pa.Array) -> bool:
     if not pa.types.is_nested(column.type):
         return False
-    inside = [column.field(i) for i in range(column.type.num_fields)] if pa.types.is_struct(column.type) else []
+    inside = [column.field(i) for i in range(column.type.num_fields)] if isinstance(column, pa.StructArray) else []
     return column.offset > 0 or any(child.offset > 0 or _is_part(child) for child in inside)
 
 
@@ -204,11 +205,9 @@ def _parts(tree: Any) -> Iterator[Mapping[str, Any]]:
 def _plain(name: str, column: pa.ChunkedArray, is_json: bool) -> pa.Array:
     """As a type that a table can have. :raises UnfitTypeError: there is none."""
     whole = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], column.type)
     if is_json and pa.types.is_string(whole.type):
         return pa.ExtensionArray.from_storage(JSON, whole)
-    if pa.types.is_dictionary(whole.type):  # ENUM
+    if isinstance(whole, pa.DictionaryArray):  # ENUM
         return whole.dictionary_decode()
     if of_type(whole.type) is None and not pa.types.is_null(whole.type):
         raise UnfitTypeError(f"column '{name}' is of type {whole.type}, which no table has: cast it in the query")

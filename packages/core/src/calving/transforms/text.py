@@ -13,6 +13,7 @@ from calving.casting.texts import java_double, plain_text
 from calving.records.arrays import JSON
 from calving.records.values import objects
 from calving.transforms.dates import JavaDateFormat
+from calving.transforms.interface import UnfitTypeError
 
 _DATE = JavaDateFormat("yyyy-MM-dd", 0)
 _TIME = JavaDateFormat("HH:mm:ss.SSS", 0)
@@ -52,10 +53,9 @@ def _temporal(column: pa.Array) -> pa.Array:
     if pa.types.is_date(kind):
         days = column.cast(pa.date32()).cast(pa.int32()).to_pylist()
         return pa.array([None if d is None else _DATE.format(d * _DAY_MS) for d in days], pa.string())
-    moments = pa.types.is_timestamp(kind)
-    pattern = _MOMENT if moments else _TIME
-    zone = "" if moments and kind.tz is None else "Z"
-    per_milli = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[kind.unit]
+    pattern = _MOMENT if pa.types.is_timestamp(kind) else _TIME
+    zone = "" if pa.types.is_timestamp(kind) and kind.tz is None else "Z"
+    per_milli = {"s": 0, "ms": 1, "us": 1_000, "ns": 1_000_000}[_unit(kind)]
     digits = {1_000: 3, 1_000_000: 6}.get(per_milli, 0)
 
     def write(value: int) -> str:
@@ -66,16 +66,23 @@ def _temporal(column: pa.Array) -> pa.Array:
     return pa.array([None if v is None else write(v) for v in numbers], pa.string())
 
 
+def _unit(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        return kind.unit
+    raise UnfitTypeError(f"it must be a time or a timestamp, not {kind}")
+
+
 def millis(column: pa.Array) -> pa.Array:
     """Dates, times and timestamps as whole milliseconds (int64), what is below them cut off."""
     kind = column.type
     if pa.types.is_date(kind):
         return pc.multiply_checked(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_MS)
     numbers = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
-    if kind.unit == "s":
+    unit = _unit(kind)
+    if unit == "s":
         return pc.multiply_checked(numbers, 1000)
-    if kind.unit == "ms":
+    if unit == "ms":
         return numbers
-    per_milli = 1_000 if kind.unit == "us" else 1_000_000
+    per_milli = 1_000 if unit == "us" else 1_000_000
     whole = pc.divide(numbers, per_milli)
     return pc.if_else(pc.less(numbers, pc.multiply(whole, per_milli)), pc.subtract(whole, 1), whole)
