@@ -200,7 +200,7 @@ class History:
         self._files += 1
         file = DataFile(f"file-{self._files}", "PARQUET", 1, 1)
         latest = {tp: end * 1000 for tp, end in self._ends.items() if tp in member.machine.held}
-        member.machine.finished(member.batch, BatchOutcome({TABLE: TableFiles((file,))}, latest, 1, 1))
+        member.machine.finished(member.batch, BatchOutcome({TABLE: [TableFiles((file,))]}, latest, 1, 1))
         yield f"{name} has written {file.file_path}"
 
     def _act(self, name: str, member: Member, effects: Iterable[object]) -> Iterator[str]:

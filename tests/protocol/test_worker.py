@@ -39,7 +39,7 @@ def start(machine: Worker, commit_id: UUID = C1) -> None:
 
 
 def outcome(path: str = "f", timestamps: dict[TopicPartition, int] | None = None) -> BatchOutcome:
-    return BatchOutcome({T: TableFiles((DataFile(path, "PARQUET", 1, 1),))}, timestamps or {}, 10, 1000)
+    return BatchOutcome({T: [TableFiles((DataFile(path, "PARQUET", 1, 1),))]}, timestamps or {}, 10, 1000)
 
 
 def published(effects: list[RunBatch | Publish]) -> Publish:
@@ -55,6 +55,18 @@ def test_nothing_is_read_below_the_batch_size_until_a_commit_starts() -> None:
 def test_a_large_backlog_is_read_without_being_asked_and_bounded() -> None:
     (effect,) = worker(a=0, b=0).tick({A: 1000, B: 10})
     assert effect == RunBatch(1, {B: Span(0, 10), A: Span(0, 90)})
+
+
+def test_after_a_batch_in_vain_the_first_one_is_smaller_and_each_later_one_an_eighth_larger_up_to_the_limit() -> None:
+    machine = Worker(BatchLimits(100, 1_000_000, first=50))
+    machine.assigned({A: Position(0, 0)})
+    sizes = []
+    for number in range(1, 9):
+        (effect,) = machine.tick({A: 10_000})
+        assert isinstance(effect, RunBatch)
+        sizes.append(effect.spans[A].end - effect.spans[A].start)
+        machine.finished(number, outcome())
+    assert sizes == [50, 57, 65, 74, 84, 95, 100, 100]
 
 
 def test_what_is_left_is_read_when_a_commit_starts() -> None:
@@ -92,9 +104,9 @@ def test_a_batch_that_deletes_rows_keeps_its_place_behind_those_before_it() -> N
         [TableFiles((files["a"],)), TableFiles((files["b"],)), TableFiles((files["c"],), (files["k"],))], 1
     ):
         machine.tick({A: number * 1000})
-        machine.finished(number, BatchOutcome({T: found}, {}, 10, 1000))
+        machine.finished(number, BatchOutcome({T: [found]}, {}, 10, 1000))
     machine.tick({A: 5000})
-    machine.finished(4, BatchOutcome({T: TableFiles((files["d"],))}, {}, 10, 1000))
+    machine.finished(4, BatchOutcome({T: [TableFiles((files["d"],))]}, {}, 10, 1000))
     events = published(machine.handover([A])).publication.events
     assert [(e.data_files, e.delete_files) for e in events if isinstance(e, DataWritten)] == [
         ((files["a"], files["b"]), ()),

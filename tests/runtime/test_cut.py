@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Span, TopicPartition
 from calving.model.ranges import Range
-from calving.runtime.batch import cut
+from calving.runtime.batch import cut, cut_whole, in_steps, is_whole
 
 
 def records(task: Sequence[Range]) -> int:
@@ -55,3 +56,49 @@ def test_every_offset_is_in_one_range_and_no_task_is_empty_or_too_many(sizes: li
             assert at == each.start < each.end
             at = each.end
         assert at == span.end
+
+
+def test_partitions_of_about_equal_size_need_not_be_split() -> None:
+    tasks = cut_whole(backlog(500_000, 480_000, 510_000, 490_000), 2)
+    assert tasks is not None
+    assert [[each.partition for each in task] for task in tasks] == [[0, 1], [2, 3]]
+    assert is_whole(tasks)
+    assert not is_whole(cut(backlog(500_000, 480_000, 510_000, 490_000), 2))
+
+
+def test_a_task_that_would_be_much_larger_than_the_others_is_split() -> None:
+    assert cut_whole(backlog(1_000_000), 2) is None
+    assert cut_whole(backlog(1_000_000, 100_000, 100_000), 2) is None
+
+
+@given(st.lists(st.integers(0, 300_000), max_size=60), st.integers(1, 16))
+def test_tasks_of_whole_partitions_have_every_offset_once_in_the_order_of_partitions(
+    sizes: list[int], slots: int
+) -> None:
+    spans = backlog(*sizes)
+    tasks = cut_whole(spans, slots)
+    if tasks is not None:
+        assert len(tasks) <= slots
+        assert all(tasks)
+        found = [each for task in tasks for each in task]
+        assert found == [Range(tp.topic, tp.partition, s.start, s.end) for tp, s in spans.items() if s.start < s.end]
+        assert max(map(records, tasks), default=0) <= 1.5 * sum(sizes) / max(1, len(tasks)) + 200 * len(sizes)
+
+
+def test_a_key_file_begins_a_step_for_it_deletes_from_all_files_before_it() -> None:
+    files = {
+        name: DataFile(name, "PARQUET", 1, 1, FileContent.EQUALITY_DELETES if name in "KL" else FileContent.DATA)
+        for name in "abcKL"
+    }
+
+    def steps(names: str) -> list[tuple[str, str]]:
+        return [
+            ("".join(f.file_path for f in step.delete_files), "".join(f.file_path for f in step.data_files))
+            for step in in_steps([files[name] for name in names])
+        ]
+
+    assert steps("ab") == [("", "ab")]
+    assert steps("KabLc") == [("K", "ab"), ("L", "c")]
+    assert steps("aKLb") == [("", "a"), ("KL", "b")]
+    assert steps("aK") == [("", "a"), ("K", "")]
+    assert steps("") == []

@@ -66,6 +66,22 @@ def test_dead_letters_are_appended_to_their_table() -> None:
             "iceberg.tables.order-field needs row-deletes = positions",
         ),
         (
+            {
+                "iceberg.tables.upsert-mode-enabled": "true",
+                "iceberg.tables.tombstones": "delete",
+                "iceberg.tables.order-field": "lsn",
+            },
+            "iceberg.tables.tombstones = delete and iceberg.tables.order-field = lsn exclude each other",
+        ),
+        (
+            {
+                "iceberg.tables.cdc-field": "op",
+                "iceberg.tables.tombstones": "delete",
+                "iceberg.table.db.orders.order-field": "lsn",
+            },
+            "iceberg.tables.tombstones = delete and iceberg.table.db.orders.order-field = lsn exclude each other",
+        ),
+        (
             {"iceberg.table.db.orders.delete-mode": "soft"},
             "iceberg.table.db.orders.delete-mode has no effect without a cdc-field or upsert-mode-enabled = true",
         ),

@@ -36,7 +36,7 @@ def test_its_prefix_of_properties_for_writing_is_that_of_apaches() -> None:
 
 
 def test_the_control_group_is_refused_for_another_class() -> None:
-    with pytest.raises(ConfigError, match="it is a key of Tabular's sink"):
+    with pytest.raises(ConfigError, match="only Tabular's sink has it"):
         sink(**{"connector.class": "org.apache.iceberg.connect.IcebergSinkConnector", "iceberg.control.group-id": "x"})
 
 

@@ -16,7 +16,7 @@ from tests.simulation.world import simulate
 
 SEEDS = int(os.environ.get("CALVING_SEEDS", "25"))
 """Of each theme."""
-ENOUGH, OF = 5, 60
+ENOUGH, OF = 5, 80
 """So many seeds must notice a broken rule; looking ends once they have."""
 CALLS = ("acknowledge", "attempt", "batch", "bounds", "committed", "follow", "load", "poll", "publish", "read", "start")
 

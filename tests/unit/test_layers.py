@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 CORE = ROOT / "packages" / "core" / "src" / "calving"
 LEVELS = (
     {"errors", "version"},
-    {"deadline", "host", "importing", "lean", "optional", "plugins", "secrets", "model"},
+    {"deadline", "host", "importing", "lean", "optional", "plugins", "secrets", "storage_errors", "model"},
     {"protocol", "wire", "records"},
-    {"backend", "casting", "converters", "status"},
+    {"backend", "casting", "catalogs", "converters", "status"},
     {"source", "transforms", "writing"},
     {"mutations"},
     {"iceberg", "tasks"},

@@ -6,16 +6,16 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 from typing import cast
-from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend.entries import BEFORE, Encoded, Entries
-from calving.backend.interface import ControlLog, Cursor, SinkIdentity
+from calving.backend.cursors import EntryCursor
+from calving.backend.entries import BEFORE, Encoded
+from calving.backend.interface import ControlLog, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, UnavailableError
-from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
+from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
@@ -33,14 +33,14 @@ _TAIL = "calving tail="
 """The note beside a saved position: so many offsets were taken by what was written with it, its end mark included."""
 
 
-class KafkaCursor(Cursor):
+class KafkaCursor(EntryCursor):
     """Assigns itself every partition, without a group: no rebalance and no other coordinator can revoke one."""
 
     def __init__(
         self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool, watch: bool = False
     ) -> None:
-        self._sink, self._options, self._sender = sink, options, str(uuid4())
-        self.entries = Entries(sink.group, f"control topic '{sink.control_topic}'", strict=replay, progress=watch)
+        super().__init__(sink, options, f"control topic '{sink.control_topic}'", replay=replay, watch=watch)
+        self._sink, self._options = sink, options
         group, from_saved = f"{sink.group}-coord", replay or watch
         self._consumer = Consumer(
             client_config(
@@ -79,10 +79,6 @@ class KafkaCursor(Cursor):
         self._assign({p: max(bounds[p].start, at - BEFORE) for p, at in start.items()} if watch else start)
 
     @property
-    def undecodable(self) -> int:
-        return self.entries.undecodable.total()
-
-    @property
     def has_ended(self) -> bool:
         return self._ended >= self.log.end.keys()
 
@@ -97,19 +93,12 @@ class KafkaCursor(Cursor):
                 found.append(envelope)
         return found
 
-    def acknowledge(
-        self,
-        position: ControlOffsets,
-        events: Sequence[Event],
-        attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[Topic] = (),
-    ) -> None:
-        encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
-        records = records_of(self._sink.control_topic, encoded, self._sender, _COORDINATORS)
+    def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
+        records = records_of(self._sink.control_topic, encoded, self.sender, _COORDINATORS)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # If the log ends right after these entries, no others are at the saved position or above. These entries may be
         # lost with the earlier ones, unless they name parked commits, which no other entry does.
-        taken = 0 if attached.parked else len(records) + 1
+        taken = 0 if encoded.parked else len(records) + 1
         notes = {tp: f"{_TAIL}{taken if tp.partition == _COORDINATORS else 0}" for tp in offsets}
         self._writer().write(records, GroupOffsets(offsets, group, notes))
         if position:

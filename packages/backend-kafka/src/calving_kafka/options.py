@@ -14,22 +14,23 @@ class KafkaOptions(LogOptions):
         1,
         ge=1,
         alias="iceberg.control.topic.partitions",
-        description="Partitions of the control topic if it is created.",
+        description="Number of partitions with which the sink creates the control topic.",
     )
     replication_factor: int = Field(
         -1,
         alias="iceberg.control.topic.replication-factor",
-        description="Replication factor of the control topic if it is created; -1 is the broker's default.",
+        description="Replication factor with which the sink creates the control topic; -1 is the broker's default.",
     )
     audit_entries: int = Field(
         10_000,
         ge=0,
         alias="iceberg.control.topic.audit-entries",
-        description="So many entries of each partition of the control topic are kept below the saved position.",
+        description="Number of entries below the saved position that the sink keeps in each partition of the control"
+        " topic.",
     )
     transaction_timeout_ms: int = Field(
         10_000,
         ge=1_000,
         alias="iceberg.control.transaction-timeout-ms",
-        description="How long a dead member's open transaction can hide newer events from the readers.",
+        description="How long a dead member's open transaction may hide newer events from readers, in milliseconds.",
     )

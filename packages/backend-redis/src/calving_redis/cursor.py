@@ -8,10 +8,11 @@ import threading
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
-from calving.backend.entries import BEFORE, Encoded, Entries, partition_key, replay_start
-from calving.backend.interface import ControlLog, Cursor, SinkIdentity
+from calving.backend.cursors import EntryCursor
+from calving.backend.entries import BEFORE, Encoded, partition_key, replay_start
+from calving.backend.interface import ControlLog, SinkIdentity
 from calving.errors import CalvingError, FencedError, ProtocolError
-from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
+from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, refused, where, writing
@@ -25,7 +26,7 @@ _Read = tuple[list[Envelope], int | None]
 """Entries, and the next offset; None if the stream had no more."""
 
 
-class RedisCursor(Cursor):
+class RedisCursor(EntryCursor):
     """A thread waits in XREAD, so that an idle cursor costs the store one request in some seconds."""
 
     BLOCK_SECONDS = 5.0
@@ -41,10 +42,10 @@ class RedisCursor(Cursor):
         replay: bool,
         watch: bool = False,
     ) -> None:
-        self._sink, self._options, self._keys = sink, options, keys
-        self._reader, self._durability, self._sender = reader, durability, str(uuid4())
+        super().__init__(sink, options, where(options), replay=replay, watch=watch)
+        self._options, self._keys = options, keys
+        self._reader, self._durability = reader, durability
         self._writer = connect(options) if replay else None
-        self.entries = Entries(sink.group, where(options), strict=replay, progress=watch)
         self._found: queue.Queue[_Read | CalvingError] = queue.Queue(maxsize=4)
         self._closed = threading.Event()
         self._waiting: int | None = None
@@ -71,10 +72,6 @@ class RedisCursor(Cursor):
         self._thread.start()
 
     @property
-    def undecodable(self) -> int:
-        return self.entries.undecodable.total()
-
-    @property
     def has_ended(self) -> bool:
         return self._ended
 
@@ -89,17 +86,10 @@ class RedisCursor(Cursor):
         self._ended = self._ended or reached is None or reached >= self.log.end[0]
         return entries
 
-    def acknowledge(
-        self,
-        position: ControlOffsets,
-        events: Sequence[Event],
-        attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[Topic] = (),
-    ) -> None:
-        encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
+    def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
         saved = position.get(0, "")
         audit = self._options.audit_ms * 1000
-        arguments = [self._identity, self._epoch, self._sender, saved, audit, encoded.coverage, encoded.beside]
+        arguments = [self._identity, self._epoch, self.sender, saved, audit, encoded.coverage, encoded.beside]
         arguments += [len(departed), *map(str, departed), *encoded.events]
         keys = self._keys
         self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)

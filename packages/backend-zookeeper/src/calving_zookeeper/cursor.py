@@ -14,10 +14,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
-from calving.backend.entries import BEFORE, Encoded, Entries, partition_key, replay_start
-from calving.backend.interface import ControlLog, Cursor, SinkIdentity
+from calving.backend.cursors import EntryCursor
+from calving.backend.entries import BEFORE, Encoded, partition_key, replay_start
+from calving.backend.interface import ControlLog, SinkIdentity
 from calving.errors import FencedError, ProtocolError, UnavailableError
-from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event
+from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_zookeeper.connection import Nodes, disconnect, reaching
 from calving_zookeeper.options import ZooKeeperOptions
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 _ORPHAN_SECONDS = 3_600.0
 
 
-class ZooKeeperCursor(Cursor):
+class ZooKeeperCursor(EntryCursor):
     def __init__(
         self,
         sink: SinkIdentity,
@@ -39,10 +40,10 @@ class ZooKeeperCursor(Cursor):
         replay: bool,
         watch: bool = False,
     ) -> None:
-        self._sink, self._options, self._root, self._client = sink, options, root, client
+        super().__init__(sink, options, f"ZooKeeper {root}", replay=replay, watch=watch)
+        self._options, self._root, self._client = options, root, client
         self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
-        self._sender, self._epoch = str(uuid4()), None
-        self.entries = Entries(sink.group, f"ZooKeeper {root}", strict=replay, progress=watch)
+        self._epoch: int | None = None
         self._changed = threading.Event()
         self._expired = threading.Event()
         self._stale = threading.Event()
@@ -56,7 +57,7 @@ class ZooKeeperCursor(Cursor):
         """Whether the publications were listed since it was opened."""
         client.add_listener(self._on_state)
         if replay:
-            state = self._store.write(_next_epoch, self._sender)
+            state = self._store.write(_next_epoch, self.sender)
             self._epoch = state.epoch
             start = replay_start(state.saved, state.next, options, f"ZooKeeper {root}")
             with reaching():
@@ -67,10 +68,6 @@ class ZooKeeperCursor(Cursor):
         self._identity = state.id
         self._next = max(1, start - BEFORE) if watch else start
         self.log = ControlLog(state.id, {0: start}, {0: state.next})
-
-    @property
-    def undecodable(self) -> int:
-        return self.entries.undecodable.total()
 
     @property
     def has_ended(self) -> bool:
@@ -85,21 +82,13 @@ class ZooKeeperCursor(Cursor):
                 return found
             self._changed.wait(left)
 
-    def acknowledge(
-        self,
-        position: ControlOffsets,
-        events: Sequence[Event],
-        attached: Attachment = NOTHING_ATTACHED,
-        departed: Collection[Topic] = (),
-    ) -> None:
-        encoded = Encoded.of_coordinator(self._sink.group, events, attached, self._options.max_message_bytes)
-
-        def save(state: State) -> State:
+    def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
+        def saved(state: State) -> State:
             self._check(state)
-            saved = state.saved if 0 not in position else max(state.saved or 0, position[0])
-            return replace(state, saved=saved).without(departed)
+            place = state.saved if 0 not in position else max(state.saved or 0, position[0])
+            return replace(state, saved=place).without(departed)
 
-        state = self._store.write(save, self._sender, encoded)
+        state = self._store.write(saved, self.sender, encoded)
         if position and state.saved is not None:
             self._trim(state.saved)
 
@@ -111,7 +100,7 @@ class ZooKeeperCursor(Cursor):
             self._check(state)
             return replace(state, id=identity, saved=state.next, positions=stored, topic_ids={})
 
-        self._store.write(back, self._sender)
+        self._store.write(back, self.sender)
 
     def _check(self, state: State) -> None:
         if self._epoch is None:

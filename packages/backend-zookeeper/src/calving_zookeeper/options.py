@@ -15,17 +15,21 @@ class ZooKeeperOptions(LogOptions):
     hosts: str = Field(
         "127.0.0.1:2181",
         alias="iceberg.control.zookeeper.hosts",
-        description="The ensemble, `host:port` separated by commas; a path at the end is the root of all nodes.",
+        description="The ensemble: `host:port`, separated by commas. A path at the end is the root of all nodes.",
     )
     root: str = Field("/calving", alias="iceberg.control.zookeeper.root", description="The parent of all nodes.")
     session_ms: int = Field(
         6_000,
         ge=1_000,
         alias="iceberg.control.zookeeper.session-timeout-ms",
-        description="A leader that is silent for this time is replaced. The ensemble has bounds of its own.",
+        description="How long a silent leader keeps the lead, in milliseconds; then another worker takes it. The"
+        " ensemble has bounds of its own.",
     )
     timeout_ms: int = Field(
-        5_000, ge=100, alias="iceberg.control.zookeeper.timeout-ms", description="How long one request may take."
+        5_000,
+        ge=100,
+        alias="iceberg.control.zookeeper.timeout-ms",
+        description="How long one request may take, in milliseconds.",
     )
     username: str | None = Field(
         None, alias="iceberg.control.zookeeper.username", description="The user, by digest or SASL."
@@ -39,15 +43,21 @@ class ZooKeeperOptions(LogOptions):
         description="`digest`: only the user has access to the nodes; `sasl-digest`: the same by SASL DIGEST-MD5.",
     )
     tls_ca: str | None = Field(
-        None, alias="iceberg.control.zookeeper.tls-ca", description="Certificates to trust (PEM); switches TLS on."
+        None,
+        alias="iceberg.control.zookeeper.tls-ca",
+        description="The certificates that the client trusts (PEM). This key switches TLS on.",
     )
     tls_certificate: str | None = Field(
         None, alias="iceberg.control.zookeeper.tls-certificate", description="The client's certificate (PEM)."
     )
-    tls_key: str | None = Field(None, alias="iceberg.control.zookeeper.tls-key", description="Its key (PEM).")
+    tls_key: str | None = Field(
+        None,
+        alias="iceberg.control.zookeeper.tls-key",
+        description="The private key of the client's certificate (PEM).",
+    )
     audit_entries: int = Field(
         200,
         ge=0,
         alias="iceberg.control.zookeeper.audit-entries",
-        description="So many committed publications are kept.",
+        description="Number of committed publications that the sink keeps.",
     )

@@ -55,14 +55,15 @@ class LogOptions(BaseModel):
     on_truncation: Literal["fail", "continue"] = Field(
         "fail",
         alias="iceberg.control.on-truncation",
-        description="The coordinator's response if the control log no longer has the saved position.",
+        description="The coordinator's response if the control log no longer has the saved position. `continue`: it"
+        " reads the entries that are left.",
     )
     max_message_bytes: int = Field(
         900_000,
         ge=20_000,
         alias="iceberg.control.max-message-bytes",
-        description="Largest control event, bytes; the lists of files are divided to fit. Keep it below the store's"
-        " limit: with Kafka the topic's max.message.bytes.",
+        description="Size limit of a control event, in bytes; the sink divides longer lists of files. Keep it below"
+        " the store's limit: with Kafka, the topic's max.message.bytes.",
     )
 
 
@@ -82,7 +83,10 @@ def partition_key(tp: TopicPartition) -> str:
 
 def stale(place: object, stored: object, start: object) -> StaleError:
     """The refusal of a publication because of one stored position."""
-    return StaleError(f"{place} is stored at {stored}, this publication starts at {start}")
+    return StaleError(
+        f"publication refused: the stored position of {place} is {stored}, but the publication starts at {start};"
+        " another worker has published"
+    )
 
 
 def check_starts(publication: Publication, stored: SourceOffsets) -> None:
@@ -152,6 +156,8 @@ class Encoded(NamedTuple):
     events: list[bytes]
     coverage: bytes
     beside: bytes
+    parked: bool = False
+    """Whether the headers name parked commits."""
 
     @classmethod
     def of_worker(cls, group: str, publication: Publication, max_bytes: int) -> Encoded:
@@ -163,7 +169,8 @@ class Encoded(NamedTuple):
     def of_coordinator(cls, group: str, events: Sequence[Event], attached: Attachment, max_bytes: int) -> Encoded:
         """A coordinator's events, with its attachment."""
         values = payloads(group, events, max_bytes)
-        return cls(values, settled_text(attached), beside_text(group, events, values, attached))
+        beside = beside_text(group, events, values, attached)
+        return cls(values, settled_text(attached), beside, bool(attached.parked))
 
 
 def _leader(said: object) -> Leader | None:

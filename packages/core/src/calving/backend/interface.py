@@ -25,7 +25,7 @@ class DeadLetterTopic:
     """The dead-letter topic. ``replication`` is used if the topic has to be created; None is the broker's default."""
 
     name: str
-    context_headers: bool = True
+    context_headers: bool
     replication: int | None = None
 
 

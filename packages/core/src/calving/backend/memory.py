@@ -174,7 +174,7 @@ class MemorySession(Session):
         with store.lock:
             self.check()
             if not store.is_current(claim):
-                raise FencedError(f"member '{claim.member_id}' is no longer in the group")
+                raise FencedError("publication refused: its claim names no current member of the group")
             check_starts(publication, store.positions)
             store.publish(publication, store.shard(self._member))
             store.dead_letters += publication.dead_letters

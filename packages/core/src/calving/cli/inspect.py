@@ -52,7 +52,10 @@ def validate(sink: Sink) -> Iterator[str]:
         there = "exists" if exists else "will be created" if keys.auto_create else "does not exist yet"
         present += [name] if exists else []
         yield f"table {name}: {there}"
-    for line in abilities(catalog, find_table(catalog, table_id(present[0])) if present else None):
+    asked = find_table(catalog, table_id(present[0])) if present else None
+    named = (keys.default_branch, *(table.commit_branch for table in sink.tables.values()))
+    branch = min((name for name in named if name and name != "main"), default=None)
+    for line in abilities(catalog, asked, branch):
         yield f"catalog: {line}"
 
 

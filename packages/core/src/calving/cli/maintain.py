@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator
+from contextlib import closing
 
 from pyiceberg.catalog import Catalog
 
-from calving.errors import CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
+from calving.engine.interface import Engine
+from calving.engine.opening import OpeningEngine
+from calving.engine.registry import open_engine
+from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.entries import Manifests
 from calving.iceberg.maintenance import Maintenance
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
+from calving.mutations.lookup import Tasks
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
 from calving.version import __version__
+
+log = logging.getLogger(__name__)
 
 
 def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[str]:
@@ -25,13 +33,15 @@ def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[s
     :raises ConfigError: a table does not exist, or is only appended to.
     :raises CommandFailedError: others have committed too fast; what is done stays done.
     """
-    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    cache = KeyCache(sink.keys.key_cache_bytes)
-    for name in _tables(catalog, sink, names):
-        if dry_run:
-            yield f"table {name}: {_seen(catalog, sink, name)}"
-        else:
-            yield from _converted(catalog, sink, name, cache)
+    keys = sink.keys
+    catalog = open_catalog(keys.catalog_name, sink.catalog)
+    cache = KeyCache(keys.key_cache_bytes)
+    with closing(OpeningEngine(lambda: open_engine(keys.engine, keys.name, sink.spark, sink.patience))) as engine:
+        for name in _tables(catalog, sink, names):
+            if dry_run:
+                yield f"table {name}: {_seen(catalog, sink, name)}"
+            else:
+                yield from _converted(catalog, sink, name, cache, engine)
 
 
 def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
@@ -42,6 +52,15 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
             raise ConfigError(f"table {name} does not exist")
     found = names or [*own_tables(sink), *routed_tables(catalog, sink, ())]
     return [name for name in dict.fromkeys(found) if sink.mutations(name) is not None]
+
+
+def _tasks(engine: Engine) -> Tasks | None:
+    """The engine; None if it runs in this process, or does not start."""
+    try:
+        return engine.beside()
+    except CalvingError as error:
+        log.warning("all data files are searched in this process, because the engine does not start: %s", error)
+        return None
 
 
 def _seen(catalog: Catalog, sink: Sink, name: str) -> str:
@@ -60,9 +79,11 @@ def _seen(catalog: Catalog, sink: Sink, name: str) -> str:
     )
 
 
-def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache) -> Iterator[str]:
+def _converted(catalog: Catalog, sink: Sink, name: str, cache: KeyCache, engine: Engine) -> Iterator[str]:
     about = {"engine-name": "calving", "engine-version": __version__}
-    maintenance = Maintenance(catalog, table_id(name), ledger_key(sink, "", name), about, cache)
+    maintenance = Maintenance(
+        catalog, table_id(name), ledger_key(sink, "", name), about, cache, tasks=lambda: _tasks(engine)
+    )
     commits = 0
     try:
         for done in maintenance.convert():

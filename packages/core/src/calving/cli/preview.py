@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +87,7 @@ def preview(sink: Sink, records: int) -> Preview:
         return Preview(outcome.records, tuple(sorted(tables, key=lambda t: t.name)), filtered, outcome.dead_letters)
 
 
-_NO_LIMITS = ErrorLimits(per_batch=_EVERYTHING)
+_NO_LIMITS = ErrorLimits(per_batch=_EVERYTHING, share=1.0)
 
 
 def newest(topics: Source, every: Collection[TopicPartition], records: int) -> dict[TopicPartition, Span]:
@@ -155,10 +155,10 @@ class _Copies:
         ToOutputFile.table_metadata(_empty(found, where), load_file_io({}, place).new_output(place))
         self.catalog.register_table(table_id(name), place)
 
-    def shown(self, name: str, files: TableFiles) -> TablePreview:
+    def shown(self, name: str, written: Sequence[TableFiles]) -> TablePreview:
         after = self.catalog.load_table(table_id(name)).schema()
         rows: Counter[str] = Counter()
-        for file in files.data_files:
+        for file in (file for files in written for file in files.data_files):
             folders = f"{file.file_path.rpartition('/')[0]}/".rpartition("/data/")[2].strip("/")
             rows[unquote_plus(folders)] += file.record_count
         return TablePreview(name, self._before.get(name), after, sum(rows.values()), dict(rows))

@@ -117,7 +117,7 @@ def _look(sink: Sink, source: Source) -> Place:
         keys.other_sinks,
         keys.reset == "latest",
         keys.on_data_loss == "skip",
-        any(sink.mutations(name) is not None for name in ("", *sink.tables)),
+        sink.changes_rows,
     )
 
 

@@ -76,6 +76,14 @@ class Failed:
 
 
 class Coordinator:
+    """Decides for one coordinator when to commit, and which entries; it does no I/O, and one thread calls it.
+
+    Its driver reports what has happened (``heard``, ``settled``) and runs the effects that these and ``tick`` return,
+    in their order. A table that cannot be committed is reported as Failed, and its entries wait for a later cycle. If
+    another effect fails, the driver drops the machine, and its successor starts at the saved position. A call that the
+    state forbids raises ProtocolError.
+    """
+
     park_behind = 2_000
     """Commits of a failing table are parked once a successor would have to read this many entries because of it."""
 

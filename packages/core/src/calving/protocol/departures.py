@@ -20,6 +20,8 @@ class _Looks(NamedTuple):
 
 
 class Departures:
+    """The topics that the broker has missed in enough lookups to be gone for good."""
+
     looks, seconds, pause = 4, 60.0, 15.0
     """A topic is gone after this many lookups without it, over at least so many seconds, with a pause between
     lookups.

@@ -25,6 +25,8 @@ def _confirms(found: TableMark, before: TableMark) -> bool:
 
 
 class Marks:
+    """The last mark of each table; of more than a thousand, of those that were committed last."""
+
     def __init__(self) -> None:
         self._known: dict[TableId, TableMark] = {}
 

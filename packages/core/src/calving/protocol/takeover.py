@@ -95,14 +95,27 @@ def tabular_runs(name: str, group: str, members: int) -> str:
     )
 
 
+def java_changes_no_rows(group: str, members: Collection[str]) -> str | None:
+    """The refusal of a sink that changes rows while tasks of the Java sink are in its group; None: there are none."""
+    return (
+        f"{_running(group, tasks)}, and a fleet that changes rows may have none. Stop the connector"
+        if (tasks := _tasks(members))
+        else None
+    )
+
+
+def _running(group: str, tasks: int) -> str:
+    return f"{counted(tasks, 'task')} of the Java sink {'runs' if tasks == 1 else 'run'} in group {group}"
+
+
 def _of_members(place: Place) -> Iterator[str]:
     if place.connector_group is not None and place.connector_members:
         yield tabular_runs(place.name, place.connector_group, len(place.connector_members))
     if not (tasks := _tasks(place.members)):
         return
-    running = f"{counted(tasks, 'task')} of the Java sink {'runs' if tasks == 1 else 'run'} in group {place.group}"
-    if place.changes_rows:
-        yield f"{running}, and a fleet that changes rows may have none. Stop the connector"
+    running = _running(place.group, tasks)
+    if place.changes_rows and (refusal := java_changes_no_rows(place.group, place.members)) is not None:
+        yield refusal
     for name, table in place.tables.items():
         if table.version is not None and _number(table.version) < _FIRST_WITH_UUIDS:
             yield (

@@ -41,6 +41,10 @@ class BatchLimits(NamedTuple):
 
     records: int
     bytes: int
+    first: int | None = None
+    """The most records that the first batch may read, if a larger batch failed before; None: ``records``. After each
+    batch that ends, the next one may read an eighth more.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,18 @@ class BatchOutcome:
 
 
 class Worker:
+    """Decides for one worker what to read and publish; it does no I/O, and one thread calls it.
+
+    Its driver reports what has happened (``assigned``, ``heard``, ``finished``, ``published``, ``released``) and runs
+    the effects that ``tick`` and ``handover`` return, in their order. If an effect fails, the driver drops the machine
+    with its unpublished batches, and makes a new one that starts at the stored positions. A call that the state forbids
+    raises ProtocolError.
+    """
+
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
+        self._records = limits.records if limits.first is None else min(limits.first, limits.records)
+        """The most that the next batch reads."""
         self._stored: dict[TopicPartition, int | None] = {}
         self._next: dict[TopicPartition, int] = {}
         self.held: frozenset[TopicPartition] = frozenset()
@@ -171,7 +185,7 @@ class Worker:
             self._phases.take(Turn.SWEEP)
             return self._run(backlog) if backlog else self._publish()
         size = sum(span.end - span.start for span in backlog.values())
-        if size >= self._limits.records or size * self._record_bytes >= self._limits.bytes:
+        if size >= self._records or size * self._record_bytes >= self._limits.bytes:
             return self._run(backlog)
         return []
 
@@ -188,6 +202,7 @@ class Worker:
             self._phases.take(Turn.VOID_ENDS)
             return
         self._phases.take(Turn.BATCH_ENDS)
+        self._records = min(self._limits.records, self._records + self._records // 8 + 1)
         self._next.update({tp: span.end for tp, span in self._reads.items()})
         self._finished.append((self._reads, outcome))
 
@@ -207,23 +222,24 @@ class Worker:
             self._phases.take(Turn.BATCH_LOST)
 
     def _run(self, backlog: Spans) -> list[WorkerEffect]:
-        records = min(self._limits.records, max(1, int(self._limits.bytes / self._record_bytes)))
+        records = min(self._records, max(1, int(self._limits.bytes / self._record_bytes)))
         self._phases.take(Turn.BATCH_STARTS)
         self._number, self._reads = self._number + 1, take(backlog, records)
         return [RunBatch(self._number, self._reads)]
 
     def _written(self) -> list[DataWritten]:
-        """The files of the finished batches: one event for each table, and a separate one for each batch that deletes
-        rows, because these deletes apply to the batches before it.
+        """The files of the finished batches: one event for each table, and a separate one for files that delete rows,
+        because these deletes apply to all files before them.
         """
         tables: dict[TableReference, list[TableFiles]] = {}
         for _, outcome in self._finished:
-            for table, files in outcome.written.items():
+            for table, found in outcome.written.items():
                 known = tables.setdefault(table, [])
-                if not known or files.delete_files:
-                    known.append(files)
-                else:
-                    known[-1] = TableFiles(known[-1].data_files + files.data_files, known[-1].delete_files)
+                for files in found:
+                    if not known or files.delete_files:
+                        known.append(files)
+                    else:
+                        known[-1] = TableFiles(known[-1].data_files + files.data_files, known[-1].delete_files)
         return [
             DataWritten(self._commit_id, table, files.data_files, files.delete_files)
             for table, known in sorted(tables.items(), key=lambda item: item[0].identifier)

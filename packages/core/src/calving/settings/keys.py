@@ -8,11 +8,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from calving.model.record_path import Limits, Routing, Tolerance
+from calving.engine.interface import Patience
+from calving.model.mutations import DeleteMode, Inserts, RowDeletes, RowMutations, Tombstones
+from calving.model.record_path import TYPE_SHARE, Limits, Routing, Tolerance, TopicConverters
 from calving.model.record_path import Policy as RecordPolicy
 
-_ROUTING, _LIMITS, _TOLERANCE = Routing(), Limits(), Tolerance()
-"""The defaults of task settings stand there."""
+_ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
+_TOLERANCE, _LIMITS, _PATIENCE = Tolerance(), Limits(), Patience()
+"""Values that settings become: a default that stands in one of them is not repeated here."""
 _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
@@ -41,10 +44,6 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Host names of loopback addresses, which only this machine reaches."""
 
 Policy = Literal["fail", "skip"]
-RowDeletes = Literal["positions", "equality"]
-Inserts = Literal["upsert", "append"]
-DeleteMode = Literal["hard", "soft"]
-Tombstones = Literal["skip", "delete"]
 
 MUTATIONS = (
     "cdc_field",
@@ -66,22 +65,38 @@ class TableKeys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     route_regex: str | None = Field(
-        None, alias="route-regex", description="Records whose route field matches this in full go to the table."
+        None,
+        alias="route-regex",
+        description="The table gets the records whose route field matches this regular expression in full.",
     )
     id_columns: Names | None = Field(
-        None, alias="id-columns", description="Columns that identify a row; its identifier fields when it is created."
+        None,
+        alias="id-columns",
+        description="Columns that identify a row; the table's identifier fields when the sink creates it. Default:"
+        " `iceberg.tables.default-id-columns`.",
     )
-    partition_by: Names | None = Field(None, alias="partition-by", description="Partition terms when it is created.")
+    partition_by: Names | None = Field(
+        None,
+        alias="partition-by",
+        description="Partition terms with which the sink creates the table. Default:"
+        " `iceberg.tables.default-partition-by`.",
+    )
     columns: Columns = Field(
         (),
         alias="columns",
-        description="Columns with their types, such as `ts timestamptz, amount decimal(12, 2)`: the table is created"
-        " with them, whatever its records hold; the others are inferred.",
+        description="Columns with their types, such as `ts timestamptz, amount decimal(12, 2)`. The sink creates the"
+        " table with them, whatever its records hold, and infers the types of all others.",
     )
     location: str | None = Field(
-        None, alias="location", description="The table's location when it is created; default: the catalog's choice."
+        None,
+        alias="location",
+        description="The location at which the sink creates the table. Default: the catalog chooses it.",
     )
-    commit_branch: str | None = Field(None, alias="commit-branch", description="The branch that is committed to.")
+    commit_branch: str | None = Field(
+        None,
+        alias="commit-branch",
+        description="The branch that the sink commits to. Default: `iceberg.tables.default-commit-branch`.",
+    )
     cdc_field: str | None = Field(None, alias="cdc-field", description="As `iceberg.tables.cdc-field`; empty: none.")
     upsert: bool | None = Field(
         None, alias="upsert-mode-enabled", description="As `iceberg.tables.upsert-mode-enabled`."
@@ -105,90 +120,105 @@ class SinkKeys(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(alias="name", description="The sink's name; its consumer group is `connect-<name>`.")
-    topics: Names = Field((), alias="topics", description="Topics to read.")
+    topics: Names = Field((), alias="topics", description="Topics that the sink reads.")
     topics_regex: str | None = Field(
-        None, alias="topics.regex", description="Read all topics whose whole name matches, those to come included."
+        None,
+        alias="topics.regex",
+        description="The sink reads every topic whose whole name matches this regular expression, also topics that"
+        " appear later.",
     )
 
     tables: Names = Field((), alias="iceberg.tables", description="Target tables, such as `db.events`.")
     dynamic: bool = Field(
-        False, alias="iceberg.tables.dynamic-enabled", description="Each record names its table in the route field."
+        False,
+        alias="iceberg.tables.dynamic-enabled",
+        description="Each record names its table in the route field.",
     )
     route_field: str | None = Field(
-        None, alias="iceberg.tables.route-field", description="The (dotted) field that records are routed by."
+        None,
+        alias="iceberg.tables.route-field",
+        description="The field that decides to which tables a record goes; a dot leads into a nested field.",
     )
     default_branch: str | None = Field(
-        None, alias="iceberg.tables.default-commit-branch", description="Branch to commit to; default main."
+        None,
+        alias="iceberg.tables.default-commit-branch",
+        description="The branch that the sink commits to. Default: `main`.",
     )
     default_id_columns: Names = Field(
         (),
         alias="iceberg.tables.default-id-columns",
-        description="Columns that identify a row; the identifier fields of tables that are created.",
+        description="Columns that identify a row; the identifier fields of tables that the sink creates.",
     )
     default_partition_by: Names = Field(
         (),
         alias="iceberg.tables.default-partition-by",
-        description="Partition terms of tables that are created: year, month, day, hour(column), bucket(column, N),"
-        " truncate(column, W), or a column.",
+        description="Partition terms of tables that the sink creates: year, month, day, hour(column), bucket(column,"
+        " N), truncate(column, W), or a column.",
     )
     default_columns: Columns = Field(
         (),
         alias="iceberg.tables.default-columns",
-        description="Types of columns by name, such as `ts timestamptz, amount decimal(12, 2)`: where such a column is"
-        " created or added, it has this type, whatever the records hold. Types in the table's own key take precedence.",
+        description="Types of columns by name, such as `ts timestamptz, amount decimal(12, 2)`. A column of this name"
+        " gets this type when the sink creates or adds it, whatever the records hold. The table's own key takes"
+        " precedence.",
     )
     type_share: float = Field(
-        0.01,
+        TYPE_SHARE,
         ge=0,
         lt=0.5,
         alias="iceberg.tables.type-share",
         description="A type that at most this share of a new column's values needs does not decide the column's type;"
-        " records with such values are bad, unless they fit. 0: every value counts, and numbers with a text among them"
-        " are text.",
+        " a record with such a value is a bad record, unless the value fits. 0: every value counts, and a column of"
+        " numbers with one text among them is text.",
     )
     auto_create: bool = Field(
-        False, alias="iceberg.tables.auto-create-enabled", description="Create tables that are missing."
+        False, alias="iceberg.tables.auto-create-enabled", description="The sink creates missing tables."
     )
     evolve: bool = Field(
         False,
         alias="iceberg.tables.evolve-schema-enabled",
-        description="Add columns, widen types and drop NOT NULL as records need it; else unknown fields are ignored.",
+        description="The sink adds columns, widens types and drops NOT NULL when records need it. If false, it ignores"
+        " unknown fields.",
     )
     case_insensitive: bool = Field(
-        False, alias="iceberg.tables.schema-case-insensitive", description="Match fields to columns ignoring case."
+        False,
+        alias="iceberg.tables.schema-case-insensitive",
+        description="A field matches the column of its name in upper or lower case.",
     )
     topic_pattern: str | None = Field(
         None,
         alias="iceberg.tables.topic-pattern",
-        description="Each record goes to the table that this pattern makes of its topic, such as"
-        " `lake.{topic}`; groups of the topic regex stand by number or name, such as `lake.{1}`. Lower case.",
+        description="The pattern that makes a record's table of its topic, such as `lake.{topic}`; `{1}` or `{name}`"
+        " stands for a group of the topic regex. The table's name is in lower case.",
     )
     topic_regex: str | None = Field(
         None,
         alias="iceberg.tables.topic-regex",
-        description="With the topic pattern: a topic has to match this in full, or its records are unrouted.",
+        description="With the topic pattern: the regular expression that a topic matches in full. Records of other"
+        " topics are unrouted.",
     )
     force_optional: bool = Field(
         False,
         alias="iceberg.tables.schema-force-optional",
-        description="Create columns as optional even where the records' schema says that they are required.",
+        description="The sink creates every column as optional, even where the records' schema says that it is"
+        " required.",
     )
     on_missing_table: RecordPolicy = Field(
         _ROUTING.missing_table,
         alias="iceberg.tables.on-missing-table",
-        description="Records for a table that does not exist.",
+        description="The sink's response to a record for a table that does not exist.",
     )
     on_unrouted: RecordPolicy = Field(
         _ROUTING.unrouted,
         alias="iceberg.tables.on-unrouted",
-        description="Records that no route takes; skipped ones are counted.",
+        description="The sink's response to a record that no route takes; the sink counts skipped ones.",
     )
 
     cdc_field: str | None = Field(
         None,
         alias="iceberg.tables.cdc-field",
-        description="The (dotted) field with a record's operation on the row of its id-columns: u... updates it,"
-        " d... deletes it, anything else inserts it, in upper or lower case.",
+        description="The field that holds a record's operation on the row of its id-columns; a dot leads into a nested"
+        " field. `u...` updates the row, `d...` deletes it, and anything else inserts it, in upper or lower case.",
     )
     upsert: bool = Field(
         False,
@@ -196,123 +226,138 @@ class SinkKeys(BaseModel):
         description="Without a cdc-field: every record replaces the row of its id-columns.",
     )
     row_deletes: RowDeletes = Field(
-        "positions",
+        _MUTATIONS.row_deletes,
         alias="iceberg.tables.row-deletes",
-        description="How rows are deleted: by position (deletion vectors in tables of format version 3), or by"
-        " equality, as the Java sink does, which is for version 2, and slow to read.",
+        description="How the sink deletes rows. `positions`: by position, in tables of format version 3 with deletion"
+        " vectors. `equality`: by equality, as the Java sink does; only for format version 2, and slow to read.",
     )
     inserts: Inserts | None = Field(
         None,
         alias="iceberg.tables.inserts",
-        description="Whether an insert replaces a row of its key, or adds one; default upsert, with equality append.",
+        description="Whether an insert replaces the row of its key (`upsert`) or adds a row (`append`). Default:"
+        " `upsert`; with `row-deletes = equality`, `append`.",
     )
     order_field: str | None = Field(
         None,
         alias="iceberg.tables.order-field",
-        description="The (dotted) column whose greatest value wins where a key is changed more than once, such as a log"
-        " sequence number; default the order of the topic's partition.",
+        description="The column whose greatest value wins where a key changes more than once, such as a log sequence"
+        " number; a dot leads into a nested column. Default: the last record of the topic's partition wins.",
     )
     delete_mode: DeleteMode = Field(
-        "hard",
+        _MUTATIONS.delete_mode,
         alias="iceberg.tables.delete-mode",
-        description="hard: a deleted row goes. soft: it stays, and its soft-delete-field is true.",
+        description="`hard`: the sink removes a deleted row. `soft`: the row stays, and its soft-delete-field is true.",
     )
     soft_delete_field: str = Field(
-        "_deleted", alias="iceberg.tables.soft-delete-field", description="The boolean column that marks deleted rows."
+        _MUTATIONS.soft_delete_field,
+        alias="iceberg.tables.soft-delete-field",
+        description="The boolean column that marks a deleted row.",
     )
     tombstones: Tombstones = Field(
-        "skip",
+        _MUTATIONS.tombstones,
         alias="iceberg.tables.tombstones",
-        description="delete: a record without a value deletes the row that its key identifies.",
+        description="`delete`: a record without a value deletes the row that its key identifies.",
     )
     on_truncate: Policy = Field(
-        "fail",
+        _MUTATIONS.on_truncate,
         alias="iceberg.tables.on-truncate",
-        description="An event that empties its source, as Debezium's `t`: a bad record, or skipped and counted.",
+        description="The sink's response to an event that empties its source, such as Debezium's `t`. `fail`: it is a"
+        " bad record. `skip`: the sink skips and counts it.",
     )
 
-    catalog_name: str = Field("iceberg", alias="iceberg.catalog", description="Name of the catalog in control events.")
+    catalog_name: str = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")
     backend: str = Field("kafka", alias="iceberg.control.backend", description="The coordination backend.")
-    control_topic: str = Field("control-iceberg", alias="iceberg.control.topic", description="The control topic.")
+    control_topic: str = Field(
+        "control-iceberg",
+        alias="iceberg.control.topic",
+        description="The control topic. Other backends name their keys and nodes after it.",
+    )
     group: str | None = Field(
-        None, alias="iceberg.connect.group-id", description="The consumer group; default `connect-<name>`."
+        None, alias="iceberg.connect.group-id", description="The consumer group. Default: `connect-<name>`."
     )
     other_sinks: Names = Field(
         (),
         alias="iceberg.control.other-sinks",
-        description="Sinks, each `<control topic>.<group>`, that write records of the same topics into the same tables"
-        " on purpose. Any other is taken for a former name of this one, and a first start is refused.",
+        description="Other sinks, each as `<control topic>.<group>`, that write records of the same topics into the"
+        " same tables on purpose. The sink takes any other for a former name of its own, and then refuses its first"
+        " start.",
     )
     commit_interval_ms: int = Field(
         300_000,
         ge=100,
         alias="iceberg.control.commit.interval-ms",
-        description="Time from one commit to the next, ms.",
+        description="Time from one commit to the next, in milliseconds. The default is that of the Java sink.",
     )
     commit_timeout_ms: int = Field(
         30_000,
         ge=100,
         alias="iceberg.control.commit.timeout-ms",
-        description="How long a commit waits for the answers of all workers, ms.",
+        description="How long a commit waits for the answers of all workers, in milliseconds; after it, the"
+        " coordinator commits without the missing ones. The default is that of the Java sink.",
     )
     commit_threads: int = Field(
-        8, ge=1, alias="iceberg.control.commit.threads", description="Tables that are committed at the same time."
+        8,
+        ge=1,
+        alias="iceberg.control.commit.threads",
+        description="Number of tables that the coordinator commits at the same time.",
     )
     key_cache_bytes: int = Field(
         1024**3,
         ge=0,
         alias="iceberg.key-cache.max-bytes",
-        description="How much of the key columns of mutation tables the coordinator keeps on its local disk, bytes.",
+        description="Size limit of the key cache, in bytes: the key columns of mutation tables that the coordinator"
+        " keeps on its local disk.",
     )
     table_timeout_ms: int = Field(
         30_000,
         ge=1_000,
         alias="iceberg.control.commit.table-timeout-ms",
-        description="A table's commit that takes longer counts as failed, and the cycle ends without it; it runs"
-        " on, and no other one is begun until it has ended, ms.",
+        description="How long a cycle waits for the commit of one table, in milliseconds. A slower commit counts as"
+        " failed but runs on, and the table's next commit starts when it has ended.",
     )
     full_cycle_ms: int | None = Field(
         None,
         ge=1_000,
         alias="iceberg.control.commit.full-cycle-within-ms",
-        description="End the process that leads when no commit cycle had the answers of all partitions and all tables"
-        " for this time, ms; default never.",
+        description="The leading process ends if no commit cycle has had the answers of all partitions and all tables"
+        " for this time, in milliseconds. Default: never.",
     )
     stalled_ms: int = Field(
         900_000,
         ge=1_000,
         alias="iceberg.stalled-after-ms",
-        description="A worker that stands still for this time, or whose batch takes longer, says where it hangs and"
-        " ends itself, with exit code 75, ms.",
+        description="A worker that makes no progress for this time, in milliseconds, or whose batch takes longer, logs"
+        " where it hangs and exits with code 75.",
     )
     stop_timeout_ms: int = Field(
         20_000,
         ge=0,
         alias="iceberg.stop-timeout-ms",
-        description="How long a clean stop waits for the batch that runs, and for the commit that runs, ms.",
+        description="How long a clean stop waits for the running batch and for the running commit, in milliseconds.",
     )
     max_failures: int | None = Field(
         None,
         ge=1,
         alias="iceberg.control.commit.max-consecutive-failures",
-        description="Fail the sink when a table's commit has failed this often in a row; default never, it only"
-        " reports DEGRADED.",
+        description="The sink fails when the commits of one table have failed this often in a row. Default: never; the"
+        " sink only reports DEGRADED.",
     )
     transactional_prefix: str = Field(
         "",
         alias="iceberg.coordinator.transactional.prefix",
-        description="Put before every transactional id, for clusters that authorise ids by prefix.",
+        description="A prefix of every transactional id, for clusters that authorise ids by prefix.",
     )
 
     reset: Literal["earliest", "latest"] = Field(
         "earliest",
         alias="iceberg.source.auto-offset-reset",
-        description="Where the first start begins; partitions that appear later are read from their beginning.",
+        description="Where the first start begins to read. The sink reads a partition that appears later from its"
+        " beginning.",
     )
     on_data_loss: Policy = Field(
         "fail",
         alias="iceberg.source.on-data-loss",
-        description="What to do when the broker no longer has records that were not read.",
+        description="The sink's response when the broker no longer has records that the sink has not read.",
     )
     engine: str = Field(
         "spark",
@@ -321,77 +366,88 @@ class SinkKeys(BaseModel):
         " registers.",
     )
     resources_timeout_ms: int = Field(
-        120_000,
+        int(_PATIENCE.resources * 1000),
         ge=1000,
         alias="iceberg.engine.resources-timeout-ms",
-        description="How long a Spark job may wait until the first of its tasks runs, ms; then it is cancelled, and a"
-        " sink of which no job ever ran stops.",
+        description="How long a Spark job may wait for its first task to run, in milliseconds. Then the sink cancels"
+        " the job; it stops if no job has ever run.",
     )
     job_timeout_ms: int = Field(
-        600_000,
+        int(_PATIENCE.job * 1000),
         ge=1000,
         alias="iceberg.engine.job-timeout-ms",
-        description="How long a Spark job may take, ms; then it is cancelled, and its records are read again.",
+        description="How long a Spark job may take, in milliseconds. Then the sink cancels the job and reads its"
+        " records again.",
     )
     batch_records: int = Field(
-        2_000_000, ge=1, alias="iceberg.batch.max-records", description="Most records one batch reads."
+        2_000_000, ge=1, alias="iceberg.batch.max-records", description="Number of records up to which one batch reads."
     )
     batch_bytes: int = Field(
-        1024 * 1024 * 1024, ge=1024, alias="iceberg.batch.max-bytes", description="Most bytes one batch reads, about."
+        1024 * 1024 * 1024,
+        ge=1024,
+        alias="iceberg.batch.max-bytes",
+        description="Approximate number of bytes up to which one batch reads.",
     )
     value_converter: str = Field(
-        "json",
+        _CONVERTERS.value.name,
         alias="value.converter",
-        description="How record values are decoded: json, avro, protobuf, json-schema, string, bytes, short, integer,"
-        " long, float, double, boolean, the Kafka Connect class, `module:name`, or the name of one that a package"
+        description="How the sink decodes record values: json, avro, protobuf, json-schema, string, bytes, short,"
+        " integer, long, float, double, boolean, the class of Kafka Connect, `module:name`, or a name that a package"
         " registers.",
     )
     key_converter: str = Field(
-        "bytes",
+        _CONVERTERS.key.name,
         alias="key.converter",
-        description="How record keys are decoded, where a transform looks at them.",
+        description="How the sink decodes record keys. It decodes them only where a transform or `tombstones = delete`"
+        " needs them.",
     )
-    transforms: Names = Field((), alias="transforms", description="Names of the transforms, in order.")
+    transforms: Names = Field(
+        (), alias="transforms", description="Names of the transforms, in the order in which they apply."
+    )
     predicates: Names = Field((), alias="predicates", description="Names of the predicates that transforms use.")
 
     errors_tolerance: Literal["none", "all"] = Field(
         "none",
         alias="errors.tolerance",
-        description="none: a record that cannot be taken stops the sink. all: it becomes a dead letter.",
+        description="`none`: a bad record stops the sink. `all`: it becomes a dead letter.",
     )
     dead_letter_topic: str | None = Field(
         None,
         alias="errors.deadletterqueue.topic.name",
-        description="The topic that dead letters go to, in the transaction of the batch's events.",
+        description="The topic of the dead letters. With the Kafka backend they are written in the transaction of"
+        " their batch's events.",
     )
     dead_letter_replication: int | None = Field(
         None,
         ge=1,
         alias="errors.deadletterqueue.topic.replication.factor",
-        description="Replication of the dead-letter topic if it has to be created; default the broker's.",
+        description="Replication factor with which the sink creates a missing dead-letter topic. Default: the"
+        " broker's.",
     )
     dead_letter_headers: bool = Field(
         True,
         alias="errors.deadletterqueue.context.headers.enable",
-        description="Write headers that say where a dead letter came from and why; `calving replay` needs them.",
+        description="A dead letter carries headers that say where it came from and why it was rejected; `calving"
+        " replay` needs them.",
     )
     dead_letter_table: str | None = Field(
         None,
         alias="errors.deadletterqueue.table",
-        description="Instead of a topic: the Iceberg table that dead letters go to, created if it is missing.",
+        description="The Iceberg table of the dead letters, instead of a topic. The sink creates it if it is missing.",
     )
     errors_per_batch: int = Field(
         _TOLERANCE.at_most,
         ge=1,
         alias="errors.max-per-batch",
-        description="Bad records of one batch (each of its tasks) that stop the sink instead.",
+        description="The sink stops if a batch, or one of its tasks, has more bad records than this.",
     )
     errors_share: float = Field(
         1.0,
         gt=0,
         le=1,
         alias="errors.max-share",
-        description="Share of bad records in a batch that stops the sink instead, once there are more than 100.",
+        description="The sink stops if more than this share of a batch's records is bad, once more than 100 of them"
+        " are.",
     )
 
     http_port: int | None = Field(
@@ -399,29 +455,31 @@ class SinkKeys(BaseModel):
         ge=0,
         le=65535,
         alias="iceberg.http.port",
-        description="Serve the status page, metrics, health and the REST of Kafka Connect on this port; 0 takes any"
-        " free one. Default: no server.",
+        description="Port of the server for the status page, metrics, health and Kafka Connect's REST interface; 0"
+        " takes any free one. Default: no server.",
     )
     http_host: str = Field(
         "127.0.0.1",
         alias="iceberg.http.host",
-        description="The address to listen on; one beyond this machine needs iceberg.http.token.",
+        description="The address that the server listens on. One beyond this machine needs `iceberg.http.token`.",
     )
     http_advertised: str | None = Field(
         None,
         pattern=r"^https?://[^/@\s]+(/[^@\s]*)?$",
         alias="iceberg.http.advertised-url",
-        description="The server's URL as the other workers and their users reach it; by default made of host and port,"
-        " with the machine's name if the host is every address.",
+        description="The server's URL for the other workers and for users. Default: made of host and port, with the"
+        " machine's name if the host stands for every address.",
     )
     http_token: str | None = Field(
         None,
         min_length=16,
         alias="iceberg.http.token",
-        description="The bearer token of calls that change something; without it they are refused.",
+        description="The bearer token of calls that change something. Without this key the server refuses such calls.",
     )
     http_certificate: str | None = Field(
-        None, alias="iceberg.http.tls-certificate-file", description="Serve HTTPS with this certificate (PEM)."
+        None,
+        alias="iceberg.http.tls-certificate-file",
+        description="The certificate (PEM) with which the server serves HTTPS.",
     )
     http_key: str | None = Field(
         None, alias="iceberg.http.tls-key-file", description="The certificate's private key (PEM)."
@@ -430,58 +488,61 @@ class SinkKeys(BaseModel):
         None,
         pattern=r"^https?://[^\s?#]+$",
         alias="iceberg.otel.endpoint",
-        description="Send all metrics to this URL of an OpenTelemetry collector, such as"
-        " http://collector:4318/v1/metrics. Needs calving[otel]. Default: none are sent.",
+        description="The URL of an OpenTelemetry collector that gets all metrics, such as"
+        " http://collector:4318/v1/metrics. Needs calving[otel]. Default: the sink sends none.",
     )
     webhook_url: str | None = Field(
         None,
         pattern="^https?://",
         alias="iceberg.notify.webhook-url",
-        description="Gets a POST of JSON when the sink becomes DEGRADED, and when it has recovered.",
+        description="The URL that gets a POST of JSON when the sink becomes DEGRADED, and when it has recovered.",
     )
 
     record_bytes: int = Field(
         _LIMITS.record_bytes,
         ge=1024,
         alias="iceberg.limits.record-bytes",
-        description="A larger value is a bad record.",
+        description="Size limit of a record's value, in bytes. A record with a larger value is a bad record.",
     )
     nesting: int = Field(
         _LIMITS.nesting,
         ge=1,
         le=50,
         alias="iceberg.limits.nesting",
-        description="Levels of objects and arrays that a value may have, and columns that are added; one with more is"
-        " a bad record.",
+        description="Levels of objects and arrays that a value, or a column that the sink adds, may have. A record"
+        " with more is a bad record.",
     )
     learned_names: int = Field(
         _LIMITS.learned_names,
         ge=1,
         alias="iceberg.limits.learned-names",
-        description="Distinct field names that a task learns to read JSON faster; with more it reads each record for"
-        " itself, slower and with the same results.",
+        description="Number of distinct field names up to which a task reads JSON records together. With more names it"
+        " reads each record alone, more slowly, with the same results.",
     )
     new_columns: int = Field(
         _LIMITS.new_columns,
         ge=1,
         alias="iceberg.limits.new-columns",
-        description="Columns, nested ones included, that one batch may add to a table: a record that alone needs more"
-        " is bad, and records that together need more stop the sink.",
+        description="Number of columns, nested ones included, that one batch may add to a table. A record that alone"
+        " needs more is a bad record; records that together need more stop the sink.",
     )
     columns: int = Field(
         _LIMITS.columns,
         ge=1,
         alias="iceberg.limits.columns",
-        description="Columns, nested ones included, up to which records may make a table grow.",
+        description="Number of columns, nested ones included, up to which records may make a table grow.",
     )
 
     # Keys of a Kafka Connect file that is used as it is. Each is checked, none is a silent option.
     connector_class: (
         Literal["org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"]
         | None
-    ) = Field(None, alias="connector.class", description="Accepted if it is one of the Iceberg sinks.")
+    ) = Field(None, alias="connector.class", description="Accepted if it names one of the Iceberg sinks.")
     tasks_max: int | None = Field(
-        None, alias="tasks.max", description="Accepted for a taken-over file; parallelism is Spark's (spark.master)."
+        None,
+        alias="tasks.max",
+        description="Accepted, so that a file for Kafka Connect works as it is. Spark sets the parallelism"
+        " (`spark.master`).",
     )
 
     @model_validator(mode="after")
@@ -539,42 +600,43 @@ class SinkKeys(BaseModel):
 
 
 TAKEN_OVER: Mapping[str, str] = {
-    "config.action.reload": "a configuration is read when the sink starts",
-    "errors.log.enable": "the first bad record of a batch is always in the log",
-    "errors.log.include.messages": "records are not logged; dead letters hold them",
-    "errors.retry.delay.max.ms": "temporary failures are retried until they pass",
-    "errors.retry.timeout": "temporary failures are retried until they pass",
-    "header.converter": "headers stay bytes",
-    "iceberg.control.group-id-prefix": "the control log is read without a group",
-    "iceberg.coordinator-executor-keep-alive-timeout-ms": "there are no such threads",
+    "config.action.reload": "the sink reads its configuration when it starts",
+    "errors.log.enable": "the sink always logs the first bad record of a batch",
+    "errors.log.include.messages": "the sink logs no records; dead letters hold them",
+    "errors.retry.delay.max.ms": "the sink retries temporary failures until they pass",
+    "errors.retry.timeout": "the sink retries temporary failures until they pass",
+    "header.converter": "the sink leaves headers as bytes",
+    "iceberg.control.group-id-prefix": "the sink reads the control log without a group",
+    "iceberg.coordinator-executor-keep-alive-timeout-ms": "the sink has no such threads",
 }
 """Keys of a Kafka Connect file that have no effect here, and why. They are named in the log and ignored."""
 
 REFUSED: Mapping[str, str] = {
-    "iceberg.hadoop": "there is no Hadoop here; give storage settings under iceberg.catalog.",
-    "iceberg.control.group-id": "it is a key of Tabular's sink, and connector.class is not Tabular's; the group is"
+    "iceberg.hadoop": "calving does not use Hadoop; give storage settings under iceberg.catalog.",
+    "iceberg.control.group-id": "only Tabular's sink has it, and connector.class names another; name the group in"
     " iceberg.connect.group-id",
-    "producer.override.": "clients of the control topic are set under iceberg.kafka.",
-    "admin.override.": "clients of the control topic are set under iceberg.kafka.",
-    "config.providers": "secrets come in by ${env:NAME} and ${file:PATH:KEY}",
-    "exactly.once.support": "it is Connect's own; leave it out",
-    "tasks.max.enforce": "it is Connect's own; leave it out",
-    "connector.plugin.version": "it is Connect's own; leave it out",
+    "producer.override.": "set the properties of the control topic's clients under iceberg.kafka.",
+    "admin.override.": "set the properties of the control topic's clients under iceberg.kafka.",
+    "config.providers": "name secrets as ${env:NAME} or ${file:PATH:KEY}",
+    "exactly.once.support": "only Kafka Connect itself has a use for it; leave it out",
+    "tasks.max.enforce": "only Kafka Connect itself has a use for it; leave it out",
+    "connector.plugin.version": "only Kafka Connect itself has a use for it; leave it out",
 }
 """Keys of a Kafka Connect file that are refused, by their beginnings, and what to do."""
 
 PREFIXES: Mapping[str, str] = {
     "kafka.": "librdkafka properties, such as `kafka.bootstrap.servers`",
-    "consumer.override.": "the same, for a taken-over Kafka Connect file",
+    "consumer.override.": "librdkafka properties as a Kafka Connect file has them",
     "iceberg.kafka.": "librdkafka properties of the backend's clients, on top of `kafka.`",
     "iceberg.catalog.": "catalog properties, such as `iceberg.catalog.type`",
-    "iceberg.tables.auto-create-props.": "properties of tables that are created",
-    "iceberg.tables.write-props.": "override the tables' properties for writing",
-    "spark.": "Spark properties, such as `spark.master`; `spark.calving.slots`: tasks at a time on Spark Connect",
+    "iceberg.tables.auto-create-props.": "properties of tables that the sink creates",
+    "iceberg.tables.write-props.": "properties that override those of the tables for writing",
+    "spark.": "Spark properties, such as `spark.master`; `spark.calving.slots` is the number of tasks at a time"
+    ", where Spark cannot tell",
     "value.converter.": "options of the value converter",
     "key.converter.": "options of the key converter",
-    "iceberg.topic.": "per topic, such as `iceberg.topic.orders.value.converter` and its options",
-    "transforms.": "of a transform: `transforms.<name>.type`, `.predicate`, `.negate` and its options",
-    "predicates.": "of a predicate: `predicates.<name>.type` and its options",
+    "iceberg.topic.": "settings of one topic, such as `iceberg.topic.orders.value.converter` and its options",
+    "transforms.": "a transform's settings: `transforms.<name>.type`, `.predicate`, `.negate` and its options",
+    "predicates.": "a predicate's settings: `predicates.<name>.type` and its options",
 }
 """Keys that are handed on, their prefix removed (kept for Spark)."""

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from calving.backend import hooks
 from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
+from calving.engine.interface import Patience
 from calving.engine.registry import check_engine
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
@@ -91,6 +92,11 @@ class Sink:
         }
         return replace(self, keys=keys.model_copy(update=change), replayed=True)
 
+    @property
+    def changes_rows(self) -> bool:
+        """Whether records change rows of one of its tables."""
+        return any(self.mutations(name) is not None for name in ("", *self.tables))
+
     def mutations(self, table: str) -> RowMutations | None:
         """How records change the rows of a table; None: rows are only appended."""
         if table == self.keys.dead_letter_table:
@@ -110,6 +116,11 @@ class Sink:
     @property
     def group(self) -> str:
         return self.keys.group or f"connect-{self.keys.name}"
+
+    @property
+    def patience(self) -> Patience:
+        """How long its engine waits for resources, and for a job."""
+        return Patience(self.keys.resources_timeout_ms / 1000, self.keys.job_timeout_ms / 1000)
 
     @property
     def identity(self) -> SinkIdentity:

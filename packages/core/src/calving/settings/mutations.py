@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.settings.keys import MUTATIONS, SinkKeys, TableKeys
@@ -25,6 +28,21 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     found["order_field"] = found["order_field"] or None
     if found["inserts"] is None:
         found["inserts"] = "upsert" if found["row_deletes"] == "positions" else "append"
-    if found["order_field"] is not None and found["row_deletes"] != "positions":
-        raise ConfigError(f"{where}order-field needs row-deletes = positions")
+    if found["order_field"] is not None:
+        _check_order(found, changed, where)
     return RowMutations(**found)
+
+
+def _check_order(found: Mapping[str, Any], changed: Collection[str], where: str) -> None:
+    """:raises ConfigError: another key contradicts the order field."""
+    if found["row_deletes"] != "positions":
+        raise ConfigError(f"{where}order-field needs row-deletes = positions")
+    if found["tombstones"] == "delete":
+        by_tombstones, by_order = (
+            where if name in changed else "iceberg.tables." for name in ("tombstones", "order_field")
+        )
+        raise ConfigError(
+            f"{by_tombstones}tombstones = delete and {by_order}order-field = {found['order_field']} exclude each other:"
+            " a record without a value has no order value, and would delete nothing; set tombstones = skip, and delete"
+            " by a cdc-field, or leave out the order-field"
+        )

@@ -64,11 +64,11 @@ class ColumnBlock(Block):
         return Payloads(self._column(self._records.keys()))
 
     @cached_property
-    def offsets(self) -> pa.Int64Array:
+    def offsets(self) -> pa.Array:
         return self._column(self._records.offsets())
 
     @cached_property
-    def timestamps_ms(self) -> pa.Int64Array:
+    def timestamps_ms(self) -> pa.Array:
         return self._column(self._records.timestamps())
 
     @cached_property

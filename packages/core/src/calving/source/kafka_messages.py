@@ -36,11 +36,11 @@ class MessageBlock(Block):
         return Payloads(list(map(Message.key, self._messages)))
 
     @cached_property
-    def offsets(self) -> pa.Int64Array:
+    def offsets(self) -> pa.Array:
         return pa.array(list(map(Message.offset, self._messages)), pa.int64())
 
     @cached_property
-    def timestamps_ms(self) -> pa.Int64Array:
+    def timestamps_ms(self) -> pa.Array:
         return pa.array(
             [at if kind else None for kind, at in (message.timestamp() for message in self._messages)], pa.int64()
         )

@@ -34,12 +34,12 @@ class Block(ABC):
 
     @property
     @abstractmethod
-    def offsets(self) -> pa.Int64Array:
+    def offsets(self) -> pa.Array:
         """Ascending; there may be holes."""
 
     @property
     @abstractmethod
-    def timestamps_ms(self) -> pa.Int64Array:
+    def timestamps_ms(self) -> pa.Array:
         """Milliseconds since 1970, of creation or of arrival as the topic says; null where a record has none."""
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -11,8 +12,9 @@ from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication
 from calving.model.membership import Claim
-from calving.source.claims import has_member
 from calving.source.dead_letters import DeadLetterWriter
+
+_METADATA_MAGIC = b"CGMDv2:"
 
 
 class GroupSession(Session):
@@ -23,8 +25,8 @@ class GroupSession(Session):
         self._dead_letters = DeadLetterWriter(sink)
 
     def publish(self, publication: Publication, claim: Claim) -> None:
-        if not has_member(claim):
-            raise FencedError(f"the consumer of group '{self._group}' is not a member")
+        if not _has_member(claim):
+            raise FencedError(f"publication refused: this worker is not a member of group '{self._group}'")
         self.write_dead_letters(publication.dead_letters)
         self.append(publication, Encoded.of_worker(self._group, publication, self._max_bytes), claim)
 
@@ -42,3 +44,18 @@ class GroupSession(Session):
 
         :raises FencedError, UnavailableError, OutcomeUnknownError: as ``publish``.
         """
+
+
+def _has_member(claim: Claim) -> bool:
+    """Whether the metadata names a member of a generation; the broker would accept one that does not.
+
+    The form is librdkafka's serialization (``rd_kafka_consumer_group_metadata_write``): magic, generation, group,
+    member, each text ended by a NUL.
+    """
+    token = claim.token
+    if not isinstance(token, bytes) or not token.startswith(_METADATA_MAGIC):
+        return False
+    body = token[len(_METADATA_MAGIC) :]
+    (generation,) = struct.unpack("<i", body[:4])
+    member = body[4:].split(b"\0")[1]
+    return generation >= 0 and bool(member) and bool(claim.member_id)

@@ -417,7 +417,8 @@ class BackendContract:
         for i in range(3):
             store.publish(0, i or None, i + 1)
         cursor = store.cursor(replay=True) if kind == "coordinator" else store.session().watch()
-        assert not cursor.has_ended
+        at_end = cursor.has_ended
+        assert not at_end
         found: list[Envelope] = []
         deadline = time.monotonic() + 30
         while not cursor.has_ended:

@@ -166,7 +166,8 @@ def _taken(given: Records, order: Sequence[int]) -> Records:
 def _without(given: Records, needs: frozenset[Any]) -> Records:
     """The records with null in all columns that are not needed, as the sink passes them."""
     kinds = {"key": pa.null(), "offset": pa.int64(), "timestamp": pa.timestamp("ms", "UTC"), "headers": HEADERS}
-    return replace(given, **{name: pa.nulls(len(given), kind) for name, kind in kinds.items() if name not in needs})
+    columns: dict[str, Any] = {n: pa.nulls(len(given), kind) for n, kind in kinds.items() if n not in needs}
+    return replace(given, **columns)
 
 
 def _outcomes(chain: Chain, given: Records) -> dict[int, Any]:
