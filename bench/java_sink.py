@@ -19,7 +19,7 @@ from calving.source.client import client_config
 
 ICEBERG, KAFKA = "1.11.0", "4.1.0"
 _TASKS = 2
-_COMMIT_MS = 10_000
+COMMIT_MS = 10_000
 _OPTIONS = ("-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 _ARTIFACTS = (
     Artifact("org.apache.iceberg", "iceberg-kafka-connect", ICEBERG),
@@ -35,32 +35,36 @@ _ARTIFACTS = (
 )
 
 
-def drain(servers: str, topic: str, folder: Path, warehouse: Path, done: Callable[[], bool], log: Path) -> meter.Usage:
-    """Until ``done``. The table is one of the embedded catalog's in ``warehouse``."""
-    control = f"control-java-{topic}"
+def drain(
+    servers: str, name: str, topic: str, folder: Path, warehouse: Path, done: Callable[[], bool], log: Path
+) -> meter.Usage:
+    """Until ``done``. The table is one of the embedded catalog's in ``warehouse``. ``name`` is the connector's."""
+    control = f"control-{name}"
     admin = AdminClient(client_config({"bootstrap.servers": servers}))
     admin.create_topics([NewTopic(control, 1, 1)])[control].result()  # nobody else does
     worker = _write(
-        folder / f"{topic}-worker.properties",
+        folder / f"{name}-worker.properties",
         {
             "bootstrap.servers": servers,
             "listeners": f"http://{LOOPBACK}:{free_port()}",
             "key.converter": "org.apache.kafka.connect.storage.StringConverter",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "value.converter.schemas.enable": "false",
-            "offset.storage.file.filename": str(folder / f"{topic}.offsets"),
+            # 60 s otherwise: the sink announces its files when Connect flushes offsets.
+            "offset.flush.interval.ms": "500",
+            "offset.storage.file.filename": str(folder / f"{name}.offsets"),
         },
     )
     sink = _write(
-        folder / f"{topic}-sink.properties",
+        folder / f"{name}-sink.properties",
         {
-            "name": f"java-{topic}",
+            "name": name,
             "connector.class": "org.apache.iceberg.connect.IcebergSinkConnector",
             "tasks.max": str(_TASKS),
             "topics": topic,
             "iceberg.tables": "bench.events",
             "iceberg.control.topic": control,
-            "iceberg.control.commit.interval-ms": str(_COMMIT_MS),
+            "iceberg.control.commit.interval-ms": str(COMMIT_MS),
             "iceberg.kafka.bootstrap.servers": servers,
             "iceberg.catalog.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
             "iceberg.catalog.uri": f"jdbc:sqlite:{warehouse / 'catalog.db'}",

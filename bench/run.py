@@ -5,197 +5,37 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import random
-import re
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyspark
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
 from bench import (
     backends,
     commits,
-    java_sink,
     latency,
     memory,
-    meter,
     mutations,
     partitions,
     records,
     recovery,
+    side_by_side,
     start,
     steady,
 )
-from bench.upserts import LIVE, SCHEMA, make_live
+from bench.throughput import PARTITIONS, Case, create_topic, drain, fill, record, warm
+from bench.upserts import LIVE
 from bench.upserts import fill as fill_changes
-from calving.iceberg.catalog import open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
-from calving.source.client import client_config
 
-PARTITIONS = 4
 _RECORDS_OF_A_CASE = 200_000
-_EPOCH_MS = 1_767_225_600_000
-
-
 _UPSERT = {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.bench.events.id-columns": "id"}
-
-
-@dataclass(frozen=True, slots=True)
-class Upserts:
-    """A run into a table with live rows: its keys beyond the usual ones, rows and ids in the end."""
-
-    name: str
-    keys: Mapping[str, str]
-    rows: int
-    distinct: int
-
-
-def record(number: int, ts: str, payload: str) -> bytes:
-    """About 176 bytes, six columns."""
-    millis = _EPOCH_MS + number
-    when = (
-        str(millis)
-        if ts == "epoch"
-        else f'"{datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")}"'
-    )
-    return (
-        f'{{"id":{number},"ts":{when},"user":"user-{number * 7919 % 100_000}",'
-        f'"type":"{("click", "view", "buy")[number % 3]}","amount":{number % 100_000 / 100},"payload":"{payload}"}}'
-    ).encode()
-
-
-def fill(servers: str, topic: str, records: int, ts: str) -> float:
-    """Mean record size, bytes."""
-    admin = AdminClient(client_config({"bootstrap.servers": servers}))
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result()
-    producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=50, compression_type="lz4"))
-    letters = random.Random(1)
-    payloads = ["".join(letters.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=80)) for _ in range(1000)]
-    size = 0
-    for number in range(records):
-        value = record(number, ts, payloads[number % 1000])
-        size += len(value)
-        while True:
-            try:
-                producer.produce(topic, value, partition=number * PARTITIONS // records)
-                break
-            except BufferError:
-                producer.poll(0.2)
-    producer.flush()
-    return size / records
-
-
-def drain(
-    calving: Path, servers: str, topic: str, folder: Path, records: int, ts: str, upserts: Upserts | None = None
-) -> dict[str, object]:
-    """Run the sink over the whole topic, and verify the table."""
-    name = topic if upserts is None else f"{topic}-{upserts.name}"
-    config = folder / f"{name}.json"
-    warehouse = folder / f"warehouse-{name}"
-    catalog_keys = {"type": "embedded", "warehouse": str(warehouse)}
-    config.write_text(
-        json.dumps(
-            {
-                "name": name,
-                "topics": topic,
-                "iceberg.tables": "bench.events",
-                "iceberg.control.commit.interval-ms": 60_000,
-                "iceberg.control.topic": f"control-{name}",
-                "kafka.bootstrap.servers": servers,
-                **{f"iceberg.catalog.{k}": v for k, v in catalog_keys.items()},
-                "spark.master": "local[2]",
-                "spark.ui.showConsoleProgress": "false",
-                **({} if upserts is None else upserts.keys),
-            }
-        )
-    )
-    _create_table(catalog_keys, live=upserts is not None)
-    log = Path("bench-results") / f"{name}.log"
-    log.parent.mkdir(exist_ok=True)
-    command = [str(calving), "run", "--until-caught-up", str(config)]
-    usage = meter.run(command, log, {"CALVING_LOG_LEVEL": "INFO"})
-    if usage.returncode:
-        sys.exit(f"the sink failed, see {log}:\n" + "\n".join(log.read_text().splitlines()[-20:]))
-    return {
-        **_measured("calving", usage, catalog_keys, records, ts, upserts),
-        "stages_cpu_seconds_per_million": _stages(log.read_text(), records, usage.cpu_seconds),
-        "first_batch_seconds": _first_batch(log.read_text()),
-    }
-
-
-def drain_with_java(servers: str, topic: str, folder: Path, records: int, ts: str) -> dict[str, object]:
-    warehouse = folder / f"java-{topic}"
-    catalog_keys = {"type": "embedded", "warehouse": str(warehouse)}
-    _create_table(catalog_keys)
-    catalog = open_catalog("iceberg", catalog_keys)
-
-    def done() -> bool:
-        snapshot = catalog.load_table("bench.events").current_snapshot()
-        summary = snapshot.summary if snapshot is not None else None
-        return summary is not None and summary["total-records"] == str(records)
-
-    log = Path("bench-results") / f"java-{topic}.log"
-    usage = java_sink.drain(servers, topic, folder, warehouse, done, log)
-    return _measured("Java", usage, catalog_keys, records, ts)
-
-
-def _measured(
-    sink: str,
-    usage: meter.Usage,
-    catalog_keys: dict[str, str],
-    records: int,
-    ts: str,
-    upserts: Upserts | None = None,
-) -> dict[str, object]:
-    """The used resources, after a check that the table is complete."""
-    rows, distinct = (records, records) if upserts is None else (upserts.rows, upserts.distinct)
-    table = open_catalog("iceberg", catalog_keys).load_table("bench.events")
-    ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
-    if len(ids) != rows or len(ids.unique()) != distinct:
-        sys.exit(f"the table of {sink} is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {rows} expected")
-    return {
-        "sink": sink,
-        "ts": ts,
-        "records": records,
-        "wall_seconds": round(usage.wall_seconds, 2),
-        "records_per_second": round(records / usage.wall_seconds),
-        "cpu_seconds": round(usage.cpu_seconds, 2),
-        "cpu_seconds_per_million": round(usage.cpu_seconds / records * 1e6, 3),
-        "peak_mib": round(usage.peak_bytes / 2**20),
-    }
-
-
-def _create_table(catalog_keys: dict[str, str], *, live: bool = False) -> None:
-    catalog = open_catalog("iceberg", catalog_keys)
-    catalog.create_namespace_if_not_exists("bench")
-    # What tables made by Iceberg itself get; without it the Java sink writes gzip.
-    table = catalog.create_table("bench.events", SCHEMA, properties={"write.parquet.compression-codec": "zstd"})
-    if live:
-        make_live(table)
-
-
-def _stages(log: str, records: int, cpu_seconds: float) -> dict[str, float]:
-    """Stages of the tasks; overhead is the rest: Spark, start-up, librdkafka's threads, coordination."""
-    found = re.findall(r"stages, CPU seconds: (.*)", log)
-    pairs = re.findall(r"(\w+) ([\d.]+)", found[-1]) if found else []
-    stages = {name: float(seconds) for name, seconds in pairs}
-    stages["overhead"] = cpu_seconds - sum(stages.values())
-    return {name: round(seconds / records * 1e6, 3) for name, seconds in stages.items()}
-
-
-def _first_batch(log: str) -> float | None:
-    match = re.search(r"first batch finished (\S+) s after the start", log)
-    return float(match.group(1)) if match else None
 
 
 def main() -> None:
@@ -203,9 +43,9 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=5_000_000)
     parser.add_argument("--calving", type=Path, default=Path(sys.executable).parent / "calving")
     parser.add_argument("--ts", choices=("epoch", "iso", "both"), default="both")
-    parser.add_argument("--java", action="store_true", help="the Java sink too, after each run of ours")
     cases = (
         "throughput",
+        "java",
         "upserts",
         "steady",
         "latency",
@@ -236,6 +76,9 @@ def main() -> None:
         folder = Path(name)
         if args.only in (None, "throughput"):
             report["throughput"] = _throughput(args, folder, console)
+        if args.only == "java":
+            counts = (args.records, 3 * args.records)
+            report["java"] = side_by_side.measure(folder / "java", console, args.calving, counts)
         report |= _changing(args, folder, console)
         if args.only in (None, "latency"):
             report["latency"] = latency.measure(folder / "latency", console)
@@ -267,16 +110,13 @@ def main() -> None:
 def _throughput(args: argparse.Namespace, folder: Path, console: Console) -> list[dict[str, object]]:
     results = []
     with kafka(folder / "kafka") as servers:
-        fill(servers, "bench-first", 1000, "iso")
-        # Leaves what every later start finds in the cache.
-        drain(args.calving, servers, "bench-first", folder, 1000, "iso")
+        warm(args.calving, servers, folder)
         for kind in ("epoch", "iso") if args.ts == "both" else (args.ts,):
             topic = f"bench-{kind}"
-            size = fill(servers, topic, args.records, kind)
+            create_topic(servers, topic)
+            size = fill(servers, topic, range(args.records), kind)
             console.print(f"{args.records:,} records of {size:.0f} bytes, ts as {kind}")
-            results.append(drain(args.calving, servers, topic, folder, args.records, kind))
-            if args.java:
-                results.append(drain_with_java(servers, topic, folder, args.records, kind))
+            results.append(drain(args.calving, servers, folder, Case(topic, topic, args.records, kind)))
     _show(results, console)
     return results
 
@@ -301,9 +141,18 @@ def _upserts(args: argparse.Namespace, folder: Path, console: Console) -> list[d
                 ("append", {}, LIVE + args.records),
                 ("upsert", _UPSERT, rows),
             ):
-                upserts = Upserts(f"{kind}-{number}", keys, expected, rows)
-                found = drain(args.calving, servers, "bench-changes", folder, args.records, "epoch", upserts)
-                results.append({**found, "sink": kind})
+                name = f"{kind}-{number}"
+                case = Case(
+                    name,
+                    "bench-changes",
+                    args.records,
+                    "epoch",
+                    live=True,
+                    rows=expected,
+                    distinct=rows,
+                    keys=keys,
+                )
+                results.append({**drain(args.calving, servers, folder, case), "sink": kind})
     _show(results, console)
     return results
 

@@ -21,11 +21,13 @@ After ``end`` it watches the end, prints its report, one JSON object, and ends.
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -46,6 +48,12 @@ if TYPE_CHECKING:  # the process that checks imports nothing of calving
 _LOOK_SECONDS = 3.0
 _READ_SECONDS = 5.0
 _END_SECONDS = 120.0
+_AWS = {
+    "s3.endpoint": "AWS_ENDPOINT_URL",
+    "s3.access-key-id": "AWS_ACCESS_KEY_ID",
+    "s3.secret-access-key": "AWS_SECRET_ACCESS_KEY",
+    "s3.region": "AWS_DEFAULT_REGION",
+}
 LETTERS = "letters-{name}"
 """The sink's dead-letter topic."""
 
@@ -53,14 +61,17 @@ LETTERS = "letters-{name}"
 class Checker:
     """Beside a run, from its beginning on."""
 
-    def __init__(self, run: Run, workload: Workload = "append") -> None:
+    def __init__(
+        self, run: Run, database: Path, s3: Mapping[str, str] | None = None, workload: Workload = "append"
+    ) -> None:
+        """``database``: the catalog's. ``s3``: the properties of the store with the tables, if that is not the disk."""
         settings = {
             "servers": run.servers,
             "topic": run.topic,
             "partitions": run.partitions,
             "group": f"connect-{run.name}",
             "control": f"control-{run.name}",
-            "database": str(Path(run.catalog_keys["warehouse"]) / "catalog.db"),
+            "database": str(database),
             "tables": list(run.tables),
             "letters": LETTERS.format(name=run.name),
             "workload": workload,
@@ -72,6 +83,7 @@ class Checker:
             stdout=subprocess.PIPE,
             stderr=self._log,
             text=True,
+            env={**os.environ, **({variable: s3[name] for name, variable in _AWS.items()} if s3 is not None else {})},
         )
 
     def watch_the_end(self, sent: int, seconds: float) -> None:
@@ -278,7 +290,7 @@ def _look(source: Source, tables: Tables, database: Path) -> None:
     if (where := locations(database)) and source.read(_READ_SECONDS):
         try:
             tables.look(where)
-        except FileNotFoundError as error:
+        except OSError as error:
             print(f"not looked at: {error}", file=sys.stderr)
 
 

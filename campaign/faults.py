@@ -20,10 +20,12 @@ import redis
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NotEmptyError
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _dataframe_to_data_files
+from pyiceberg.table import Table
 
+from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
@@ -33,6 +35,7 @@ from calving.source.client import client_config
 from campaign import records
 from campaign.changes import Workload
 from campaign.checker import Checker
+from campaign.lake import Lake
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, pause
 
@@ -52,7 +55,8 @@ INSIDE = "offsets:after:@{folder},transaction:before:@{folder}"
 """The fault of every worker on request: it dies inside its next transaction."""
 OF_ONE = ("deaf cursor", "stuck worker")
 """Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
-
+_IN_VAIN = (CommitFailedException, ValidationException, RESTError, OSError)
+"""Others give up, too."""
 
 _MEMBERS_SECONDS = 240
 """So long a group may have members that were killed, on a machine that is busy."""
@@ -72,6 +76,10 @@ class Field:
     checker: Checker
     quiet: Callable[[], AbstractContextManager[None]]
     """While it is entered, no records are sent."""
+    database: Path
+    """The catalog's."""
+    lake: Lake | None = None
+    """Where the tables are, if they are not on local disk."""
     sabotage: str | None = None
     """Of every worker, or of one in three: see ``OF_ONE``."""
     recovered: int = 0
@@ -177,7 +185,7 @@ def two_leaders(f: Field) -> None:
 
 
 def catalog_away(f: Field) -> None:
-    with sqlite3.connect(_database(f), timeout=30, isolation_level=None) as connection:
+    with sqlite3.connect(f.database, timeout=30, isolation_level=None) as connection:
         connection.execute("begin exclusive")
         time.sleep(f.rng.uniform(0.5, 4))
         connection.execute("rollback")
@@ -185,19 +193,56 @@ def catalog_away(f: Field) -> None:
 
 def catalog_silent(f: Field) -> None:
     """It neither answers nor refuses."""
+    seconds = f.rng.uniform(3, 15)
+    if f.lake is not None and f.lake.catalog.process is not None:
+        pause(f.lake.catalog.process, seconds)
+        return
     f.hang.touch()
-    time.sleep(f.rng.uniform(3, 15))
+    time.sleep(seconds)
     f.hang.unlink()
+
+
+def catalog_killed(f: Field) -> None:
+    assert f.lake is not None
+    f.lake.catalog.kill()
+    time.sleep(f.rng.uniform(0, 4))
+    f.lake.catalog.start()
+
+
+def objects_killed(f: Field) -> None:
+    assert f.lake is not None
+    f.lake.restart_store(f.rng.uniform(0, 4))
+
+
+def objects_slow(f: Field) -> None:
+    assert f.lake is not None
+    if f.lake.store.process is not None:
+        pause(f.lake.store.process, f.rng.uniform(0.5, 8))
+
+
+def objects_busy(f: Field) -> None:
+    """The store refuses some requests, or all."""
+    assert f.lake is not None
+    with f.lake.trouble({"busy": f.rng.choice((0.2, 0.5, 1.0))}):
+        time.sleep(f.rng.uniform(1, 10))
+
+
+def objects_reset(f: Field) -> None:
+    """Connections to the store break, before a request and after it; or none comes through."""
+    assert f.lake is not None
+    share = f.rng.choice((0.1, 0.25, 0.5))
+    with f.lake.trouble({"reset": share, "answer lost": share}):
+        time.sleep(f.rng.uniform(1, 10))
 
 
 def catalog_restored(f: Field) -> None:
     """From a backup some seconds old; an operator has stopped the workers for it, and recovers the sink."""
     copy = f.folder / "catalog-copy.db"
-    with sqlite3.connect(_database(f), timeout=30) as connection, sqlite3.connect(copy) as backup:
+    with sqlite3.connect(f.database, timeout=30) as connection, sqlite3.connect(copy) as backup:
         connection.backup(backup)
     time.sleep(f.rng.uniform(2, 8))
     all_workers_killed(f)
-    with sqlite3.connect(copy) as backup, sqlite3.connect(_database(f), timeout=30) as connection:
+    with sqlite3.connect(copy) as backup, sqlite3.connect(f.database, timeout=30) as connection:
         backup.backup(connection)
     f.checker.tell("back")
     f.recovered += 1
@@ -207,7 +252,7 @@ def catalog_restored(f: Field) -> None:
 def table_broken(f: Field) -> None:
     """One table cannot be loaded for a while."""
     name = f.rng.choice(f.run.tables).split(".")[1]
-    with sqlite3.connect(_database(f), timeout=30) as connection:
+    with sqlite3.connect(f.database, timeout=30) as connection:
         row = connection.execute(
             "select metadata_location from iceberg_tables where table_name = ?", (name,)
         ).fetchone()
@@ -218,7 +263,7 @@ def table_broken(f: Field) -> None:
             (f"{row[0]}.broken", name, row[0]),
         )
     time.sleep(f.rng.uniform(0.5, 4))
-    with sqlite3.connect(_database(f), timeout=30) as connection:
+    with sqlite3.connect(f.database, timeout=30) as connection:
         connection.execute(
             "update iceberg_tables set metadata_location = ? where table_name = ? and metadata_location = ?",
             (row[0], name, f"{row[0]}.broken"),
@@ -228,7 +273,7 @@ def table_broken(f: Field) -> None:
 def table_dropped(f: Field) -> None:
     """The sink creates it again; an operator discards what was written for the former one."""
     name = f.rng.choice(f.run.tables)
-    with sqlite3.connect(_database(f), timeout=30, isolation_level=None) as connection:
+    with sqlite3.connect(f.database, timeout=30, isolation_level=None) as connection:
         connection.execute("begin exclusive")
         row = connection.execute(
             "delete from iceberg_tables where table_name = ? returning metadata_location", (name.split(".")[1],)
@@ -274,19 +319,19 @@ def topic_recreated(f: Field) -> None:
 
 def foreign_commit(f: Field) -> None:
     """Somebody else changes a table: the sink's own commit meets a conflict."""
-    table = find_table(f.run.catalog, tuple(f.rng.choice(f.run.tables).split(".")))
+    table = _some_table(f)
     if table is not None:
-        with contextlib.suppress(CommitFailedException), table.transaction() as change:
+        with contextlib.suppress(*_IN_VAIN), table.transaction() as change:
             change.set_properties({"touched": str(f.rng.random())})
 
 
 def foreign_expiry(f: Field) -> None:
     """Somebody else expires snapshots, those with the sink's ledger among them."""
-    table = find_table(f.run.catalog, tuple(f.rng.choice(f.run.tables).split(".")))
+    table = _some_table(f)
     if table is None or len(table.metadata.snapshots) < 3:
         return
     oldest = sorted(table.metadata.snapshots, key=lambda s: s.sequence_number or 0)[:2]
-    with contextlib.suppress(CommitFailedException, ValueError):
+    with contextlib.suppress(*_IN_VAIN, ValueError):
         expire = table.maintenance.expire_snapshots()
         for snapshot in oldest:
             expire = expire.by_id(snapshot.snapshot_id)
@@ -295,17 +340,21 @@ def foreign_expiry(f: Field) -> None:
 
 def compaction(f: Field) -> None:
     """Somebody else makes one file of many."""
-    table = find_table(f.run.catalog, tuple(f.rng.choice(f.run.tables).split(".")))
-    if table is None:
-        return
+    table = _some_table(f)
+    if table is not None:
+        with contextlib.suppress(*_IN_VAIN):
+            _compact(table)
+
+
+def _compact(table: Table) -> None:
     # The rows of a file with position deletes are not all there.
     files = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files() if not task.delete_files]
     small = [file for file in files if file.file_path.endswith(".parquet")][:12]
     if len(small) < 4:
         return
     schema = table.schema().as_arrow()
-    rows = pa.concat_tables(pq.read_table(file.file_path.removeprefix("file://")).cast(schema) for file in small)
-    with contextlib.suppress(CommitFailedException, ValidationException), table.transaction() as change:
+    rows = pa.concat_tables(pq.read_table(table.io.new_input(f.file_path).open()).cast(schema) for f in small)
+    with table.transaction() as change:
         # What pyiceberg would do by itself after a conflict is to rebase, which is not what is tested here.
         change.set_properties({"commit.retry.num-retries": "0"})
         with change.update_snapshot().overwrite() as overwrite:
@@ -313,6 +362,14 @@ def compaction(f: Field) -> None:
                 overwrite.delete_data_file(file)
             for file in _dataframe_to_data_files(change.table_metadata, rows, table.io):
                 overwrite.append_data_file(file)
+
+
+def _some_table(f: Field) -> Table | None:
+    """One that is there, and can be loaded now."""
+    try:
+        return find_table(f.run.catalog, tuple(f.rng.choice(f.run.tables).split(".")))
+    except CalvingError:
+        return None
 
 
 def network_cut(f: Field) -> None:
@@ -424,19 +481,23 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "clock jumped": (clock_jumped, 1),
     "store wiped": (store_wiped, 1),
     "store went back": (store_went_back, 1),
+    "catalog killed": (catalog_killed, 3),
+    "object store killed": (objects_killed, 4),
+    "object store slow": (objects_slow, 4),
+    "object store busy": (objects_busy, 6),
+    "object store resets": (objects_reset, 6),
 }
 """With how often each comes, relative to the others."""
+OF_LAKES = {kind for kind in FAULTS if kind.startswith("object store")} | {"catalog killed"}
+"""The embedded catalog and the disk have no processes."""
 
 
-def faults_of(store: Store, workload: Workload = "append") -> list[str]:
+def faults_of(store: Store, workload: Workload = "append", *, lake: bool = False) -> list[str]:
     """The faults for a sink with this store: Kafka's offsets need no clock, and only Kafka has transactions.
 
     A mutation table is not dropped: the checker could not tell which changes of a key the dropped table held.
     """
     others = {"clock jumped" if isinstance(store, KafkaServer) else "worker killed inside a transaction"}
+    others |= set() if lake else OF_LAKES
     others |= {"table dropped"} if workload != "append" else set()
     return [kind for kind in FAULTS if kind not in others]
-
-
-def _database(f: Field) -> Path:
-    return Path(f.run.catalog_keys["warehouse"]) / "catalog.db"

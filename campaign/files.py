@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import boto3
 import fastavro
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
+from botocore.exceptions import BotoCoreError, ClientError
 
 from campaign.audit import Row
 
@@ -26,18 +30,31 @@ def locations(database: Path) -> dict[str, str]:
         return {}
 
 
-def path_of(location: str) -> Path:
-    return Path(location.removeprefix("file://"))
+def content(location: str) -> bytes:
+    """:raises OSError: it is gone, or cannot be read now."""
+    if not location.startswith("s3://"):
+        return Path(location.removeprefix("file://")).read_bytes()
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    try:
+        found: bytes = _s3().get_object(Bucket=bucket, Key=key)["Body"].read()
+    except (BotoCoreError, ClientError) as error:
+        raise OSError(f"{location}: {error}") from error
+    return found
+
+
+@cache
+def _s3() -> Any:
+    """Its address and keys are in the environment."""
+    return boto3.client("s3")
 
 
 def avro(location: str) -> list[Any]:
-    with path_of(location).open("rb") as file:
-        return list(fastavro.reader(file))
+    return list(fastavro.reader(io.BytesIO(content(location))))
 
 
 def positions(location: str) -> list[tuple[str, int]]:
     """The data files and the places in them that a file of position deletes names."""
-    columns = pq.read_table(path_of(location), columns=["file_path", "pos"]).to_pydict()
+    columns = pq.read_table(io.BytesIO(content(location)), columns=["file_path", "pos"]).to_pydict()
     return list(zip(columns["file_path"], columns["pos"], strict=True))
 
 
@@ -46,5 +63,5 @@ def rows(location: str) -> list[Row]:
     if location.endswith(".avro"):
         return [Row(*(record[name] for name in _COLUMNS)) for record in avro(location)]
     read = orc.read_table if location.endswith(".orc") else pq.read_table
-    columns: Mapping[str, list[Any]] = read(path_of(location), columns=_COLUMNS).to_pydict()
+    columns: Mapping[str, list[Any]] = read(io.BytesIO(content(location)), columns=_COLUMNS).to_pydict()
     return [Row(*row) for row in zip(*(columns[name] for name in _COLUMNS), strict=True)]

@@ -13,7 +13,7 @@ from typing import Any
 
 from campaign.audit import Audit, Claim, Row
 from campaign.changes import Change
-from campaign.files import avro, path_of, positions, rows
+from campaign.files import avro, content, positions, rows
 from campaign.tables import Seen, Tables
 
 _DELETED = 2
@@ -132,7 +132,7 @@ class ChangedTables(Tables):
 
     def look(self, where: Mapping[str, str]) -> None:
         changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
-        metadata = {name: json.loads(path_of(at).read_bytes()) for name, at in changed.items()}
+        metadata = {name: json.loads(content(at)) for name, at in changed.items()}
         live = {name: self._live_rows(found) for name, found in metadata.items()}
         news = {
             name: [(each, self._additions(each)) for each in self._since(found, self.seen(name).snapshot)]

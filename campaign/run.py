@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pyiceberg.exceptions import CommitFailedException
 from rich.console import Console
@@ -39,6 +39,7 @@ from campaign.books import Counters, asked, miscounted, wrong
 from campaign.changes import Workload
 from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, Field, faults_of
+from campaign.lake import Lake
 from campaign.latency import recovered, summary
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, settings_of
@@ -104,6 +105,7 @@ class Producing(threading.Thread):
 class Plan:
     """The choices of one campaign.
 
+    ``warehouse``: the tables are on local disk, in the embedded catalog; or in S3, behind a REST catalog.
     ``workload``: whether records are appended, replace each other by key, or are change events with deletes.
     ``kinds``: of faults; if None, all that harm this backend, and those that workers carry. ``sabotage``: see
     ``campaign/worker.py``. ``settle_seconds``: how long those that are there at the end may take until everything is
@@ -112,6 +114,7 @@ class Plan:
 
     backend: str
     tables: int = 20
+    warehouse: Literal["local", "s3"] = "local"
     workload: Workload = "append"
     seconds: float = 600
     seed: int = 1
@@ -130,15 +133,18 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
     store = _store(folder, plan.backend, broker)
     if not isinstance(store, KafkaServer):
         proxy.target = store.port
-    names = [f"db.t{i}" for i in range(plan.tables)]
-    run = Sink(folder, broker.bootstrap_servers, "campaign", settings=_settings(store, plan), tables=names)
+    lake = Lake(folder, random.Random(plan.seed)) if plan.warehouse == "s3" else None
+    run = _sink(folder, broker, store, plan, lake)
     run.workload = plan.workload
     run.module = "campaign.worker"
     run.put_aside(through(store, proxy.port))
-    checker = Checker(run, plan.workload)
+    database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
+    checker = Checker(run, database, lake.store.s3 if lake is not None else None, plan.workload)
     producing = Producing(run)
     rng = random.Random(plan.seed)
-    field = Field(run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, plan.sabotage)
+    field = Field(
+        run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake, sabotage=plan.sabotage
+    )
     run.environment["HANG"] = str(field.hang)
     try:
         field.revive(armed=plan.kinds is None)
@@ -162,9 +168,19 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
         run.stop()
         checker.stop()
         proxy.close()
+        if lake is not None:
+            lake.stop()
         store.stop()
         broker.stop()
     return {**_result(plan, field, happened, settled, checked), **asdict(books)}
+
+
+def _sink(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lake | None) -> Sink:
+    names = [f"db.t{i}" for i in range(plan.tables)]
+    keys = lake.keys if lake is not None else None
+    return Sink(
+        folder, broker.bootstrap_servers, "campaign", settings=_settings(store, plan), tables=names, catalog=keys
+    )
 
 
 @dataclass
@@ -201,7 +217,8 @@ def outcome(number: int, run: Sink) -> str:
 def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
     """Which faults there were, and when they were over, seconds since the epoch."""
     happened: list[tuple[str, float]] = []
-    kinds = faults_of(field.store, plan.workload) if plan.kinds is None else list(plan.kinds)
+    every = faults_of(field.store, plan.workload, lake=field.lake is not None)
+    kinds = every if plan.kinds is None else list(plan.kinds)
     weights = [FAULTS[kind][1] for kind in kinds]
     end = time.monotonic() + plan.seconds
     while time.monotonic() < end:
@@ -302,13 +319,13 @@ def through(store: Store, port: int) -> dict[str, str]:
 
 def _shown(results: Iterable[Mapping[str, Any]]) -> Iterator[Table]:
     shown = Table(title="Fault campaign")
-    for column in ("backend", "protocol", "workload", "tables", "faults", "rows", *_VERDICT):
+    for column in ("backend", "protocol", "warehouse", "workload", "tables", "faults", "rows", *_VERDICT):
         shown.add_column(column)
     slow = Table(title="Seconds from a fault to the next full commit of every partition: p50, p99, maximum")
     slow.add_column("fault")
     kinds: dict[str, list[str]] = {}
     for i, result in enumerate(results):
-        keys = ("backend", "protocol", "workload", "tables", "faults_total", "rows", *_VERDICT)
+        keys = ("backend", "protocol", "warehouse", "workload", "tables", "faults_total", "rows", *_VERDICT)
         shown.add_row(*(str(result[key]) for key in keys))
         slow.add_column(f"{result['backend']}, {result['tables']}")
         for kind, found in result["seconds_to_full_commit"].items():
@@ -324,6 +341,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--tables", type=int, action="append")
+    parser.add_argument("--warehouse", choices=("local", "s3"), default="local")
     parser.add_argument("--workload", choices=("append", "upsert", "cdc"), default="append")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
@@ -338,7 +356,9 @@ def main() -> None:
     with interruptible():
         for backend in args.backend or BACKENDS:
             for tables in args.tables or (1, 20):
-                plan = Plan(backend, tables, args.workload, args.seconds, args.seed, args.protocol, args.only)
+                plan = Plan(
+                    backend, tables, args.warehouse, args.workload, args.seconds, args.seed, args.protocol, args.only
+                )
                 folder = Path(tempfile.mkdtemp(prefix="calving-campaign-"))
                 try:
                     results.append(campaign(folder, plan))

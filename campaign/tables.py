@@ -11,7 +11,7 @@ from typing import Any
 
 from campaign import records
 from campaign.audit import Audit, Claim
-from campaign.files import avro, path_of, rows
+from campaign.files import avro, content, rows
 
 _ADDED, _DELETED = 1, 2
 """Of a manifest entry's status; others exist."""
@@ -34,7 +34,7 @@ _NEVER = Seen("", None, {}, Claim("", {}, {}, {}, {}))
 
 
 class Tables:
-    """The tables of the embedded catalog."""
+    """The tables of a catalog in SQLite."""
 
     def __init__(self, names: list[str], topic: str, ledger: str, audit: Audit) -> None:
         self._names, self._topic, self._ledger, self._audit = names, topic, ledger, audit
@@ -49,9 +49,9 @@ class Tables:
         """
 
     def look(self, where: Mapping[str, str]) -> None:
-        """:raises FileNotFoundError: it is too late to look at that moment, files are gone."""
+        """:raises OSError: it is too late to look at that moment, files are gone; or they cannot be read now."""
         changed = {n: at for n, at in where.items() if n not in self._seen or self._seen[n].metadata_location != at}
-        metadata = {name: json.loads(path_of(at).read_bytes()) for name, at in changed.items()}
+        metadata = {name: json.loads(content(at)) for name, at in changed.items()}
         lives = {name: list(self._live(found)) for name, found in metadata.items()}
         known = {name: self._seen.get(name, _NEVER) for name in changed}
         contents = {
@@ -89,7 +89,7 @@ class Tables:
         for numbers in self._seen.pop(name, _NEVER).files.values():
             self._audit.vanished(numbers)
         self._audit.began_again(name)
-        self.released([path for path, _ in self._live(json.loads(path_of(location).read_bytes()))])
+        self.released([path for path, _ in self._live(json.loads(content(location)))])
 
     def released(self, files: Iterable[str]) -> None:
         """No table will hold these files."""

@@ -89,13 +89,13 @@ def _dropped_keys() -> None:
 
 def _first_changes() -> None:
     """Of the changes of a key in a batch the first counts, not the last."""
-    in_order = Last._in_order
+    order = Last._order
 
-    def turned(self: Last, changes: pa.RecordBatch) -> pa.RecordBatch:
-        found = in_order(self, changes)
-        return found.take(pa.array(range(found.num_rows)[::-1], pa.int64()))
+    def turned(self: Last, changes: pa.RecordBatch) -> pa.Array:
+        return order(self, changes).take(pa.array(range(changes.num_rows)[::-1], pa.int64()))
 
-    Last._in_order = turned  # type: ignore[method-assign]
+    Last._order = turned  # type: ignore[method-assign]
+    Last._in_order = lambda self, changes: None  # type: ignore[method-assign]
 
 
 def _forgotten_deletes() -> None:
