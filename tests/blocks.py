@@ -45,11 +45,11 @@ class Given(Block):
         return self._payloads([b"key"] * len(self) if self._keys is None else self._keys)
 
     @cached_property
-    def offsets(self) -> pa.Int64Array:
+    def offsets(self) -> pa.Array:
         return pa.arange(self._start, self._start + len(self))
 
     @cached_property
-    def timestamps_ms(self) -> pa.Int64Array:
+    def timestamps_ms(self) -> pa.Array:
         return pa.array([MILLIS] * len(self), pa.int64())
 
     @cached_property

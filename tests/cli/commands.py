@@ -55,10 +55,10 @@ class Cli:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-c", "from calving.cli.main import main; main()", *arguments, str(self.config)]
 
-    def run(self, *arguments: str, code: int = 0) -> str:
+    def run(self, *arguments: str, code: int = 0, seconds: float = 90) -> str:
         env = {**os.environ, "COLUMNS": "200"}
         done = subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=90, check=False, env=env
+            self.command(*arguments), capture_output=True, text=True, timeout=seconds, check=False, env=env
         )
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -72,6 +72,27 @@ def test_a_running_connector_of_tabular_is_refused_and_so_is_the_start(cli: Cli)
         consumer.close()
 
 
+def test_a_running_java_sink_is_refused_where_records_change_rows_and_so_is_the_start(cli: Cli) -> None:
+    cli.keys |= {"iceberg.tables.default-id-columns": "id", "iceberg.tables.upsert-mode-enabled": "true"}
+    group = load(cli.config).group
+    # A task of the Java sink is known by the id of its client.
+    task = client_config(
+        {"bootstrap.servers": cli.topic.servers, "client.id": "connector-consumer-java-0"}, group_id=group
+    )
+    consumer = Consumer(task)
+    consumer.subscribe([cli.topic.name])
+    try:
+        deadline = time.monotonic() + 30
+        while not members(load(cli.config).kafka, group):
+            assert time.monotonic() < deadline
+            consumer.poll(0.2)
+        refusal = f"1 task of the Java sink runs in group {group}, and a fleet that changes rows may have none"
+        assert any(refusal in each for each in look(cli).refusals)
+        cli.refused(refusal)
+    finally:
+        consumer.close()
+
+
 def test_commits_of_the_java_sink_without_stored_positions_are_refused_and_so_is_the_start(cli: Cli) -> None:
     cli.run_here()  # which makes the control topic
     catalog = open_catalog("iceberg", cli.catalog_keys)

@@ -102,18 +102,38 @@ def test_every_alert_has_a_case_in_which_it_fires() -> None:
     assert fired == {rule["alert"] for rule in RULES["groups"][0]["rules"]}
 
 
-def manifests() -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+def manifests(name: str = "kubernetes.yaml") -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text()))
 
 
-def manifest(kind: str) -> dict[str, Any]:
-    (found,) = (m for m in manifests() if m["kind"] == kind)
+def manifest(kind: str, name: str = "kubernetes.yaml") -> dict[str, Any]:
+    (found,) = (m for m in manifests(name) if m["kind"] == kind)
     return found
 
 
-@pytest.mark.parametrize("kind", ["ConfigMap", "Deployment", "PodDisruptionBudget", "NetworkPolicy"])
-def test_kubernetes_takes_the_manifests(kind: str) -> None:
-    kubernetes_validate.validate(manifest(kind), "1.30", strict=True)
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-spark.yaml"])
+def test_kubernetes_takes_the_manifests(name: str) -> None:
+    for each in manifests(name):
+        if each["kind"] != "PodMonitor":  # the operator's own kind
+            kubernetes_validate.validate(each, "1.30", strict=True)
+
+
+def test_the_sink_whose_tasks_have_pods_of_their_own_is_valid_and_starts_them_as_its_service_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = "kubernetes-spark.yaml"
+    pod = manifest("Deployment", file)["spec"]["template"]
+    (worker,) = pod["spec"]["containers"]
+    for name in ("CALVING_TOKEN", "CATALOG_TOKEN", *(each["name"] for each in worker["env"])):
+        monkeypatch.setenv(name, f"the-value-of-{name}")
+    spark = parse(flat(tomllib.loads(manifest("ConfigMap", file)["data"]["sink.toml"]))).spark
+    assert spark["spark.driver.host"] == "the-value-of-POD_IP"
+    assert spark["spark.kubernetes.driver.pod.name"] == "the-value-of-POD_NAME"
+    assert spark["spark.kubernetes.container.image"] == worker["image"]
+    account = manifest("ServiceAccount", file)["metadata"]["name"]
+    assert pod["spec"]["serviceAccountName"] == account
+    assert [each["name"] for each in manifest("RoleBinding", file)["subjects"]] == [account]
+    assert manifest("RoleBinding", file)["roleRef"]["name"] == manifest("Role", file)["metadata"]["name"]
 
 
 def test_the_sink_of_the_manifests_is_valid_and_serves_what_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,11 +177,12 @@ def test_the_image_is_made_of_what_is_there_and_runs_a_command_that_there_is() -
     text = (DEPLOY / "Dockerfile").read_text()
     for source in re.findall(r"^COPY (?!--from)(\S+)", text, re.MULTILINE):
         assert (DEPLOY.parent / source).exists()
-    for package in re.findall(r"/packages/(\S+)", text):
+    for package in re.findall(r"/packages/([\w-]+)", text):
         assert (DEPLOY.parent / "packages" / package / "pyproject.toml").exists()
     words = [re.split(r"\s", line)[0] for line in re.sub(r"\\\n", " ", text).splitlines() if line and line[0] != "#"]
-    assert set(words) <= {"FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}
+    assert set(words) <= {"FROM", "ARG", "RUN", "COPY", "ENV", "USER", "WORKDIR", "ENTRYPOINT", "CMD"}
     assert json.loads(text.partition("\nCMD ")[2])[0] == "run"
+    assert len(set(re.findall(r"python:?(3\.\d+)", text))) == 1
 
 
 def test_the_page_about_degraded_names_every_cause() -> None:

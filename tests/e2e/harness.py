@@ -59,7 +59,9 @@ class Run:
         partitions: int = 3,
         settings: Mapping[str, str | None] | None = None,
         tables: Sequence[str] = TABLES,
+        catalog: Mapping[str, str] | None = None,
     ) -> None:
+        """``catalog``: the keys of one that is there already."""
         self.folder, self.servers, self.name, self.partitions = folder, servers, name, partitions
         self.tables = tables
         self.topic = f"source-{name}"
@@ -68,7 +70,7 @@ class Run:
         self._producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5, enable_idempotence=True))
         self.sent = 0
         self.force = folder / "force-lead"
-        self.catalog_keys = {"type": "embedded", "warehouse": str(folder / "warehouse")}
+        self.catalog_keys = dict(catalog or {"type": "embedded", "warehouse": str(folder / "warehouse")})
         self.config = folder / "sink.json"
         found = {k: v for k, v in (self._settings() | dict(settings or {})).items() if v is not None}
         self._backend = found.get("iceberg.control.backend", "kafka")

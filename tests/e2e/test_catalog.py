@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.cli import recover
 from calving.cli.release import release
-from calving.errors import CalvingError, DataLossError
+from calving.errors import CalvingError, ConfigError, DataLossError
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
 from calving.source.client import client_config
@@ -131,6 +131,67 @@ def test_a_rolled_back_table_gets_its_records_again(sink: Cli, committed_since: 
         sink.send(600, 650)
     sink.run_here()
     sink.assert_exactly_once(650)
+
+
+def change(sink: Cli, first: int, end: int) -> None:
+    """Changes of seven rows, one after the other."""
+    sink.topic.send(*encode(*({"id": n % 7, "n": n, "op": "d" if n % 5 == 4 else "u"} for n in range(first, end))))
+
+
+def assert_replayed(sink: Cli, end: int) -> None:
+    expected: dict[int, int] = {}
+    for n in range(end):
+        expected.pop(n % 7, None)
+        if n % 5 != 4:
+            expected[n % 7] = n
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    assert sorted((row["id"], row["n"]) for row in table.scan().to_arrow().to_pylist()) == sorted(expected.items())
+
+
+@pytest.fixture
+def changing(tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]) -> Cli:
+    """120 changes, all of them committed."""
+    made = Cli(tmp_path, topic(), unique)
+    cdc = {"iceberg.tables.cdc-field": "op", "iceberg.table.db.t.id-columns": "id", "iceberg.batch.max-records": "25"}
+    made.keys |= keys | cdc
+    change(made, 0, 120)
+    made.run_here()
+    return made
+
+
+def test_changes_that_nobody_has_committed_are_read_again_in_their_order(changing: Cli) -> None:
+    """Rule G2: a recovery finds no offset missing below one that the table has."""
+    change(changing, 120, 240)
+    changing.publish_without_commit()
+    former = f"control-{changing.name}.connect-{changing.name}"
+    changing.keys["iceberg.control.topic"] = f"renamed-{changing.name}"
+    changing.recover_here(former)
+    change(changing, 240, 250)
+    changing.run_here()
+    assert_replayed(changing, 250)
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_a_rolled_back_table_gets_its_changes_again_and_none_beneath_later_ones(changing: Cli) -> None:
+    catalog = open_catalog("iceberg", changing.catalog_keys)
+    snapshot = catalog.load_table("db.t").metadata.current_snapshot_id
+    assert snapshot is not None
+
+    def roll_back() -> None:
+        with catalog.load_table("db.t").manage_snapshots() as rollback:
+            rollback.rollback_to_snapshot(snapshot)
+
+    change(changing, 120, 200)
+    changing.run_here()
+    roll_back()
+    change(changing, 200, 230)
+    changing.run_here()
+    with pytest.raises(ConfigError, match="older changes cannot be put beneath them; roll it back to that snapshot"):
+        changing.recover_here(rolled_back=["db.t"])
+    roll_back()
+    changing.recover_here(rolled_back=["db.t"])
+    changing.run_here()
+    assert_replayed(changing, 230)
 
 
 def roll_back_to(sink: Cli, rows: int, after: int) -> int:

@@ -1,4 +1,4 @@
-"""The Java sink and calving in one place, one after the other: nothing lost, nothing twice."""
+"""The Java sink and calving in one place, one after the other and together: nothing lost, nothing twice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from calving.services.process import Process
 from tests.e2e.connect import ConnectWorker, shared_run
 from tests.e2e.harness import Run
 
@@ -113,3 +114,30 @@ def test_a_killed_calving_worker_leaves_its_place_to_connect(run: Run, connect: 
     wait_for_a_commit(run, "java")
     run.wait_until_committed(150)
     run.assert_exactly_once()
+
+
+def test_a_fleet_is_replaced_worker_by_worker_and_loses_members_on_the_way(
+    run: Run, connect: Callable[[], ConnectWorker]
+) -> None:
+    first = connect()
+    # A Java coordinator that takes over before its group's first commit skips what was published until then.
+    wait_for_a_commit(run, "java")
+    second = connect()
+    run.produce(600, 300)
+    ours = run.start()
+    run.produce(600, 300)
+    kill(run, first.process)
+    replaced = run.start()
+    run.produce(600, 300)
+    kill(run, ours)
+    second.process.stop()
+    wait_for_a_commit(run, "calving")
+    assert replaced.returncode is None
+    run.wait_until_committed(150)
+    run.stop()
+    run.assert_exactly_once()
+
+
+def kill(run: Run, process: Process) -> None:
+    process.kill()
+    run.produce(300, 300)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ from pyiceberg.types import LongType, NestedField
 from calving.engine.interface import Engine, Patience
 from calving.engine.registry import open_engine
 from calving.errors import CalvingError
+from calving.iceberg.resolution import Resolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.files import DataFile
+from calving.model.mutations import RowMutations
 from calving.model.ranges import Range
 from calving.runtime import batch
 from tests.conftest import Topic
@@ -61,11 +63,41 @@ def take(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
     finally:
         batch.cut = cut
     ids = plane.rows()["id"].to_pylist()
-    (files,) = outcome.written.values()
+    ((files,),) = outcome.written.values()
     found = {"rows": len(ids), "distinct": len(set(ids)), "files": len(files.data_files)}
     if table.get("sorted"):
         found["overlaps"] = overlaps(files.data_files)
     return found
+
+
+class Looking:
+    """Tasks that search for keys, counted once they have an answer."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.slots, self.ended = engine, engine.slots, 0
+
+    def map(self, function: Callable[[str], str], payloads: Sequence[str]) -> list[str]:
+        found = self._engine.map(function, payloads)
+        self.ended += len(found)
+        return found
+
+
+def change(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
+    """Two batches of a topic whose records replace each other by ``id``; tasks look for the keys of the second one in
+    the files of the first one.
+    """
+    plane, beside = Plane(Path(job["folder"])), engine.beside()
+    assert beside is not None
+    looking = Looking(beside)
+    plane.engine, plane.resolver = engine, Resolver(tasks=lambda: looking)
+    plane.resolver.lookups.rows_here = 0
+    plane.rules = TableRules(defaults=TableSettings((), ("id",), mutations=RowMutations(upsert=True)))
+    half = job["table"]["records"] // 2
+    for span in ((0, half), (half, 2 * half)):
+        plane.take(Existing(job["servers"], job["topic"]), dict.fromkeys(range(2), span))
+    rows = plane.rows().to_pydict()
+    found = {"rows": len(rows["id"]), "distinct": len(set(rows["id"])), "oldest": min(rows["n"])}
+    return found | {"looked": int(looking.ended > 0)}
 
 
 def main() -> None:
@@ -73,7 +105,8 @@ def main() -> None:
     try:
         for line in sys.stdin:
             try:
-                answer: dict[str, object] = {**take(engine, json.loads(line))}
+                job = json.loads(line)
+                answer: dict[str, object] = {**(change if "records" in job["table"] else take)(engine, job)}
             except CalvingError as error:
                 answer = {"error": f"{type(error).__name__}: {error}"}
             print(json.dumps(answer), flush=True)

@@ -5,69 +5,29 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
-import venv
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
-import pyspark
 import pytest
 
-from calving.services.process import LOOPBACK, Process, free_port
 from tests.conftest import Topic
+from tests.engine.standalone import Cluster
 from tests.engine.test_engine import RECORDS, Spark, filled
 
 pytestmark = pytest.mark.services
 
 
-class Cluster(NamedTuple):
-    properties: dict[str, str]
-    bare_python: str
-    """An interpreter that has nothing installed: what the workers' PATH leads to."""
-    work: Path
-    """The folder in which its executors run."""
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    venv.create(folder / "bare", with_pip=False)
-    home = Path(pyspark.__file__).parent
-    env = {
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": LOOPBACK,
-        "PATH": f"{folder / 'bare' / 'bin'}:{os.environ['PATH']}",
-        "PYTHONPATH": "",
-    }
-    launch, port = [str(home / "bin" / "spark-class")], free_port()
-    main = "org.apache.spark.deploy."
-    at = ["--host", LOOPBACK, "--webui-port", "0"]
-    master = Process([*launch, f"{main}master.Master", *at, "--port", str(port)], folder / "master.log", env)
-    worker = None
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
-        master.wait_for_port(port, 60)
-        url = f"spark://{LOOPBACK}:{port}"
-        size = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work")]
-        worker = Process([*launch, f"{main}worker.Worker", *at, *size, url], folder / "worker.log", env)
-        yield Cluster(
-            {
-                "spark.master": url,
-                "spark.driver.host": LOOPBACK,
-                "spark.driver.bindAddress": LOOPBACK,
-                "spark.executor.memory": "512m",
-                "spark.ui.showConsoleProgress": "false",
-            },
-            str(folder / "bare" / "bin" / "python"),
-            folder / "work",
-        )
+        made.worker(2)
+        yield made
     finally:
-        for service in (worker, master):
-            if service is not None:
-                service.stop()
+        made.stop()
 
 
 def test_a_batch_runs_on_a_cluster_in_the_interpreter_that_the_settings_name(
@@ -88,17 +48,11 @@ def test_a_batch_whose_executor_is_killed_runs_again_on_another_one(
         while not list(table.rglob("*.parquet")):
             assert not running.done(), running.result()
             time.sleep(0.01)
-        (killed,) = executors(cluster)
+        (killed,) = cluster.executors()
         os.kill(killed, signal.SIGKILL)
         assert running.result() == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
-        (other,) = executors(cluster)
+        (other,) = cluster.executors()
     assert other != killed
-
-
-def executors(cluster: Cluster) -> list[int]:
-    """The processes of the cluster's executors."""
-    found = subprocess.run(["pgrep", "-f", "executor.CoarseGrainedExecutorBackend"], capture_output=True, check=False)
-    return [pid for pid in map(int, found.stdout.split()) if cluster.work in Path(f"/proc/{pid}/cwd").resolve().parents]
 
 
 def test_an_interpreter_without_calving_is_named_as_the_reason_and_stops_the_sink(

@@ -180,6 +180,18 @@ def test_a_shuffle_runs_on_spark_connect(connect: Spark, topic: Callable[..., To
     assert found == {"rows": RECORDS, "distinct": RECORDS, "files": 40}
 
 
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_records_replace_each_other_by_key(
+    kind: str, request: pytest.FixtureRequest, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    """Those of a batch meet in one task, and tasks find the rows of the batch before."""
+    made, count = topic(partitions=2), 60_000
+    for partition in range(2):
+        made.send(*encode(*({"id": i % 500 * 2 + partition, "n": i} for i in range(count))), partition=partition)
+    found = request.getfixturevalue(kind).run(made, tmp_path, {"records": count})
+    assert found == {"rows": 1000, "distinct": 1000, "oldest": count - 500, "looked": 1}
+
+
 def test_a_shuffle_whose_table_has_to_change_starts_over_without_duplicates(
     classic: Spark, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:

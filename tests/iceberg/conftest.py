@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.iceberg.servers import HiveMetastore, SeaweedFs
 
 
 @pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.services)])
@@ -12,3 +15,19 @@ def catalog_keys(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, st
     if request.param == "sql":
         return {"type": "embedded", "warehouse": str(tmp_path / "warehouse")}
     return {"type": "rest", "uri": request.getfixturevalue("rest_uri")}
+
+
+@pytest.fixture(scope="session")
+def hive_keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    folder = tmp_path_factory.mktemp("hive")
+    server = HiveMetastore(folder / "hive")
+    yield {"type": "hive", "uri": server.uri, "warehouse": f"file://{folder}/warehouse"}
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFs]:
+    """S3 and its REST catalog, without buckets."""
+    server = SeaweedFs(tmp_path_factory.mktemp("seaweedfs") / "data")
+    yield server
+    server.stop()

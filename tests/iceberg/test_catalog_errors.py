@@ -140,4 +140,10 @@ def test_a_catalog_that_hangs_holds_up_a_start_for_a_bounded_time(monkeypatch: p
 def test_a_catalog_that_refuses_the_token_is_not_tried_again() -> None:
     with answering(401) as uri, pytest.raises(ConfigError, match=r"cannot be opened: .*not now") as refused:
         opened(uri)
+    assert "does not accept the login of iceberg.catalog.token" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_catalog_that_wants_a_login_and_gets_none_says_which_keys_there_are() -> None:
+    with answering(401) as uri, pytest.raises(ConfigError, match=r"wants a login .*: set iceberg\.catalog\.token or"):
+        open_catalog("c", {"type": "rest", "uri": uri})

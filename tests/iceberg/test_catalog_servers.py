@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
+import pyarrow as pa
 import pytest
 
 from calving.cli.inspect import validate
+from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
 from tests.cli.commands import Cli
 from tests.conftest import Topic
 from tests.iceberg.racer import FILES_PER_ENTRY
-from tests.iceberg.servers import KEY, SECRET, FakeGcs, Moto, Postgres, SeaweedFs
+from tests.iceberg.servers import KEY, SECRET, FakeGcs, Moto, Postgres, SeaweedFs, clients
 from tests.iceberg.test_races import ENTRIES, create, live_files, racer
 from tests.tasks.conftest import encode
 
@@ -39,15 +41,6 @@ class Place:
     keys: Keys
     says: str
     """A line of `validate`."""
-
-
-def clients(endpoint: str) -> dict[str, str]:
-    return {
-        "endpoint_url": endpoint,
-        "aws_access_key_id": KEY,
-        "aws_secret_access_key": SECRET,
-        "region_name": "us-east-1",
-    }
 
 
 def on_postgres(folder: Path) -> Iterator[Place]:
@@ -119,8 +112,13 @@ PLACES = {
 }
 
 
-@pytest.fixture(scope="module", params=PLACES)
+@pytest.fixture(scope="module", params=[*PLACES, "hive"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if request.param == "hive":
+        yield Place(
+            request.getfixturevalue("hive_keys"), "catalog: commits: the metastore locks a table for each commit"
+        )
+        return
     yield from PLACES[request.param](tmp_path_factory.mktemp(request.param))
 
 
@@ -150,7 +148,20 @@ def test_what_is_created_appended_and_evolved_reads_back(
     assert rows(cli) == [{"id": 1, "name": None}, {"id": 2, "name": None}, {"id": 3, "name": "x"}]
 
 
-@pytest.mark.parametrize("place", ["postgres", "seaweedfs"], indirect=True)
+def test_a_catalog_that_is_asked_for_branches_has_as_many_tables_and_branches_as_before(
+    place: Place, unique: str
+) -> None:
+    catalog, rows = open_catalog("iceberg", place.keys), pa.table({"id": [1]})
+    catalog.create_namespace_if_not_exists("db")
+    table = catalog.create_table(f"db.{unique}", rows.schema)
+    table.append(rows)
+    before = catalog.list_tables("db")
+    assert "branches: the catalog makes and removes them" in list(abilities(catalog, table, "audit"))
+    assert set(catalog.load_table(table.name()).metadata.refs) == {"main"}
+    assert catalog.list_tables("db") == before
+
+
+@pytest.mark.parametrize("place", ["postgres", "hive", "seaweedfs"], indirect=True)
 def test_two_coordinators_that_are_lied_to_add_every_file_once(place: Place) -> None:
     catalog = open_catalog("iceberg", place.keys)
     create(catalog)

@@ -359,7 +359,7 @@ def test_nothing_expires_where_garbage_collection_is_off(catalog: Catalog) -> No
 
 
 def committer(catalog: Catalog) -> IcebergCommitter:
-    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main")
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: None, 0)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 

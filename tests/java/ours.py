@@ -157,21 +157,28 @@ def _decoded(messages: Sequence[Message], side: str, answers: list[Answer]) -> d
     return found
 
 
+def _inner(column: pa.Array) -> Iterator[Any]:
+    """The items of each list or map; None where it is null."""
+    for item in column:
+        assert isinstance(item, pa.ListScalar)
+        yield item.values if item.is_valid else None
+
+
 def rendered(column: pa.Array) -> list[Any]:
     """Values in the words of ``Reference.java``."""
     kind, t = column.type, pa.types
-    if t.is_struct(kind):
-        children = {f.name: rendered(child) for f, child in zip(kind, column.flatten(), strict=True)}
+    if isinstance(column, pa.StructArray):
+        children = {f.name: rendered(child) for f, child in zip(column.type, column.flatten(), strict=True)}
         rows = [{"object": {name: items[i] for name, items in children.items()}} for i in range(len(column))]
         return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
     if t.is_list(kind):
-        return [None if not item.is_valid else rendered(item.values) for item in column]
+        return [None if items is None else rendered(items) for items in _inner(column)]
     if t.is_map(kind):
         return [
-            {"map": [list(pair) for pair in zip(rendered(m.values.field(0)), rendered(m.values.field(1)), strict=True)]}
-            if m.is_valid
-            else None
-            for m in column
+            None
+            if pairs is None
+            else {"map": [list(pair) for pair in zip(*map(rendered, pairs.flatten()), strict=True)]}
+            for pairs in _inner(column)
         ]
     if t.is_temporal(kind):
         numbers = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()

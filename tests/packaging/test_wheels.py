@@ -46,7 +46,9 @@ def environment(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("env")
     uv("venv", "--quiet", folder)
     target = ("--python", folder / "bin" / "python", "--find-links", wheels, "--constraint", "requirements.lock")
-    uv("pip", "install", "--quiet", *target, "calving[kafka,redis,zookeeper]")
+    # uv's cache knows a wheel by its folder and version, not by what it holds.
+    rebuilt = [f"--refresh-package={name}" for name in MODULES]
+    uv("pip", "install", "--quiet", *target, *rebuilt, "calving[kafka,redis,zookeeper]")
     return folder / "bin"
 
 

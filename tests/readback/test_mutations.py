@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -44,8 +45,10 @@ def rows_of(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 def test_spark_reads_every_history(catalog: Catalog, version: int, where: str) -> None:
     tables = []
-    for seed, layout in enumerate(LAYOUTS):
-        tables.append(create(catalog, layout, version))
+    formats = [(layout, "parquet") for layout in LAYOUTS]
+    formats += itertools.product(("flat", "moving"), ("orc", "avro"))
+    for seed, (layout, file_format) in enumerate(formats):
+        tables.append(create(catalog, layout, version, file_format=file_format))
         play(tables[-1], layout, 100 + seed, 14)
     found = spark_on(where, *(f"select * from iceberg.{table.name}" for table in tables))
     for table, rows in zip(tables, found, strict=True):

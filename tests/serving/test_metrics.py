@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import timeit
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,7 +95,5 @@ def test_no_metric_has_more_series_of_tables_than_that_and_none_of_their_sums_ch
 def test_a_scrape_of_a_thousand_partitions_takes_less_than_a_tenth_of_a_second() -> None:
     found = status(partitions=1_000, tables=100)
     expose = exposition(lambda: found)
-    expose("")
-    started = time.process_time()
-    expose("")
-    assert time.process_time() - started < 0.1
+    # The shortest of many: others use the cores, too.
+    assert min(timeit.repeat(lambda: expose(""), timer=time.thread_time, number=1, repeat=20)) < 0.1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.resolution import Resolver
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.iceberg.tables import Tables
 from calving.iceberg.target import IcebergTarget
@@ -30,7 +32,7 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey
+from calving.protocol.ledger import LedgerKey, Reach
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.kafka import Topics
@@ -52,9 +54,11 @@ class Plane:
         self.converters: dict[str, TopicConverters] = {}
         self.transforms: tuple[TransformSpec, ...] = ()
         self.tolerance = Tolerance()
-        self.errors = ErrorLimits()
+        self.errors = ErrorLimits(per_batch=10_000, share=1.0)
         self.rules = TableRules()
         self.engine: Engine = LocalEngine()
+        self.resolver: Resolver | None = None
+        """Of a table whose rows change."""
         self._commits = 0
         self.results: list[TaskResult] = []
 
@@ -85,10 +89,13 @@ class Plane:
 
     def commit(self, outcome: BatchOutcome) -> None:
         self._commits += 1
-        for table, files in outcome.written.items():
-            event = DataWritten(__import__("uuid").uuid4(), table, files.data_files)
-            target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {})
-            CommitLoop(target, KEY, 5).settle([Envelope(0, self._commits, event)], {0: self._commits + 1})
+        for table, steps in outcome.written.items():
+            events = [DataWritten(uuid4(), table, files.data_files, files.delete_files) for files in steps]
+            target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {}, resolver=self.resolver)
+            loop = CommitLoop(target, KEY, 5, in_order=self.resolver is not None)
+            entries = [Envelope(0, self._commits + number, event) for number, event in enumerate(events)]
+            self._commits += len(events)
+            loop.settle(entries, {0: self._commits}, Reach({}, {}))
 
     def take(self, topic: Topic, spans: dict[int, tuple[int, int]] | None = None) -> BatchOutcome:
         outcome = self.read(topic, spans)

@@ -13,10 +13,11 @@ from uuid import uuid4
 import pytest
 from pyiceberg.types import DoubleType, ListType, LongType, StringType, StructType
 
-from calving.errors import BadRecordError, ConfigError
+from calving.errors import FATAL, BadRecordError, ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing
+from calving.writing.table import TableWriter
 from tests.conftest import Topic
 from tests.tasks.conftest import Plane, encode
 
@@ -127,6 +128,14 @@ def test_a_bad_record_is_named_and_nothing_is_written(plane: Plane, fill: Fill) 
     assert len(files) == 1
 
 
+def test_rows_that_are_missing_in_the_files_stop_the_sink(
+    plane: Plane, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TableWriter, "close", lambda _: [])
+    with pytest.raises(FATAL, match=r"table db\.t: 2 rows were handed over, its files hold 0"):
+        plane.take(fill({"id": 1}, {"id": 2}))
+
+
 def test_tombstones_are_counted(plane: Plane, fill: Fill) -> None:
     topic = fill({"id": 1})
     topic.send(None, None)
@@ -228,7 +237,7 @@ def test_two_thousand_partitions_fit_into_one_batch(plane: Plane, topic: Callabl
     t = topic()
     t.send(*encode(*({"id": i, "p": i % 2000} for i in range(6000))))
     outcome = plane.take(t)
-    (files,) = outcome.written.values()
+    ((files,),) = outcome.written.values()
     assert len(files.data_files) == 2000
     assert len(plane.rows()) == 6000
 
@@ -254,7 +263,7 @@ plane.take(topic, {0: (0, warm)})
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 outcome = plane.take(topic, {0: (warm, end)})
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
-print(sum(f.record_count for files in outcome.written.values() for f in files.data_files), len(outcome.written))
+print(sum(f.record_count for (files,) in outcome.written.values() for f in files.data_files), len(outcome.written))
 """
 
 
@@ -301,6 +310,6 @@ def test_files_are_rolled_at_the_target_size(plane: Plane, topic: Callable[..., 
     t = topic()
     t.send(*encode(*({"id": i, "p": "".join(letters.choices("abcdefgh", k=2000))} for i in range(8000))))
     outcome = plane.take(t)
-    (files,) = outcome.written.values()
+    ((files,),) = outcome.written.values()
     assert len(files.data_files) > 2
     assert len(plane.rows()) == 8000

@@ -120,7 +120,10 @@ def test_a_record_that_one_of_its_tables_cannot_take_goes_to_none(plane: Plane, 
 
 @pytest.mark.parametrize(
     ("errors", "key"),
-    [(ErrorLimits(per_batch=10), "errors.max-per-batch"), (ErrorLimits(share=0.1, share_from=5), "errors.max-share")],
+    [
+        (ErrorLimits(10, share=1.0), "errors.max-per-batch"),
+        (ErrorLimits(10_000, share=0.1, share_from=5), "errors.max-share"),
+    ],
 )
 def test_too_many_bad_records_stop_the_sink_instead(plane: Plane, topic: Topics, errors: ErrorLimits, key: str) -> None:
     source = topic()

@@ -192,20 +192,22 @@ def test_avro_holds_instants_as_microseconds(write: Write) -> None:
 def test_parquet_columns_carry_their_field_ids(write: Write) -> None:
     (file,) = write({})
     arrow = pq.read_schema(local(file))
-    found = [int(arrow.field(f.name).metadata[b"PARQUET:field_id"]) for f in SCHEMA.fields]
+    found = [int((arrow.field(f.name).metadata or {})[b"PARQUET:field_id"]) for f in SCHEMA.fields]
     assert found == [f.field_id for f in SCHEMA.fields]
 
 
 def test_orc_types_carry_their_field_ids_and_what_orc_has_no_type_for(write: Write) -> None:
     (file,) = write({"write.format.default": "orc"})
     arrow = po.ORCFile(local(file)).schema
-    told = {f.name: f.metadata for f in arrow}
+    told = {f.name: f.metadata or {} for f in arrow}
     assert [int(told[f.name][b"iceberg.id"]) for f in SCHEMA.fields] == [f.field_id for f in SCHEMA.fields]
     assert told["u"][b"iceberg.binary-type"] == b"UUID"
     assert told["four"][b"iceberg.length"] == b"4"
     assert told["t"][b"iceberg.long-type"] == b"TIME"
     assert told["id"][b"iceberg.required"] == b"true"
-    element = arrow.field("l").type.value_field.metadata
+    kind = arrow.field("l").type
+    assert pa.types.is_list(kind)
+    element = kind.value_field.metadata or {}
     assert (element[b"iceberg.id"], element[b"iceberg.binary-type"]) == (b"19", b"UUID")
 
 

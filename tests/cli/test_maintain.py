@@ -1,0 +1,53 @@
+"""``calving maintain`` needs the sink's file, the catalog and the storage."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from calving.cli import maintain
+from calving.engine.interface import Engine
+from calving.errors import ConfigError
+from calving.iceberg.catalog import open_catalog
+from calving.iceberg.lookups import Lookups
+from calving.settings.load import load
+from tests.iceberg.histories import create, pyiceberg_rows
+
+
+def test_where_spark_does_not_start_all_files_are_searched_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = {"type": "embedded", "warehouse": str(tmp_path / "warehouse")}
+    table = create(open_catalog("iceberg", catalog), "flat", 2)
+    table.equality = True
+    for name, count in (("a", 5), ("b", 3)):
+        table.commit(table.step([{"id": key, "name": name, "g": 0} for key in range(count)]))
+    config = tmp_path / "sink.json"
+    keys = {
+        "name": "x",
+        "topics": "t",
+        "iceberg.tables": table.name,
+        "iceberg.tables.upsert-mode-enabled": True,
+        "iceberg.tables.row-deletes": "equality",
+        f"iceberg.table.{table.name}.id-columns": "id",
+        "kafka.bootstrap.servers": "localhost:1",
+        **{f"iceberg.catalog.{key}": value for key, value in catalog.items()},
+    }
+    config.write_text(json.dumps(keys))
+
+    def no_java(*_: object) -> Engine:
+        raise ConfigError("spark.*: Spark does not start: no Java")
+
+    monkeypatch.setattr(maintain, "open_engine", no_java)
+    monkeypatch.setattr(Lookups, "rows_here", 0)
+    with caplog.at_level(logging.WARNING):
+        said = list(maintain.maintain(load(config), [], dry_run=False))
+    assert said == [f"table {table.name}: 1 equality-delete file with 3 keys became 3 positions in 1 delete file"]
+    assert (
+        "searched in this process, because the engine does not start: spark.*: Spark does not start: no Java"
+        in caplog.text
+    )
+    assert pyiceberg_rows(table.table) == table.rows()

@@ -1,0 +1,98 @@
+"""A standalone cluster of Spark on loopback, whose own Python knows nothing of calving."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+
+from calving.services.process import LOOPBACK, Process, free_port
+
+_HOME = Path(pyspark.__file__).parent
+_LAUNCH = [str(_HOME / "bin" / "spark-class")]
+_CLASS = "org.apache.spark.deploy."
+
+
+class Cluster:
+    """A master. ``properties``: what an application needs to run there."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        venv.create(folder / "bare", with_pip=False)
+        self.folder, self.workers, self._numbers = folder, list[Worker](), itertools.count()
+        self.bare_python = str(folder / "bare" / "bin" / "python")
+        """An interpreter that has nothing installed: what the workers' PATH leads to."""
+        port = free_port()
+        self.url = f"spark://{LOOPBACK}:{port}"
+        main = [f"{_CLASS}master.Master", "--host", LOOPBACK, "--webui-port", "0", "--port", str(port)]
+        self._master = Process([*_LAUNCH, *main], folder / "master.log", self.env())
+        self._master.wait_for_port(port, 60)
+        self.properties = {
+            "spark.master": self.url,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.executor.memory": "512m",
+            "spark.ui.showConsoleProgress": "false",
+        }
+
+    def env(self) -> dict[str, str]:
+        path = f"{self.folder / 'bare' / 'bin'}:{os.environ['PATH']}"
+        return {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": LOOPBACK, "PATH": path, "PYTHONPATH": ""}
+
+    def worker(self, cores: int, host: str = LOOPBACK, **env: str) -> Worker:
+        """One more node. ``env``: of its executors."""
+        made = Worker(self, self.folder / f"worker-{next(self._numbers)}", cores, host, env)
+        self.workers.append(made)
+        return made
+
+    def executors(self) -> list[int]:
+        return [pid for worker in self.workers for pid in worker.executors()]
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.stop()
+        self._master.stop()
+
+
+class Worker:
+    """A node: the worker's daemon and its executors."""
+
+    def __init__(self, cluster: Cluster, folder: Path, cores: int, host: str, env: dict[str, str]) -> None:
+        self._work = folder / "work"
+        folder.mkdir()
+        main = [f"{_CLASS}worker.Worker", "--host", host, "--webui-port", "0", "--work-dir", str(self._work)]
+        size = ["--cores", str(cores), "--memory", f"{cores}g"]
+        own = {**cluster.env(), "SPARK_LOCAL_IP": host, **env}
+        self._daemon = Process([*_LAUNCH, *main, *size, cluster.url], folder / "worker.log", own)
+
+    def executors(self) -> list[int]:
+        """The processes of its executors."""
+        return executors_in(self._work)
+
+    def lose(self) -> None:
+        """The node is gone for good: its daemon is killed together with its executors."""
+        self._daemon.kill()
+
+    def stop(self) -> None:
+        self._daemon.stop()
+        shutil.rmtree(self._work, ignore_errors=True)  # environments that were shipped are large
+
+
+def executors_in(folder: Path) -> list[int]:
+    """The processes of executors that run below ``folder``."""
+    found = subprocess.run(["pgrep", "-f", "YarnCoarse|executor.Coarse"], capture_output=True, check=False)
+    return [pid for pid in map(int, found.stdout.split()) if folder in Path(f"/proc/{pid}/cwd").resolve().parents]
+
+
+def eventually(what: Callable[[], object], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.2)

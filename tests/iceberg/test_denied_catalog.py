@@ -1,0 +1,184 @@
+"""The sink on a REST catalog that refuses its login, or what it asks for: nothing is lost, tries come to an end, and
+the error names the key to look at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from calving.engine.local import LocalEngine
+from calving.errors import GaveUpError
+from calving.iceberg.catalog import open_catalog
+from calving.runtime import failures
+from calving.runtime.app import App
+from calving.settings.load import load
+from campaign.http_proxy import Answer, Fate, HttpProxy, Request
+from tests.cli.commands import Cli
+from tests.conftest import Topic
+from tests.engine.standalone import eventually
+from tests.iceberg.test_catalog_servers import rows, sink_on
+from tests.tasks.conftest import encode
+
+pytestmark = pytest.mark.services
+TOKEN, CREDENTIAL = "an-old-token", "sink:open-sesame"
+
+
+class Gate:
+    """Apache's server behind a proxy that asks for a token, and gives new ones for a credential."""
+
+    def __init__(self, uri: str) -> None:
+        self.open_uri = uri
+        self.left: dict[str, float] = {TOKEN: float("inf")}
+        """How many requests a token is good for."""
+        self.requests = float("inf")
+        """The same, of new ones."""
+        self.is_withdrawn = False
+        """Whether the credential is."""
+        self.forbidden: Callable[[Request], bool] = lambda request: False
+        self.denied: Counter[int] = Counter()
+        """Answers by status."""
+        port = urlsplit(uri).port
+        assert port is not None
+        self._proxy = HttpProxy(port, self._decide)
+        self.uri = self._proxy.uri
+
+    def close(self) -> None:
+        self._proxy.close()
+
+    def _decide(self, request: Request) -> Fate | Answer:
+        if request.path.endswith("/oauth/tokens"):
+            if self.is_withdrawn:
+                why = {"error": "invalid_client", "error_description": f"{CREDENTIAL} is not known here"}
+                return self._answer(401, why)
+            token = f"new-token-{len(self.left)}"
+            self.left[token] = self.requests
+            return Answer(200, {"access_token": token, "token_type": "bearer"})
+        if self.left.get(request.token, 0) <= 0:
+            return self._answer(401, _error("NotAuthorizedException", f"no such token: {request.token}", 401))
+        self.left[request.token] -= 1
+        if self.forbidden(request):
+            return self._answer(403, _error("ForbiddenException", "the principal may not do this", 403))
+        return "answered"
+
+    def _answer(self, status: int, body: Mapping[str, object]) -> Answer:
+        self.denied[status] += 1
+        return Answer(status, body)
+
+
+def _error(kind: str, message: str, code: int) -> dict[str, object]:
+    return {"error": {"message": message, "type": kind, "code": code}}
+
+
+@pytest.fixture
+def gate(rest_uri: str) -> Iterator[Gate]:
+    made = Gate(rest_uri)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cli(gate: Gate, tmp_path: Path, topic: Callable[..., Topic], unique: str) -> Cli:
+    made = sink_on({"type": "rest", "uri": gate.uri}, tmp_path, topic(), unique)
+    made.keys["iceberg.catalog.oauth2-server-uri"] = f"{gate.uri}/v1/oauth/tokens"
+    made.catalog_keys = {"type": "rest", "uri": gate.open_uri}
+    return made
+
+
+@pytest.fixture(autouse=True)
+def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same number of attempts, with shorter pauses."""
+    monkeypatch.setattr(failures, "_FAILING_SECONDS", (0.001, 0.05))
+
+
+@contextlib.contextmanager
+def running(cli: Cli) -> Iterator[tuple[App, Future[None]]]:
+    """The sink, after its first commit."""
+    app = App(load(cli.config), LocalEngine())
+    cli.topic.send(*encode({"id": 1}))
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(app.run)
+        try:
+            eventually(lambda: ending.done() or committed(cli) == 1, 120)
+            yield app, ending
+        finally:
+            app.stop()
+
+
+def committed(cli: Cli) -> int:
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    if not catalog.table_exists(f"db.{cli.name}"):
+        return 0
+    head = catalog.load_table(f"db.{cli.name}").current_snapshot()
+    return int(str(head.summary["total-records"])) if head is not None and head.summary is not None else 0
+
+
+def test_a_token_that_is_withdrawn_stops_the_sink_with_its_key_and_without_itself(gate: Gate, cli: Cli) -> None:
+    cli.keys["iceberg.catalog.token"] = TOKEN
+    with running(cli) as (_, ending):
+        gate.left[TOKEN] = 0
+        cli.topic.send(*encode({"id": 2}))
+        with pytest.raises(GaveUpError) as refused:
+            ending.result(120)
+    assert "does not accept the login of iceberg.catalog.token" in str(refused.value)
+    assert f"the catalog 'iceberg' at {gate.uri}" in str(refused.value)
+    assert "no such token: ***" in str(refused.value)
+    gate.left[TOKEN] = float("inf")
+    cli.run_here()
+    assert [row["id"] for row in rows(cli)] == [1, 2]
+
+
+def test_tokens_that_expire_all_the_time_are_renewed_and_nobody_starts_over(gate: Gate, cli: Cli) -> None:
+    cli.keys["iceberg.catalog.credential"] = CREDENTIAL
+    gate.requests = 4
+    with running(cli) as (app, _):
+        for number in range(2, 5):
+            cli.topic.send(*encode({"id": number}))
+            eventually(lambda: committed(cli) == number, 120)  # noqa: B023 - called at once
+        assert app.status.worker.restarts == 0
+    assert gate.denied[401] > 2
+    assert [row["id"] for row in rows(cli)] == [1, 2, 3, 4]
+
+
+def test_a_credential_that_is_withdrawn_stops_the_sink_when_its_token_has_expired(gate: Gate, cli: Cli) -> None:
+    cli.keys["iceberg.catalog.credential"] = CREDENTIAL
+    with running(cli) as (_, ending):
+        gate.is_withdrawn = True
+        gate.left.clear()
+        cli.topic.send(*encode({"id": 2}))
+        with pytest.raises(GaveUpError, match=r"does not accept the login of iceberg\.catalog\.credential") as refused:
+            ending.result(120)
+    assert "OAuthError: invalid_client: *** is not known here" in str(refused.value)
+
+
+def test_a_table_that_the_catalog_does_not_let_it_create_stops_the_sink(gate: Gate, cli: Cli) -> None:
+    cli.keys["iceberg.catalog.token"] = TOKEN
+    gate.forbidden = lambda request: request.method == "POST" and request.path.endswith("/tables")
+    cli.topic.send(*encode({"id": 1}))
+    name = f"table db.{cli.name} was not created: the catalog 'iceberg'"
+    with pytest.raises(GaveUpError, match=rf"{name} .* denies this to the login of iceberg\.catalog\.token"):
+        cli.run_here()
+    assert gate.denied[403] == failures.SAME
+
+
+def test_a_table_that_it_may_read_and_not_commit_is_asked_once_a_cycle_and_keeps_its_records(
+    gate: Gate, cli: Cli
+) -> None:
+    cli.keys["iceberg.catalog.token"] = TOKEN
+    with running(cli) as (app, ending):
+        gate.forbidden = lambda request: request.method == "POST"
+        cli.topic.send(*encode({"id": 2}))
+        eventually(lambda: app.status.coordinator.failing or ending.done(), 120)
+        failure = app.status.coordinator.failing[f"db.{cli.name}"]
+        assert "was not committed: the catalog 'iceberg'" in failure.reason
+        assert "denies this to the login of iceberg.catalog.token" in failure.reason
+        assert gate.denied[403] <= failure.times + 1  # the next cycle may have begun
+        gate.forbidden = lambda request: False
+        eventually(lambda: committed(cli) == 2 or ending.done(), 120)
+    assert [row["id"] for row in rows(cli)] == [1, 2]
