@@ -31,7 +31,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = PAGES.get(match[1])
         return match[0] if target is None else f"]({posixpath.relpath(target, folder or '.')})"
 
-    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md|deploy/[\w@.]+)\)", here, markdown)
+    return re.sub(r"\]\((?:\.\./)+([A-Z]+\.md|deploy/[\w@.-]+)\)", here, markdown)
 
 
 def _text(source: str) -> str:
