@@ -1,4 +1,4 @@
-"""The records of a campaign for mutation tables: each number is one change of one key."""
+"""The records of a campaign for mutation tables, which are of several kinds: each number is one change of one key."""
 
 from __future__ import annotations
 
@@ -10,21 +10,44 @@ from typing import Literal, NamedTuple
 from campaign import records
 
 Workload = Literal["append", "upsert", "cdc"]
+Warehouse = Literal["local", "rest", "s3"]
+Kind = Literal["plain", "by key", "equality", "by key, equality", "ordered", "by key, ordered"]
+"""Of a table: partitioned by its key or not; its deletes are positions or keys; the offset of a record decides which
+change is the last, or a column does.
+"""
 PARTITIONS = 3
 """Of the source topic."""
 _KEYS = 300
 """Of each of them."""
+_LATE = 500
+"""By so many records a late one is older than its place says."""
 
 
 class Change(NamedTuple):
-    """``proof`` is None if the row of the key is deleted."""
+    """``proof`` is None if the row of the key is deleted. Of the changes of a key the last with the greatest ``order``
+    counts.
+    """
 
     table: str
     key: int
     proof: str | None
+    order: int = 0
 
 
-def change(number: int, tables: Sequence[str], workload: Workload) -> Change | None:
+def kind(place: int, workload: Workload, warehouse: Warehouse) -> Kind:
+    """The kind of the table that comes at this place among the tables. Those behind a REST catalog have format version
+    3, which takes no keys as deletes. A column decides about updates only: a row that is deleted leaves nothing that a
+    late change could be compared with.
+    """
+    kinds: list[Kind] = ["plain", "by key"]
+    if warehouse == "local":
+        kinds += ["equality", "by key, equality"]
+    if workload == "upsert":
+        kinds += ["ordered", "by key, ordered"]
+    return kinds[place % len(kinds)]
+
+
+def change(number: int, tables: Sequence[str], workload: Workload, warehouse: Warehouse = "local") -> Change | None:
     """The change that the record of this number makes. None: it belongs in no table, or is appended.
 
     A key stays in its partition and its table.
@@ -35,7 +58,14 @@ def change(number: int, tables: Sequence[str], workload: Workload) -> Change | N
     key = own * PARTITIONS + number * 7 % PARTITIONS  # the partition, as it is sent
     deletes = workload == "cdc" and number % 5 == 3
     proof = hashlib.sha256(str(number).encode()).hexdigest()[:16]
-    return Change(tables[own % len(tables)], key, None if deletes else proof)
+    at = own % len(tables)
+    order = _order(number) if "ordered" in kind(at, workload, warehouse) else 0
+    return Change(tables[at], key, None if deletes else proof, order)
+
+
+def _order(number: int) -> int:
+    """One record in ten comes late. No two have the same."""
+    return number - _LATE if number % 10 == 7 else number
 
 
 def place(number: int, tables: Sequence[str], workload: Workload) -> tuple[str, str]:
@@ -50,12 +80,23 @@ def payload(number: int, tables: Sequence[str], workload: Workload) -> bytes | N
     if found is None:
         return records.payload(number, tables)
     op = {"op": "d" if found.proof is None else "cu"[number % 2]} if workload == "cdc" else {}
-    return json.dumps({"id": found.key, "route": found.table, "proof": found.proof or "", **op}).encode()
+    row = {"id": found.key, "route": found.table, "proof": found.proof or "", "seq": _order(number), **op}
+    return json.dumps(row).encode()
 
 
-def settings(workload: Workload) -> dict[str, str | None]:
-    """The keys that make records change rows."""
+def settings(workload: Workload, warehouse: Warehouse, tables: Sequence[str]) -> dict[str, str | None]:
+    """The keys that make records change rows, and tables of several kinds."""
     if workload == "append":
         return {}
     how = {"iceberg.tables.cdc-field": "op"} if workload == "cdc" else {"iceberg.tables.upsert-mode-enabled": "true"}
-    return {"iceberg.tables.default-id-columns": "id", **how}
+    version = {} if warehouse == "local" else {"iceberg.tables.auto-create-props.format-version": "3"}
+    own: dict[str, str | None] = {}
+    for place, name in enumerate(tables):
+        words = kind(place, workload, warehouse)
+        if "by key" in words:
+            own[f"iceberg.table.{name}.partition-by"] = "bucket(id, 3)"
+        if "equality" in words:
+            own |= {f"iceberg.table.{name}.row-deletes": "equality", f"iceberg.table.{name}.inserts": "upsert"}
+        if "ordered" in words:
+            own[f"iceberg.table.{name}.order-field"] = "seq"
+    return {"iceberg.tables.default-id-columns": "id", **how, **version, **own}

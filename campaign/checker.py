@@ -8,8 +8,9 @@ Each line on standard input is a JSON array that tells it what somebody has done
 
     ["back"]                         all tables have gone back in time
     ["dropped", TABLE, METADATA]     the table was dropped; METADATA is where its metadata file is
-    ["releasing"]                    an operator discards files: nothing is looked at until it is known which
+    ["look away"]                    nothing is looked at until the next line: what was done, is told then
     ["released", [FILE, ...]]        an operator has discarded these files, which belong in no table any more
+    ["appended", TABLE, KEY, SURE]   somebody else appends a row with this key; it must be there, or may
     ["complete", SENT]               answer yes or no: each of so many records is where it belongs, or was dropped
     ["recreating"]                   read the topic to its end, before it is deleted
     ["recreated", TOPIC_ID]          the topic was deleted and created again; everything in it was committed before
@@ -37,7 +38,7 @@ from confluent_kafka.admin import AdminClient
 
 from campaign import changes, records
 from campaign.audit import Audit
-from campaign.changes import Workload
+from campaign.changes import Warehouse, Workload
 from campaign.files import locations
 from campaign.rows import ChangedTables, RowAudit
 from campaign.tables import Tables
@@ -62,7 +63,7 @@ class Checker:
     """Beside a run, from its beginning on."""
 
     def __init__(
-        self, run: Run, database: Path, s3: Mapping[str, str] | None = None, workload: Workload = "append"
+        self, run: Run, database: Path, s3: Mapping[str, str] | None, workload: Workload, warehouse: Warehouse
     ) -> None:
         """``database``: the catalog's. ``s3``: the properties of the store with the tables, if that is not the disk."""
         settings = {
@@ -75,6 +76,7 @@ class Checker:
             "tables": list(run.tables),
             "letters": LETTERS.format(name=run.name),
             "workload": workload,
+            "warehouse": warehouse,
         }
         self._log = (run.folder / "checker.log").open("w")
         self._child = subprocess.Popen(
@@ -226,12 +228,12 @@ def bury(servers: str, topic: str, source: str, audit: Audit) -> None:
 
 def main(settings: dict[str, Any]) -> None:
     names = settings["tables"]
-    audit = _audit(settings["workload"], names, settings["partitions"])
+    audit = _audit(settings["workload"], settings["warehouse"], names, settings["partitions"])
     source = Source(settings["servers"], settings["topic"], settings["partitions"], settings["group"], audit)
     ledger = f"kafka.connect.offsets.{settings['control']}.{settings['group']}"
     tables = _tables(names, settings["topic"], ledger, audit)
     database = Path(settings["database"])
-    looked, releasing = 0.0, False
+    looked, away = 0.0, False
     while True:
         if select.select([sys.stdin], [], [], 0.2)[0]:
             if not (line := sys.stdin.readline()):
@@ -240,9 +242,9 @@ def main(settings: dict[str, Any]) -> None:
             if what == "end":
                 print("done", flush=True)
                 break
-            releasing = what == "releasing"
+            away = what == "look away"
             print(_answer(what, rest, source, tables, audit, database), flush=True)
-        if time.monotonic() - looked > _LOOK_SECONDS and not releasing:
+        if time.monotonic() - looked > _LOOK_SECONDS and not away:
             _look(source, tables, database)
             looked = time.monotonic()
     sent, seconds = rest
@@ -252,11 +254,11 @@ def main(settings: dict[str, Any]) -> None:
     print(json.dumps({"report": audit.report() | {"troubles": source.troubles}, "commits": tables.commits}))
 
 
-def _audit(workload: Workload, names: list[str], partitions: int) -> Audit:
+def _audit(workload: Workload, warehouse: Warehouse, names: list[str], partitions: int) -> Audit:
     if workload == "append":
         return Audit(names, partitions, partial(records.place, tables=names), records.BAD)
     place = partial(changes.place, tables=names, workload=workload)
-    change = partial(changes.change, tables=names, workload=workload)
+    change = partial(changes.change, tables=names, workload=workload, warehouse=warehouse)
     return RowAudit(names, partitions, place, records.BAD, change=change)
 
 
@@ -273,6 +275,9 @@ def _answer(what: str, rest: list[Any], source: Source, tables: Tables, audit: A
             tables.dropped(table, location)
         case "released", files:
             tables.released(files)
+        case "appended", table, key, surely:
+            assert isinstance(audit, RowAudit), "nobody else appends to tables that records append to"
+            audit.appended(table, key, surely=surely)
         case "recreating", *_:
             while not source.read(_READ_SECONDS):
                 pass

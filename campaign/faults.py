@@ -9,10 +9,12 @@ import shutil
 import signal
 import sqlite3
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,8 +24,11 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NotEmptyError
 from pyiceberg.exceptions import CommitFailedException, RESTError, ValidationException
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import _dataframe_to_data_files
-from pyiceberg.table import Table
+from pyiceberg.io.pyarrow import write_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.table import Table, Transaction, WriteTask
+from pyiceberg.types import LongType
 
 from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table
@@ -33,10 +38,11 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from campaign import records
-from campaign.changes import Workload
+from campaign.changes import Warehouse, Workload
 from campaign.checker import Checker
-from campaign.lake import Lake
+from campaign.lake import Lake, S3Lake
 from campaign.proxy import Proxy
+from campaign.rows import FOREIGN
 from tests.e2e.harness import Run, Store, pause
 
 ARMED = [
@@ -79,11 +85,13 @@ class Field:
     database: Path
     """The catalog's."""
     lake: Lake | None = None
-    """Where the tables are, if they are not on local disk."""
+    """Where the tables are, if they are not in the embedded catalog."""
     sabotage: str | None = None
     """Of every worker, or of one in three: see ``OF_ONE``."""
     recovered: int = 0
     """How often an operator has."""
+    appended: int = 0
+    """How many rows somebody else has appended, or tried to."""
     armed: dict[str, int] = field(default_factory=dict)
     """Faults that workers were started with; not all live long enough to commit theirs."""
 
@@ -210,26 +218,26 @@ def catalog_killed(f: Field) -> None:
 
 
 def objects_killed(f: Field) -> None:
-    assert f.lake is not None
+    assert isinstance(f.lake, S3Lake)
     f.lake.restart_store(f.rng.uniform(0, 4))
 
 
 def objects_slow(f: Field) -> None:
-    assert f.lake is not None
+    assert isinstance(f.lake, S3Lake)
     if f.lake.store.process is not None:
         pause(f.lake.store.process, f.rng.uniform(0.5, 8))
 
 
 def objects_busy(f: Field) -> None:
     """The store refuses some requests, or all."""
-    assert f.lake is not None
+    assert isinstance(f.lake, S3Lake)
     with f.lake.trouble({"busy": f.rng.choice((0.2, 0.5, 1.0))}):
         time.sleep(f.rng.uniform(1, 10))
 
 
 def objects_reset(f: Field) -> None:
     """Connections to the store break, before a request and after it; or none comes through."""
-    assert f.lake is not None
+    assert isinstance(f.lake, S3Lake)
     share = f.rng.choice((0.1, 0.25, 0.5))
     with f.lake.trouble({"reset": share, "answer lost": share}):
         time.sleep(f.rng.uniform(1, 10))
@@ -242,6 +250,7 @@ def catalog_restored(f: Field) -> None:
         connection.backup(backup)
     time.sleep(f.rng.uniform(2, 8))
     all_workers_killed(f)
+    f.checker.tell("look away")
     with sqlite3.connect(copy) as backup, sqlite3.connect(f.database, timeout=30) as connection:
         backup.backup(connection)
     f.checker.tell("back")
@@ -297,7 +306,7 @@ def _let_go(f: Field, name: str) -> None:
     while time.monotonic() < end and idle < 3:
         out = f.folder / f"released-{time.monotonic_ns()}.json"
         # A table's ledger may pass over what was discarded as soon as that is done.
-        f.checker.tell("releasing")
+        f.checker.tell("look away")
         tables = json.loads(out.read_text())["tables"] if f.run.release(name, out) else []
         f.checker.tell("released", [path for table in tables for path in table["files"]])
         if not tables:
@@ -347,9 +356,13 @@ def compaction(f: Field) -> None:
 
 
 def _compact(table: Table) -> None:
+    head = table.current_snapshot()
+    if head is None or head.summary is None or int(head.summary.get("total-equality-deletes", "0")):
+        return  # keys would have to be looked up
     # The rows of a file with position deletes are not all there.
     files = [task.file for task in table.scan(row_filter=AlwaysTrue()).plan_files() if not task.delete_files]
-    small = [file for file in files if file.file_path.endswith(".parquet")][:12]
+    parquet = [file for file in files if file.file_path.endswith(".parquet")]
+    small = [file for file in parquet if file.partition == parquet[0].partition][:12]
     if len(small) < 4:
         return
     schema = table.schema().as_arrow()
@@ -360,8 +373,44 @@ def _compact(table: Table) -> None:
         with change.update_snapshot().overwrite() as overwrite:
             for file in small:
                 overwrite.delete_data_file(file)
-            for file in _dataframe_to_data_files(change.table_metadata, rows, table.io):
-                overwrite.append_data_file(file)
+            overwrite.append_data_file(_written(change, table, rows, _values(small[0])))
+
+
+def _written(change: Transaction, table: Table, rows: pa.Table, partition: list[Any]) -> DataFile:
+    """A data file with these rows. ``partition``: its values, one for each partition field."""
+    schema, spec = table.schema(), table.spec()
+    values = [PartitionFieldValue(field, value) for field, value in zip(spec.fields, partition, strict=True)]
+    key = PartitionKey(values, spec, schema) if values else None
+    task = WriteTask(uuid.uuid4(), 0, schema, rows.to_batches(), partition_key=key)
+    (file,) = write_file(table.io, change.table_metadata, iter([task]))
+    return file
+
+
+def _values(file: DataFile) -> list[Any]:
+    return [file.partition[at] for at in range(len(file.partition))]
+
+
+def foreign_append(f: Field) -> None:
+    """Somebody else adds a row, with a key that no record has."""
+    table = _some_table(f)
+    if table is None:
+        return
+    name, key = ".".join(table.name()), -1 - f.appended
+    f.appended += 1
+    f.checker.tell("appended", name, key, False)
+    row = pa.Table.from_pylist([{"id": key, "route": name, "proof": FOREIGN}], table.schema().as_arrow())
+    buckets = [field.transform.transform(LongType())(key) for field in table.spec().fields]
+    with contextlib.suppress(*_IN_VAIN):
+        with table.transaction() as change:
+            change.set_properties({"commit.retry.num-retries": "0"})
+            with change.update_snapshot().fast_append() as append:
+                append.append_data_file(_written(change, table, row, buckets))
+        f.checker.tell("appended", name, key, True)
+
+
+def maintained(f: Field) -> None:
+    """An operator turns equality deletes into positions, beside the sink."""
+    f.run.maintain()
 
 
 def _some_table(f: Field) -> Table | None:
@@ -475,7 +524,9 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "topic recreated": (topic_recreated, 1),
     "foreign commit": (foreign_commit, 4),
     "foreign expiry": (foreign_expiry, 2),
+    "foreign append": (foreign_append, 4),
     "compaction": (compaction, 2),
+    "maintained": (maintained, 1),
     "network cut": (network_cut, 3),
     "network silent": (network_silent, 2),
     "clock jumped": (clock_jumped, 1),
@@ -488,16 +539,21 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
     "object store resets": (objects_reset, 6),
 }
 """With how often each comes, relative to the others."""
-OF_LAKES = {kind for kind in FAULTS if kind.startswith("object store")} | {"catalog killed"}
-"""The embedded catalog and the disk have no processes."""
+OF_S3 = {kind for kind in FAULTS if kind.startswith("object store")}
 
 
-def faults_of(store: Store, workload: Workload = "append", *, lake: bool = False) -> list[str]:
+def faults_of(store: Store, workload: Workload = "append", warehouse: Warehouse = "local") -> list[str]:
     """The faults for a sink with this store: Kafka's offsets need no clock, and only Kafka has transactions.
 
-    A mutation table is not dropped: the checker could not tell which changes of a key the dropped table held.
+    A mutation table is not dropped: the checker could not tell which changes of a key the dropped table held. Tables of
+    format version 3 are not changed by others here, because pyiceberg cannot write their manifests.
     """
     others = {"clock jumped" if isinstance(store, KafkaServer) else "worker killed inside a transaction"}
-    others |= set() if lake else OF_LAKES
-    others |= {"table dropped"} if workload != "append" else set()
+    others |= OF_S3 if warehouse != "s3" else set()
+    others |= {"catalog killed"} if warehouse == "local" else set()
+    if workload == "append":
+        others |= {"foreign append", "maintained"}
+    else:
+        others |= {"table dropped"}
+        others |= {"foreign append", "compaction", "maintained"} if warehouse != "local" else set()
     return [kind for kind in FAULTS if kind not in others]

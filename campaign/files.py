@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sqlite3
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ import fastavro
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from botocore.exceptions import BotoCoreError, ClientError
+from pyroaring import BitMap64
 
 from campaign.audit import Row
 
@@ -56,6 +58,24 @@ def positions(location: str) -> list[tuple[str, int]]:
     """The data files and the places in them that a file of position deletes names."""
     columns = pq.read_table(io.BytesIO(content(location)), columns=["file_path", "pos"]).to_pydict()
     return list(zip(columns["file_path"], columns["pos"], strict=True))
+
+
+def vector(location: str, offset: int, size: int) -> BitMap64:
+    """The places in a data file that a deletion vector names: a blob of this many bytes in a Puffin file."""
+    blob = content(location)[offset : offset + size]
+    body = blob[4:-4]
+    assert int.from_bytes(blob[:4], "big") == len(body), f"{location}: no vector begins at {offset}"
+    assert zlib.crc32(body) == int.from_bytes(blob[-4:], "big"), f"{location}: the vector at {offset} is damaged"
+    found: BitMap64 = BitMap64.deserialize(body[4:])
+    return found
+
+
+def keys(location: str) -> set[int]:
+    """The ids of the rows that an equality-delete file is about, whichever format its name says."""
+    if location.endswith(".avro"):
+        return {record["id"] for record in avro(location)}
+    read = orc.read_table if location.endswith(".orc") else pq.read_table
+    return set(read(io.BytesIO(content(location)), columns=["id"]).column("id").to_pylist())
 
 
 def rows(location: str) -> list[Row]:

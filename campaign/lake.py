@@ -1,4 +1,4 @@
-"""Where the tables are, if they are not on local disk: in S3, behind a REST catalog."""
+"""Where the tables are, if they are not in the embedded catalog: behind a REST catalog, on local disk or in S3."""
 
 from __future__ import annotations
 
@@ -21,25 +21,41 @@ _START_SECONDS = 90.0
 
 
 class Lake:
-    """SeaweedFS as the store, and Apache's REST server with SQLite as the catalog. Workers and the catalog reach the
-    store through a proxy; the checker reaches it directly.
-    """
+    """Apache's REST server with SQLite as the catalog."""
+
+    s3: Mapping[str, str] | None = None
+    """The properties of the store with the tables, if that is not the disk."""
+
+    def __init__(self, catalog: RestCatalog, keys: Mapping[str, str]) -> None:
+        self.catalog = catalog
+        self.database = catalog.database
+        self.keys = {"type": "rest", "uri": catalog.uri, **keys}
+        """Those of a sink's catalog."""
+
+    def stop(self) -> None:
+        self.catalog.stop()
+
+
+def on_disk(folder: Path) -> Lake:
+    return Lake(RestCatalog(folder / "rest"), {})
+
+
+class S3Lake(Lake):
+    """SeaweedFS is the store. Workers and the catalog reach it through a proxy; the checker reaches it directly."""
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self._rng = rng
         self._troubles: Mapping[Fate, float] = {}
         self.store = SeaweedFs(folder / "seaweedfs")
+        self.s3 = self.store.s3
         self._client = boto3.client(
-            "s3", **clients(self.store.s3["s3.endpoint"]), config=Config(connect_timeout=2, read_timeout=5)
+            "s3", **clients(self.s3["s3.endpoint"]), config=Config(connect_timeout=2, read_timeout=5)
         )
         self._wait()
         self._client.create_bucket(Bucket=_BUCKET)
         self._proxy = HttpProxy(self.store.port, self._decide)
-        s3 = {**self.store.s3, "s3.endpoint": self._proxy.uri}
-        self.catalog = RestCatalog(folder / "rest", f"s3://{_BUCKET}/warehouse", s3)
-        self.database = self.catalog.database
-        self.keys = {"type": "rest", "uri": self.catalog.uri, **s3}
-        """Those of a sink's catalog."""
+        through = {**self.s3, "s3.endpoint": self._proxy.uri}
+        super().__init__(RestCatalog(folder / "rest", f"s3://{_BUCKET}/warehouse", through), through)
 
     @contextlib.contextmanager
     def trouble(self, troubles: Mapping[Fate, float]) -> Iterator[None]:
@@ -58,7 +74,7 @@ class Lake:
         self._wait()
 
     def stop(self) -> None:
-        self.catalog.stop()
+        super().stop()
         self._proxy.close()
         self.store.stop()
 

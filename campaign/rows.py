@@ -7,17 +7,20 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from campaign.audit import Audit, Claim, Row
 from campaign.changes import Change
-from campaign.files import avro, content, positions, rows
+from campaign.files import avro, content, keys, positions, rows, vector
 from campaign.tables import Seen, Tables
 
 _DELETED = 2
-_POSITIONS = 1
+_POSITIONS, _KEYS = 1, 2
+"""The content of a delete file."""
+FOREIGN = "of somebody else"
+"""The proof of rows that others append."""
 
 
 @dataclass
@@ -32,7 +35,9 @@ class RowAudit(Audit):
         super().__post_init__()
         self._changes: dict[tuple[str, int], list[tuple[int, Change]]] = defaultdict(list)
         self._numbers: dict[tuple[str, int], list[int]] = defaultdict(list)
-        self._replayed: dict[tuple[str, int], tuple[int, dict[int, str]]] = {}
+        self._replayed: dict[tuple[str, int], tuple[int, dict[int, Change]]] = {}
+        self._foreign: dict[str, dict[int, bool]] = defaultdict(dict)
+        """Keys of rows that somebody else appends, and whether they must be there."""
         self._told: set[tuple[str, int, str]] = set()
 
     def produced(self, partition: int, offset: int, number: int, timestamp_ms: int = 0) -> None:
@@ -42,23 +47,34 @@ class RowAudit(Audit):
             self._changes[made.table, partition].append((offset, made))
             self._numbers[made.table, partition].append(number)
 
+    def appended(self, table: str, key: int, *, surely: bool) -> None:
+        """Somebody else appends a row with a key that no record has; whether that is done, and not only tried."""
+        self._foreign[table][key] = surely
+
+    def went_back(self) -> None:
+        super().went_back()
+        for known in self._foreign.values():
+            known.update(dict.fromkeys(known, False))
+
     def expects(self, table: str, source: Mapping[int, int]) -> dict[int, str]:
         """The proof of each key's row, once so much of each partition has been read."""
         rows: dict[int, str] = {}
         for partition in range(self.partitions):
-            rows |= self._replay(table, partition, source.get(partition, 0))
-        return rows
+            replayed = self._replay(table, partition, source.get(partition, 0))
+            rows |= {key: made.proof or "" for key, made in replayed.items()}
+        return rows | {key: FOREIGN for key, surely in self._foreign[table].items() if surely}
 
-    def _replay(self, table: str, partition: int, end: int) -> dict[int, str]:
+    def _replay(self, table: str, partition: int, end: int) -> dict[int, Change]:
         at, known = self._replayed.get((table, partition), (0, {}))
         changes = self._changes[table, partition]
         stop = bisect_left(changes, end, key=lambda each: each[0])
         if stop < at:  # the catalog has gone back
             at, known = 0, {}
         for _, made in changes[at:stop]:
-            known.pop(made.key, None)
-            if made.proof is not None:
-                known[made.key] = made.proof
+            if made.proof is None:
+                known.pop(made.key, None)
+            elif made.key not in known or made.order >= known[made.key].order:
+                known[made.key] = made
         self._replayed[table, partition] = stop, known
         return known
 
@@ -78,9 +94,9 @@ class RowAudit(Audit):
         for key, there in proofs.items():
             if len(there) > 1:
                 self._wrong(table, key, "doubled", f"has rows {there}")
-            if key not in expected:
+            if key not in expected and key not in self._foreign[table]:
                 self._wrong(table, key, "resurrected", f"has rows {there}, and was deleted")
-            elif expected[key] not in there:
+            elif expected.get(key, FOREIGN) not in there:
                 self._wrong(table, key, "wrong", f"has rows {there}, and should have {expected[key]}")
 
     def _wrong(self, table: str, key: int, kind: str, what: str) -> None:
@@ -117,13 +133,45 @@ class RowAudit(Audit):
 _REPORTED = {"GAP": "lost", "DUPLICATE": "doubled", "MISMATCH": "wrong"}
 
 
+@dataclass(frozen=True)
+class _Live:
+    """An entry of a manifest that is not deleted, with what it inherits."""
+
+    file: dict[str, Any]
+    sequence: int
+    spec: int
+
+    @property
+    def scope(self) -> str:
+        """The partition that an equality delete with this partition is about."""
+        return f"{self.spec}: {self.file['partition']}"
+
+
+class _DeadKeys:
+    """The sequence number of the newest equality delete of each key, by scope."""
+
+    def __init__(self, unpartitioned: Iterable[int]) -> None:
+        self._everywhere = {f"{spec}: {{}}" for spec in unpartitioned}
+        self._newest: dict[str, dict[int, int]] = defaultdict(dict)
+
+    def add(self, entry: _Live, named: Iterable[int]) -> None:
+        known = self._newest["" if entry.scope in self._everywhere else entry.scope]
+        for key in named:
+            known[key] = max(entry.sequence, known.get(key, 0))
+
+    def has(self, data: _Live, key: int) -> bool:
+        """Whether an equality delete reaches the row of this key in that data file."""
+        return any(self._newest[scope].get(key, 0) > data.sequence for scope in ("", data.scope))
+
+
 class ChangedTables(Tables):
-    """Tables with position deletes, each looked at as a whole."""
+    """Tables with deletes of every kind, each looked at as a whole."""
 
     def __init__(self, names: list[str], topic: str, ledger: str, audit: RowAudit) -> None:
         super().__init__(names, topic, ledger, audit)
         self._rows: dict[str, list[Row]] = {}
         self._read_before: dict[str, list[Row]] = {}
+        self._keys_before: dict[str, set[int]] = {}
         self._audited = audit
 
     def seen(self, name: str) -> Seen:
@@ -157,19 +205,40 @@ class ChangedTables(Tables):
 
     def _live_rows(self, metadata: Mapping[str, Any]) -> list[Row]:
         head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
-        data: list[str] = []
+        data: list[_Live] = []
         dead: dict[str, set[int]] = defaultdict(set)
-        for manifest in avro(head["manifest-list"]) if head else ():
+        dead_keys = _DeadKeys(spec["spec-id"] for spec in metadata["partition-specs"] if not spec["fields"])
+        for live in self._entries_of(head["manifest-list"]) if head else ():
+            file = live.file
+            if file["content"] == _KEYS:
+                dead_keys.add(live, self._keys_of(file["file_path"]))
+            elif file["content"] == _POSITIONS and file["file_format"] == "PUFFIN":
+                places = vector(file["file_path"], file["content_offset"], file["content_size_in_bytes"])
+                dead[file["referenced_data_file"]].update(places)
+            elif file["content"] == _POSITIONS:
+                for path, place in positions(file["file_path"]):
+                    dead[path].add(place)
+            else:
+                data.append(live)
+        return [
+            row
+            for live in data
+            for at, row in enumerate(self._rows_of(live.file["file_path"]))
+            if at not in dead[live.file["file_path"]] and not dead_keys.has(live, row.number)
+        ]
+
+    def _entries_of(self, manifest_list: str) -> Iterator[_Live]:
+        for manifest in avro(manifest_list):
             for entry in avro(manifest["manifest_path"]):
-                file = entry["data_file"]
-                if entry["status"] == _DELETED:
-                    continue
-                if file["content"] == _POSITIONS:
-                    for path, place in positions(file["file_path"]):
-                        dead[path].add(place)
-                else:
-                    data.append(file["file_path"])
-        return [row for path in data for at, row in enumerate(self._rows_of(path)) if at not in dead[path]]
+                if entry["status"] != _DELETED:
+                    sequence = entry["sequence_number"]
+                    own = manifest["sequence_number"] if sequence is None else sequence
+                    yield _Live(entry["data_file"], own, manifest["partition_spec_id"])
+
+    def _keys_of(self, path: str) -> set[int]:
+        if path not in self._keys_before:
+            self._keys_before[path] = keys(path)
+        return self._keys_before[path]
 
     def _rows_of(self, path: str) -> list[Row]:
         if path not in self._read_before:

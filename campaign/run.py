@@ -18,11 +18,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from pyiceberg.exceptions import CommitFailedException
 from rich.console import Console
@@ -36,10 +36,10 @@ from calving.services.zookeeper import ZooKeeperServer
 from campaign import changes, records
 from campaign.audit import INVARIANTS
 from campaign.books import Counters, asked, miscounted, wrong
-from campaign.changes import Workload
+from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, Field, faults_of
-from campaign.lake import Lake
+from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
 from campaign.proxy import Proxy
 from tests.e2e.harness import Run, Store, settings_of
@@ -105,8 +105,9 @@ class Producing(threading.Thread):
 class Plan:
     """The choices of one campaign.
 
-    ``warehouse``: the tables are on local disk, in the embedded catalog; or in S3, behind a REST catalog.
-    ``workload``: whether records are appended, replace each other by key, or are change events with deletes.
+    ``warehouse``: the tables are on local disk, in the embedded catalog or behind a REST catalog (``rest``); or in S3,
+    behind a REST catalog. ``workload``: whether records are appended, replace each other by key, or are change events
+    with deletes.
     ``kinds``: of faults; if None, all that harm this backend, and those that workers carry. ``sabotage``: see
     ``campaign/worker.py``. ``settle_seconds``: how long those that are there at the end may take until everything is
     committed.
@@ -114,7 +115,7 @@ class Plan:
 
     backend: str
     tables: int = 20
-    warehouse: Literal["local", "s3"] = "local"
+    warehouse: Warehouse = "local"
     workload: Workload = "append"
     seconds: float = 600
     seed: int = 1
@@ -133,13 +134,13 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
     store = _store(folder, plan.backend, broker)
     if not isinstance(store, KafkaServer):
         proxy.target = store.port
-    lake = Lake(folder, random.Random(plan.seed)) if plan.warehouse == "s3" else None
+    lake = _lake(folder, plan)
     run = _sink(folder, broker, store, plan, lake)
     run.workload = plan.workload
     run.module = "campaign.worker"
     run.put_aside(through(store, proxy.port))
     database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
-    checker = Checker(run, database, lake.store.s3 if lake is not None else None, plan.workload)
+    checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
     producing = Producing(run)
     rng = random.Random(plan.seed)
     field = Field(
@@ -175,12 +176,21 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
     return {**_result(plan, field, happened, settled, checked), **asdict(books)}
 
 
+def _lake(folder: Path, plan: Plan) -> Lake | None:
+    match plan.warehouse:
+        case "local":
+            return None
+        case "rest":
+            return on_disk(folder)
+        case "s3":
+            return S3Lake(folder, random.Random(plan.seed))
+
+
 def _sink(folder: Path, broker: KafkaServer, store: Store, plan: Plan, lake: Lake | None) -> Sink:
     names = [f"db.t{i}" for i in range(plan.tables)]
     keys = lake.keys if lake is not None else None
-    return Sink(
-        folder, broker.bootstrap_servers, "campaign", settings=_settings(store, plan), tables=names, catalog=keys
-    )
+    settings = _settings(store, plan, names)
+    return Sink(folder, broker.bootstrap_servers, "campaign", settings=settings, tables=names, catalog=keys)
 
 
 @dataclass
@@ -217,7 +227,7 @@ def outcome(number: int, run: Sink) -> str:
 def _harm(field: Field, plan: Plan, books: Books) -> list[tuple[str, float]]:
     """Which faults there were, and when they were over, seconds since the epoch."""
     happened: list[tuple[str, float]] = []
-    every = faults_of(field.store, plan.workload, lake=field.lake is not None)
+    every = faults_of(field.store, plan.workload, plan.warehouse)
     kinds = every if plan.kinds is None else list(plan.kinds)
     weights = [FAULTS[kind][1] for kind in kinds]
     end = time.monotonic() + plan.seconds
@@ -269,7 +279,7 @@ def _is_exact(plan: Plan, field: Field) -> bool:
     return plan.backend == "kafka" and not field.recovered
 
 
-def _settings(store: Store, plan: Plan) -> dict[str, str | None]:
+def _settings(store: Store, plan: Plan, names: Sequence[str]) -> dict[str, str | None]:
     found: dict[str, str | None] = {
         # Batches that are large enough to catch up with what comes after an outage.
         "iceberg.control.commit.timeout-ms": "4000",
@@ -281,7 +291,7 @@ def _settings(store: Store, plan: Plan) -> dict[str, str | None]:
         "errors.deadletterqueue.topic.name": LETTERS.format(name="campaign"),
         "errors.deadletterqueue.context.headers.enable": "true",
         **settings_of(store),
-        **changes.settings(plan.workload),
+        **changes.settings(plan.workload, plan.warehouse, names),
     }
     if isinstance(store, KafkaServer):
         found["iceberg.control.topic.partitions"] = "2"
@@ -341,8 +351,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--tables", type=int, action="append")
-    parser.add_argument("--warehouse", choices=("local", "s3"), default="local")
-    parser.add_argument("--workload", choices=("append", "upsert", "cdc"), default="append")
+    parser.add_argument("--warehouse", choices=get_args(Warehouse), default="local")
+    parser.add_argument("--workload", choices=get_args(Workload), default="append")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the consumer group")

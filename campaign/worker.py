@@ -24,10 +24,12 @@ from pyroaring import BitMap64
 from calving.iceberg import deletions
 from calving.iceberg.commit import IcebergCommitter
 from calving.iceberg.target import IcebergTarget
+from calving.model.mutations import RowMutations
 from calving.protocol.admission import Admitted
 from calving.protocol.worker import Worker
 from calving.runtime.tally import Tally
 from calving.runtime.worker import WorkerLoop
+from calving.settings.load import Sink
 from calving.writing.changes import Last
 
 _AFTER = 5
@@ -98,6 +100,17 @@ def _first_changes() -> None:
     Last._in_order = lambda self, changes: None  # type: ignore[method-assign]
 
 
+def _ignored_order() -> None:
+    """Where a column decides which change is the last, the later record wins all the same."""
+    mutations = Sink.mutations
+
+    def without(self: Sink, table: str) -> RowMutations | None:
+        found = mutations(self, table)
+        return found and replace(found, order_field=None)
+
+    Sink.mutations = without  # type: ignore[method-assign]
+
+
 def _forgotten_deletes() -> None:
     """New deletes of a data file replace the earlier ones."""
     deletions.Deletions._read = lambda self, path: BitMap64()  # type: ignore[method-assign]
@@ -141,6 +154,7 @@ SABOTAGE: dict[str, Callable[[], None]] = {
     "doubled file": _doubled_file,
     "dropped keys": _dropped_keys,
     "first changes": _first_changes,
+    "ignored order": _ignored_order,
     "forgotten deletes": _forgotten_deletes,
     "deaf cursor": _deaf_cursor,
     "stuck worker": _stuck_worker,
