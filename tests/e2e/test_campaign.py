@@ -41,3 +41,8 @@ def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(tmp_pa
     plan = Plan("kafka", tables=1, workload="cdc", seconds=15, kinds=(), sabotage=sabotage, settle_seconds=20)
     found = campaign(tmp_path, plan)
     assert any(found[verdict] for verdict in FOUND_IN_ROWS[sabotage]), found
+
+
+def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(tmp_path: Path) -> None:
+    plan = Plan("kafka", 6, workload="upsert", seconds=15, kinds=(), sabotage="ignored order", settle_seconds=20)
+    assert campaign(tmp_path, plan)["wrong"]

@@ -78,8 +78,13 @@ def test_the_operation_of_a_record_decides_what_becomes_of_its_row(sink: Cli) ->
         assert table_of(sink) == sorted(expected.values())
 
 
-def test_with_an_order_field_the_greatest_wins_from_whichever_partition(sink: Cli) -> None:
-    sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", "iceberg.table.db.t.order-field": "at"}
+@pytest.mark.parametrize("terms", ["", "bucket(id, 3)"])
+def test_with_an_order_field_the_greatest_wins_from_whichever_partition(sink: Cli, terms: str) -> None:
+    sink.keys |= {
+        "iceberg.tables.upsert-mode-enabled": "true",
+        "iceberg.table.db.t.order-field": "at",
+        "iceberg.table.db.t.partition-by": terms,
+    }
     chance, expected = random.Random(3), dict[int, tuple[int, int]]()
     for _ in range(3):
         for at in chance.sample(range(1_000_000), 150):

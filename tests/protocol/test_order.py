@@ -36,8 +36,16 @@ def admitted(entries: Iterable[Envelope], ledger: Ledger = NO_LEDGER, also: Iter
     return admit(entries, buffer.whole(), buffer.reach(), ledger, in_order=True)
 
 
+def named(name: str) -> DataFile:
+    return DataFile(name, "PARQUET", 1, 10)
+
+
+def names_of(files: Iterable[DataFile]) -> list[str]:
+    return [file.file_path for file in files]
+
+
 def names(found: Admitted) -> list[str]:
-    return [file.file_path for step in found.steps for file in step.data_files]
+    return [name for step in found.steps for name in names_of(step.data_files)]
 
 
 def test_a_publication_waits_for_the_one_before_it() -> None:
@@ -90,6 +98,28 @@ def test_a_partition_that_started_over_keeps_nobody_waiting() -> None:
     reach = Reach({A: (Span(0, 5),)}, {}, {A: (0, 0)})
     found = admit([entry(0, 0, "before", a=(30, 40))], {0: 2}, reach, NO_LEDGER, in_order=True)
     assert names(found) == ["before"]
+
+
+def test_the_delete_files_and_data_files_of_a_batch_are_one_step_also_where_they_come_in_several_entries() -> None:
+    events = [
+        DataWritten(COMMIT, TABLE, (), (named("keys 1"),)),
+        DataWritten(COMMIT, TABLE, (named("rows 1a"),)),
+        DataWritten(COMMIT, TABLE, (named("rows 1b"),)),
+        DataWritten(COMMIT, TABLE, (), (named("keys 2"),)),
+        DataWritten(COMMIT, TABLE, (named("rows 2"),)),
+    ]
+    covers = {A: (Span(0, 10),)}
+    heard = [Envelope(0, offset, event, covers) for offset, event in enumerate(events)]
+    found = admit(heard, {0: 5}, Reach(covers, {}), NO_LEDGER, in_order=True)
+    assert [(names_of(step.delete_files), names_of(step.data_files)) for step in found.steps] == [
+        (["keys 1"], ["rows 1a", "rows 1b"]),
+        (["keys 2"], ["rows 2"]),
+    ]
+
+
+def test_files_of_different_publications_are_different_steps() -> None:
+    found = admitted([entry(0, 0, "first", a=(0, 10)), entry(0, 2, "second", a=(10, 20))])
+    assert [names_of(step.data_files) for step in found.steps] == [["first"], ["second"]]
 
 
 def test_tables_that_are_appended_to_wait_for_nothing() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -16,7 +16,7 @@ from calving.protocol.order import ordered
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The change that one entry makes to a mutation table: the keys of ``delete_files`` delete earlier rows, and then
+    """The change that a batch makes to a mutation table: the keys of ``delete_files`` delete earlier rows, and then
     ``data_files`` are added.
     """
 
@@ -111,7 +111,11 @@ def _told_apart(
 
 
 def _steps(entries: Iterable[Envelope]) -> list[Step]:
-    """The files of each entry that have rows, each file once."""
+    """The files that have rows, each file once, as the steps of their publications.
+
+    One event has files of one partition type, and keys have none: the change of a batch to a partitioned table comes as
+    one entry with its delete files, and further ones with its data files.
+    """
     seen: set[str] = set()
 
     def fresh(files: Iterable[DataFile]) -> tuple[DataFile, ...]:
@@ -119,8 +123,18 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
         seen.update(found)
         return tuple(found.values())
 
-    events = [(entry.event, frozenset(entry.spans)) for entry in entries if isinstance(entry.event, DataWritten)]
-    return [Step(fresh(event.data_files), fresh(event.delete_files), source) for event, source in events]
+    steps: list[Step] = []
+    last: Hashable = None
+    for entry in entries:
+        if not isinstance(entry.event, DataWritten):
+            continue
+        data, deletes, source = fresh(entry.event.data_files), fresh(entry.event.delete_files), frozenset(entry.spans)
+        if source and entry.publication == last and not deletes:
+            steps[-1] = replace(steps[-1], data_files=steps[-1].data_files + data)
+        else:
+            steps.append(Step(data, deletes, source))
+        last = entry.publication
+    return steps
 
 
 def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
