@@ -350,7 +350,7 @@ def foreign_expiry(f: Field) -> None:
 def compaction(f: Field) -> None:
     """Somebody else makes one file of many."""
     table = _some_table(f)
-    if table is not None:
+    if table is not None and _is_parquet(table):
         with contextlib.suppress(*_IN_VAIN):
             _compact(table)
 
@@ -376,6 +376,11 @@ def _compact(table: Table) -> None:
             overwrite.append_data_file(_written(change, table, rows, _values(small[0])))
 
 
+def _is_parquet(table: Table) -> bool:
+    """pyiceberg writes no other data files."""
+    return table.properties.get("write.format.default", "parquet") == "parquet"
+
+
 def _written(change: Transaction, table: Table, rows: pa.Table, partition: list[Any]) -> DataFile:
     """A data file with these rows. ``partition``: its values, one for each partition field."""
     schema, spec = table.schema(), table.spec()
@@ -393,7 +398,7 @@ def _values(file: DataFile) -> list[Any]:
 def foreign_append(f: Field) -> None:
     """Somebody else adds a row, with a key that no record has."""
     table = _some_table(f)
-    if table is None:
+    if table is None or not _is_parquet(table):
         return
     name, key = ".".join(table.name()), -1 - f.appended
     f.appended += 1

@@ -63,11 +63,11 @@ class Sink(Run):
         return changes.payload(number, self.tables, self.workload)
 
     def mix_formats(self) -> None:
-        """Every table that there is gets its own from now on."""
+        """Every table that there is gets its own from now on, those of one kind different ones."""
         for i, name in enumerate(self.tables):
             if (table := find_table(self.catalog, tuple(name.split(".")))) is not None:
                 with contextlib.suppress(CommitFailedException), table.transaction() as change:
-                    change.set_properties({"write.format.default": _FORMATS[i % len(_FORMATS)]})
+                    change.set_properties({"write.format.default": _FORMATS[(i + i // 6) % len(_FORMATS)]})
 
 
 class Producing(threading.Thread):

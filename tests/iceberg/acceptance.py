@@ -3,7 +3,8 @@ from each other, heard in any order, committed by coordinators that are replaced
 
 ``python -m tests.iceberg.acceptance --seeds 200`` runs every combination: how rows are deleted (positions in version 2,
 vectors in version 3, equality deletes, which ``calving maintain`` turns into positions now and then; version 2 that becomes version 3
-midway, with its positions or equality deletes), how the table is partitioned, and 1 or 4 partitions of the control log.
+midway, with its positions or equality deletes; positions where a column decides which change of a key is the last), how the table is
+partitioned, and 1 or 4 partitions of the control log. With ``--spark`` Spark reads the tables of each seed, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,21 +32,24 @@ from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
 from calving.model.events import DataComplete, DataWritten, Envelope, TableReference
-from calving.model.mutations import RowMutations
+from calving.model.mutations import RowDeletes, RowMutations
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
 from calving.services.rest_catalog import RestCatalog
+from calving.wire.codec import divide
 from tests.iceberg.histories import LAYOUTS, MutationTable, Row, create, duckdb_rows, pyiceberg_rows
 from tests.iceberg.reader import rows_of
 from tests.iceberg.structure import check
+from tests.readback.readers import spark_on
 
-MODES = ("version 2", "version 3", "equality", "upgraded", "equality, upgraded")
+MODES = ("version 2", "version 3", "equality", "upgraded", "equality, upgraded", "order field")
 CONTROL_PARTITIONS = (1, 4)
 COMBINATIONS = list(itertools.product(MODES, LAYOUTS, CONTROL_PARTITIONS))
 _SOURCES, _KEYS, _CYCLES = 3, 24, 8
 _COMMIT = UUID(int=1)
+_EVENT_BYTES = 100_000
 
 
 @dataclass
@@ -93,31 +97,35 @@ class History:
         self._lead()
 
     def _lead(self) -> None:
-        mutations = RowMutations(upsert=True, row_deletes="equality" if self.table.equality else "positions")
+        row_deletes: RowDeletes = "equality" if self.table.equality else "positions"
+        mutations = RowMutations(upsert=True, row_deletes=row_deletes, order_field=self.table.order)
         style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, "main", lambda _: mutations, 1024**3)
         self._committer = IcebergCommitter(self.table.catalog, "iceberg", style, Attempts(1, 60))
         self._buffer, self._heard = Buffer(), [0] * self.control
         self.counts["leaders"] += 1
 
     def _publish(self, source: int) -> None:
-        """One batch of a partition, by whoever reads it now: of each key the last change counts."""
-        changes: dict[int, Row | None] = {}
+        """One batch of a partition, by whoever reads it now: of each key the last change counts, or with an order field
+        the last of those with the greatest value.
+        """
+        changes: dict[int, tuple[Row, bool]] = {}
         count = self._chance.randrange(1, 14)
         for _ in range(count):
             self._serial += 1
             key = self._chance.randrange(_KEYS // _SOURCES) * _SOURCES + source
             row = {"id": key, "name": f"v{self._serial}", "g": self._chance.randrange(3)}
-            changes[key] = None if self._chance.random() < 0.25 else row
-        rows = [row for row in changes.values() if row is not None]
-        step = self.table.step(rows, [{"id": key} for key, row in changes.items() if row is None])
+            stays, order = self._chance.random() >= 0.25, self.table.order
+            if order is None or key not in changes or changes[key][0][order] <= row[order]:
+                changes[key] = row, stays
+        rows, deleted = ([row for row, stays in changes.values() if stays is kept] for kept in (True, False))
+        step = self.table.step(rows, [{name: row[name] for name in self.table.key_columns} for row in deleted])
         start, self._ends[source] = self._ends[source], self._ends[source] + count
         spans = {TopicPartition("s", source): (Span(start, self._ends[source]),)}
         log = self._log[(partition := self._chance.randrange(self.control))]
         namespace, name = self.table.name.split(".")
         table = TableReference("iceberg", (namespace,), name)
-        log.append(
-            Envelope(partition, len(log), DataWritten(_COMMIT, table, step.data_files, step.delete_files), spans)
-        )
+        for event in divide(DataWritten(_COMMIT, table, step.data_files, step.delete_files), _EVENT_BYTES):
+            log.append(Envelope(partition, len(log), event, spans))
         log.append(Envelope(partition, len(log), DataComplete(_COMMIT), spans, 1))
         self.counts["publications"] += 1
 
@@ -159,7 +167,7 @@ def played(catalog: Catalog, mode: str, layout: str, control: int, seed: int) ->
 
     :raises AssertionError: the table does not have exactly the rows that a replay in the order of offsets leaves.
     """
-    table = create(catalog, layout, 3 if mode == "version 3" else 2)
+    table = create(catalog, layout, 3 if mode == "version 3" else 2, order="g" if mode == "order field" else None)
     table.equality = mode.startswith("equality")
     history = History(table, layout, control, seed, is_upgraded=mode.endswith("upgraded"))
     history.play()
@@ -169,6 +177,17 @@ def played(catalog: Catalog, mode: str, layout: str, control: int, seed: int) ->
         assert found == expected, f"{where}: the rows {found} are not {expected}"
     check(table.table, equality=mode.startswith("equality"))
     return history
+
+
+def check_with_spark(catalog: str, tables: Sequence[MutationTable]) -> None:
+    """``catalog``: the address of the REST catalog, or the warehouse of the embedded one.
+
+    :raises AssertionError: Spark with Iceberg's own runtime reads other rows than there should be.
+    """
+    found = spark_on(catalog, *(f"select * from iceberg.{table.name}" for table in tables))
+    for table, rows in zip(tables, found, strict=True):
+        read = sorted((tuple(row.values()) for row in rows), key=repr)
+        assert read == table.rows(), f"{table.name}, read by Spark: the rows {read} are not {table.rows()}"
 
 
 def _read(table: Table, mode: str, layout: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -190,6 +209,7 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=1e9, help="stop after so many, when all have had the same seeds"
     )
+    parser.add_argument("--spark", action="store_true", help="read the tables of each seed with Spark, too")
     args = parser.parse_args()
     end = time.monotonic() + 60 * args.minutes
     counts: Counter[str] = Counter()
@@ -198,11 +218,18 @@ def main() -> int:
         stack.callback(server.stop)
         rest = open_catalog("iceberg", {"type": "rest", "uri": server.uri})
         for seed in range(args.first, args.first + args.seeds):
+            warehouse = f"{folder}/{seed}"
+            embedded = open_catalog("iceberg", {"type": "embedded", "warehouse": warehouse})
+            tables: dict[str, list[MutationTable]] = {server.uri: [], warehouse: []}
             for mode, layout, control in COMBINATIONS:
-                own = {"type": "embedded", "warehouse": f"{folder}/{seed}-{mode}-{layout}-{control}"}
-                catalog = rest if has_version_3(mode) else open_catalog("iceberg", own)
-                counts += played(catalog, mode, layout, control, seed).counts
+                catalog, where = (rest, server.uri) if has_version_3(mode) else (embedded, warehouse)
+                history = played(catalog, mode, layout, control, seed)
+                counts += history.counts
                 counts["histories"] += 1
+                tables[where].append(history.table)
+            for where, played_there in tables.items() if args.spark else ():
+                check_with_spark(where, played_there)
+                counts["read by Spark"] += len(played_there)
             print(f"seed {seed}: {dict(counts)}", flush=True)
             if time.monotonic() > end:
                 break

@@ -6,9 +6,11 @@ CATALOG is the folder of an embedded one, or the address of a REST server.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +26,18 @@ def main() -> None:
         for statement in statements:
             rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
             print("ROWS " + json.dumps(rows, default=str))
+
+
+def spark_on(catalog: str, *statements: str) -> list[list[dict[str, Any]]]:
+    """The rows of each statement, from a Spark in a process of its own; timestamps and decimals as text.
+
+    :raises AssertionError: a statement fails.
+    """
+    command = [sys.executable, "-m", "tests.readback.readers", catalog, *statements]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
+    assert done.returncode == 0, "\n".join(said)[-3000:]
+    return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("ROWS ")]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pyiceberg.transforms import BucketTransform
 
 from calving.iceberg.catalog import open_catalog
 from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
-from tests.readback.test_readback import spark_on
+from tests.readback.readers import spark_on
 
 pytestmark = pytest.mark.services
 

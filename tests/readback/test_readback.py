@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +35,7 @@ from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.rules import TableRules
 from calving.model.record_path import RouteRule, Routing
 from tests.conftest import Topic
+from tests.readback.readers import spark_on
 from tests.tasks.conftest import Plane, encode
 
 pytestmark = pytest.mark.services
@@ -47,14 +45,6 @@ COUNT = 300
 
 def spark(plane: Plane, *statements: str) -> list[list[dict[str, Any]]]:
     return spark_on(str(plane.folder / "warehouse"), *statements)
-
-
-def spark_on(catalog: str, *statements: str) -> list[list[dict[str, Any]]]:
-    command = [sys.executable, "-m", "tests.readback.readers", catalog, *statements]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
-    said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
-    assert done.returncode == 0, "\n".join(said)[-3000:]
-    return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("ROWS ")]
 
 
 @pytest.fixture
