@@ -124,9 +124,10 @@ class History:
         log = self._log[(partition := self._chance.randrange(self.control))]
         namespace, name = self.table.name.split(".")
         table = TableReference("iceberg", (namespace,), name)
-        for event in divide(DataWritten(_COMMIT, table, step.data_files, step.delete_files), _EVENT_BYTES):
+        events = list(divide(DataWritten(_COMMIT, table, step.data_files, step.delete_files), _EVENT_BYTES))
+        for event in events:
             log.append(Envelope(partition, len(log), event, spans))
-        log.append(Envelope(partition, len(log), DataComplete(_COMMIT), spans, 1))
+        log.append(Envelope(partition, len(log), DataComplete(_COMMIT), spans, len(events)))
         self.counts["publications"] += 1
 
     def _hear(self, much: Callable[[int], int]) -> None:
