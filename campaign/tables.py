@@ -120,8 +120,10 @@ class Tables:
         summary = snapshot["summary"]
         if self._ledger in summary:
             self._audit.committed(name, replace(self._claim_of(summary, str), through_ms=_through(summary)))
-            found = (snapshot["timestamp-ms"] / 1000, summary["kafka.connect.commit-id"], _through(summary))
-            self.commits.append(found)
+            if (
+                cycle := summary.get("kafka.connect.commit-id")
+            ) is not None:  # `calving maintain` copies the ledger only
+                self.commits.append((snapshot["timestamp-ms"] / 1000, cycle, _through(summary)))
 
     def _live(self, metadata: dict[str, Any]) -> Iterator[Listed]:
         head = {s["snapshot-id"]: s for s in metadata.get("snapshots", ())}.get(metadata.get("current-snapshot-id"))
