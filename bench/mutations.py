@@ -8,12 +8,8 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-import duckdb
-import duckdb_extension_avro
-import duckdb_extension_iceberg
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -40,6 +36,7 @@ from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import arrow_schema
 from calving.services.rest_catalog import RestCatalog
 from calving.writing.table import TableWriter
+from tests.duckdb_extensions import connected
 
 KEYS, COMMITS, _WARM = 10_000, 20, 10
 _SORTED_BY_A_COMMIT = 2_000_000
@@ -177,10 +174,7 @@ def _commit(catalog: Catalog, name: str, resolver: Resolver, step: Step) -> Iceb
 
 def _read(table: Table) -> float:
     """CPU seconds in which DuckDB sums a column, the best of three."""
-    connection: Any = duckdb.connect()
-    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-        (path,) = Path(package.__file__).parent.rglob("*.duckdb_extension")
-        connection.execute(f"load '{path}'")
+    connection = connected()
     query = f"select count(*), sum(amount) from iceberg_scan('{table.metadata_location.removeprefix('file://')}')"
     best = float("inf")
     for _ in range(3):

@@ -17,9 +17,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.duckdb_extensions import extensions
+
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```(\w+)([^\n]*)\n(.*?)```", re.DOTALL)
 _HERE = "localhost:9092"
+_INSTALL = "INSTALL iceberg; LOAD iceberg"
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,15 @@ def modules(page: str) -> list[Block]:
 
 
 def follow(page: str, folder: Path, servers: str) -> int:
-    """Do what the page says, in ``folder``, which is this process's as well; how many outputs were compared."""
+    """Do what the page says, in ``folder``, which is this process's as well; how many outputs were compared. DuckDB's
+    extensions are those of its packages, not downloaded.
+    """
     compared = 0
     said: str | None = None
     code = 0
     cells: dict[str, object] = {}
     for block in (b for b in blocks(page) if b.runs):
-        text = block.text.replace(_HERE, servers)
+        text = block.text.replace(_HERE, servers).replace(_INSTALL, "; ".join(f"LOAD '{e}'" for e in extensions()))
         if block.title is not None:
             (folder / block.title).write_text(text)
         elif block.kind == "bash":

@@ -13,7 +13,7 @@ from tests.cli.pages import DOCS, blocks, follow
 TUTORIAL = "tutorial/first-sink.md"
 
 
-@pytest.mark.parametrize("page", [TUTORIAL, "how-to/python.md", "how-to/mirror-a-table.md", "how-to/upsert.md"])
+@pytest.mark.parametrize("page", [TUTORIAL, "how-to/python.md"])
 def test_a_page_that_is_followed_gives_what_it_says(
     page: str, servers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

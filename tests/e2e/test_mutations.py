@@ -110,7 +110,9 @@ def test_validate_names_what_is_wrong_with_the_id_columns(sink: Cli) -> None:
     assert "table db.t: id column v is double" in sink.run("validate", code=2)
 
 
-def test_history_of_two_workers_comes_to_what_a_dict_says(servers: str, tmp_path: Path, unique: str) -> None:
+def test_history_of_two_workers_comes_to_what_a_dict_says(
+    servers: str, tmp_path: Path, unique: str, keys: dict[str, str]
+) -> None:
     """Keys of three partitions, changed again and again, while workers come, go and are killed."""
     run = Run(
         tmp_path,
@@ -123,6 +125,7 @@ def test_history_of_two_workers_comes_to_what_a_dict_says(servers: str, tmp_path
             "iceberg.table.db.t.id-columns": "id",
             "iceberg.tables.cdc-field": "op",
             "iceberg.batch.max-records": "50",
+            **keys,
         },
         tables=("db.t",),
     )

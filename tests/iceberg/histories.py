@@ -38,6 +38,7 @@ from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import table_schema
 from calving.records.values import Values
 from calving.writing.table import TableWriter
+from tests.duckdb_extensions import connected
 from tests.iceberg.structure import check
 
 KEY = LedgerKey("control", "connect-x", "log-1")
@@ -229,18 +230,8 @@ def pyiceberg_rows(table: Table) -> list[tuple[Any, ...]]:
 
 
 def duckdb_rows(table: Table, columns: str = "*") -> list[tuple[Any, ...]]:
-    from pathlib import Path
-
-    import duckdb
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
-
-    connection = duckdb.connect()
-    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-        (path,) = Path(package.__file__).parent.rglob("*.duckdb_extension")
-        connection.execute(f"load '{path}'")
     location = table.metadata_location.removeprefix("file://")
-    return sorted(connection.execute(f"select {columns} from iceberg_scan('{location}')").fetchall(), key=repr)
+    return sorted(connected().execute(f"select {columns} from iceberg_scan('{location}')").fetchall(), key=repr)
 
 
 def live_counts(table: Table) -> Mapping[str, int]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -34,7 +35,8 @@ def spark_on(catalog: str, *statements: str) -> list[list[dict[str, Any]]]:
     :raises AssertionError: a statement fails.
     """
     command = [sys.executable, "-m", "tests.readback.readers", catalog, *statements]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=170, check=False)
     said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
     assert done.returncode == 0, "\n".join(said)[-3000:]
     return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("ROWS ")]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
@@ -35,6 +33,7 @@ from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.rules import TableRules
 from calving.model.record_path import RouteRule, Routing
 from tests.conftest import Topic
+from tests.duckdb_extensions import connected
 from tests.readback.readers import spark_on
 from tests.tasks.conftest import Plane, encode
 
@@ -98,16 +97,9 @@ def test_spark_with_icebergs_runtime_reads_every_row_filter_and_snapshot(written
 
 
 def test_duckdb_reads_every_row_through_the_metadata(written: Plane) -> None:
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
-
-    connection = duckdb.connect()
-    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-        (path,) = Path(package.__file__).parent.rglob("*.duckdb_extension")
-        connection.execute(f"load '{path}'")
     location = written.catalog.load_table("db.t").metadata_location.removeprefix("file://")
     query = f"select count(*), count(distinct id), sum(o.x) from iceberg_scan('{location}')"
-    assert connection.execute(query).fetchone() == (COUNT, COUNT, sum(range(COUNT)))
+    assert connected().execute(query).fetchone() == (COUNT, COUNT, sum(range(COUNT)))
 
 
 EVERY_TYPE = Schema(

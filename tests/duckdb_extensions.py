@@ -1,0 +1,23 @@
+"""DuckDB's extensions for Iceberg, from packages: nothing is downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import duckdb_extension_avro
+import duckdb_extension_iceberg
+
+
+def extensions() -> list[Path]:
+    """In the order in which they have to be loaded."""
+    packages = (duckdb_extension_avro, duckdb_extension_iceberg)
+    return [next(Path(package.__file__).parent.rglob("*.duckdb_extension")) for package in packages]
+
+
+def connected() -> duckdb.DuckDBPyConnection:
+    """A database that has them."""
+    connection = duckdb.connect()
+    for path in extensions():
+        connection.execute(f"LOAD '{path}'")
+    return connection
