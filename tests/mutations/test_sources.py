@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, Evolution, Routing, TopicConverters, TransformSpec
+from tests.converters.test_protobuf import class_of, file_of
 from tests.mutations.changing import JSON_KEYS, NAME, TOPIC, Changing, Message
-from tests.registry import SchemaRegistry, avro, serving
+from tests.registry import SchemaRegistry, avro, framed, serialized, serving
 
 Row = dict[str, Any]
 Encode = Callable[[Row, Row | None], Message]
 """A key and an event as a message."""
 DEBEZIUM = TransformSpec("unwrap", "DebeziumTransform")
 CDC = RowMutations("_cdc.op")
+BURYING = RowMutations(upsert=True, tombstones="delete")
 
 POSTGRES = {
     "version": "2.7.0.Final",
@@ -258,6 +261,77 @@ def test_flattened_events_say_what_they_do(tmp_path: Path, field: str, mode: str
     assert sink.rows("id", "v") == [(0, "changed"), (2, "snapshot"), (5, "new")]
 
 
+def change_message(file: Any) -> None:
+    message = file.message_type.add(name="Change")
+    message.field.add(name="id", number=1, type=descriptor_pb2.FieldDescriptorProto.TYPE_INT64)
+    for number, name in enumerate(("op", "v"), 2):
+        message.field.add(name=name, number=number, type=descriptor_pb2.FieldDescriptorProto.TYPE_STRING)
+
+
+def operations(registry: SchemaRegistry, kind: str) -> tuple[str, Callable[[int, str | None, str], bytes]]:
+    """The converter's name; and a record with an id, a text and an operation, which may be missing."""
+    match kind:
+        case "Avro":
+            optional = ["null", "string"]
+            fields = [{"name": "id", "type": "long"}, *({"name": n, "type": optional} for n in ("op", "v"))]
+            schema = {"type": "record", "name": "Change", "fields": fields}
+            number = registry.register("changes-value", json.dumps(schema))
+            return "avro", lambda key, op, v: avro(number, schema, {"id": key, "op": op, "v": v})
+        case "JSON Schema":
+            kinds = {"id": {"type": "integer"}, "op": {"type": "string"}, "v": {"type": "string"}}
+            described = json.dumps({"type": "object", "properties": kinds, "required": ["id"]})
+            number = registry.register("changes-value", described, "JSON")
+
+            def written(key: int, op: str | None, v: str) -> bytes:
+                record = {"id": key, "v": v} | ({} if op is None else {"op": op})
+                return framed(number, json.dumps(record).encode())
+
+            return "json-schema", written
+    file = file_of(change_message)
+    number, made = registry.register("changes-value", serialized(file), "PROTOBUF"), class_of(file, "t.Change")
+    return "protobuf", lambda key, op, v: framed(number, b"\x00" + made(id=key, op=op or "", v=v).SerializeToString())
+
+
+@pytest.mark.parametrize("kind", ["Avro", "JSON Schema", "Protobuf"])
+def test_an_operation_in_a_record_of_any_schema_decides_what_becomes_of_its_row(
+    tmp_path: Path, registry: SchemaRegistry, kind: str
+) -> None:
+    """A record without an operation is an insert."""
+    converter, change = operations(registry, kind)
+    spec = ConverterSpec(converter, {"schema.registry.url": registry.url})
+    sink = Changing(tmp_path, RowMutations("op"), converters=TopicConverters(ConverterSpec("json"), spec))
+    sink.take(*((None, change(key, None, "first")) for key in range(4)))
+    changes = [change(0, "u", "changed"), change(1, "d", ""), change(7, "c", "new"), change(2, None, "again")]
+    outcome = sink.take(*((None, each) for each in changes))
+    assert not outcome.dead_letters
+    assert sink.rows("id", "v") == [(0, "changed"), (2, "again"), (3, "first"), (7, "new")]
+
+
+@pytest.mark.parametrize("handling", ["tombstone", "rewrite"])
+def test_flattened_events_in_avro_mirror_a_table(tmp_path: Path, registry: SchemaRegistry, handling: str) -> None:
+    """``delete.tombstone.handling.mode``: by default a delete is a tombstone alone; or a row that says so."""
+    fields = [{"name": "id", "type": "long"}, {"name": "v", "type": ["null", "string"]}]
+    key_schema = {"type": "record", "name": "Key", "fields": fields[:1]}
+    marks = [{"name": "__op", "type": ["null", "string"]}, {"name": "__deleted", "type": ["null", "string"]}]
+    schema = {"type": "record", "name": "Value", "fields": [*fields, *(marks if handling == "rewrite" else [])]}
+    of_keys, of_values = (registry.register("flat", json.dumps(each)) for each in (key_schema, schema))
+
+    def change(op: str, key: int, value: str | None) -> Message:
+        written = avro(of_keys, key_schema, {"id": key})
+        if op == "d" and handling == "tombstone":
+            return written, None
+        found = {"id": key, "v": value, "__op": op, "__deleted": str(op == "d").lower()}
+        return written, avro(of_values, schema, found)
+
+    spec = ConverterSpec("avro", {"schema.registry.url": registry.url})
+    mutations = RowMutations("__op") if handling == "rewrite" else BURYING
+    sink = Changing(tmp_path, mutations, converters=TopicConverters(spec, spec))
+    sink.take(*(change("r", key, "snapshot") for key in range(3)))
+    outcome = sink.take(change("u", 0, "changed"), change("d", 1, None), change("c", 5, "new"))
+    assert not outcome.dead_letters
+    assert sink.rows("id", "v") == [(0, "changed"), (2, "snapshot"), (5, "new")]
+
+
 def test_dms_mirrors_a_table(tmp_path: Path) -> None:
     """A full load, changes behind it, and a control record."""
 
@@ -309,9 +383,6 @@ def test_mongo_mirrors_a_collection(tmp_path: Path, before: str | None) -> None:
     outcome = sink.take(change("u", 0, "changed"), change("d", 1, None), ({"id": "1"}, None), change("c", 5, "new"))
     assert not outcome.dead_letters
     assert sink.rows("_id", "name") == [(0, "changed"), (2, "snapshot"), (5, "new")]
-
-
-BURYING = RowMutations(upsert=True, tombstones="delete")
 
 
 def test_tombstones_reach_a_table_whose_name_comes_from_the_topic(tmp_path: Path) -> None:
