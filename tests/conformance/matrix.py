@@ -30,7 +30,12 @@ with ten lines (see its docstring). "-" means that the rule makes no sense there
 def rules() -> dict[str, str]:
     """Sentences by number, in order."""
     marked = (getattr(method, "rule", None) for method in vars(BackendContract).values())
-    return dict(sorted(rule for rule in marked if rule is not None))
+    return dict(sorted((rule for rule in marked if rule is not None), key=lambda rule: _numbers(rule[0])))
+
+
+def _numbers(rule: str) -> list[int]:
+    """B10.1 comes after B9.2."""
+    return [int(number) for number in rule.removeprefix("B").split(".")]
 
 
 def page(results: Mapping[str, Mapping[str, str]]) -> str:
