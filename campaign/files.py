@@ -35,7 +35,7 @@ def locations(database: Path) -> dict[str, str]:
 def content(location: str) -> bytes:
     """:raises OSError: it is gone, or cannot be read now."""
     if not location.startswith("s3://"):
-        return Path(location.removeprefix("file://")).read_bytes()
+        return Path(location.removeprefix("file://").removeprefix("file:")).read_bytes()  # Java writes one slash
     bucket, _, key = location.removeprefix("s3://").partition("/")
     try:
         found: bytes = _s3().get_object(Bucket=bucket, Key=key)["Body"].read()
