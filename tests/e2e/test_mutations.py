@@ -110,6 +110,30 @@ def test_validate_names_what_is_wrong_with_the_id_columns(sink: Cli) -> None:
     assert "table db.t: id column v is double" in sink.run("validate", code=2)
 
 
+@pytest.mark.parametrize(
+    ("settings", "command", "sentence"),
+    [
+        (
+            {"iceberg.tables.auto-create-props.format-version": "1"},
+            ["validate"],
+            "table db.t would be created with format version 1; row mutations need 2 or 3",
+        ),
+        (
+            {"iceberg.tables.order-field": "lsn"},
+            ["run", "--until-caught-up"],
+            "table db.t has no column lsn, which is its order-field",
+        ),
+    ],
+)
+def test_a_table_whose_rows_could_not_be_changed_is_not_created(
+    sink: Cli, settings: dict[str, str], command: list[str], sentence: str
+) -> None:
+    sink.keys |= {"iceberg.tables.upsert-mode-enabled": "true", **settings}
+    send(sink, (None, {"id": 1}))
+    assert sentence in sink.run(*command, code=2)
+    assert not open_catalog("iceberg", sink.catalog_keys).table_exists("db.t")
+
+
 def test_history_of_two_workers_comes_to_what_a_dict_says(
     servers: str, tmp_path: Path, unique: str, keys: dict[str, str]
 ) -> None:

@@ -16,9 +16,9 @@ from calving.errors import CommitRefusedError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.entries import FILE_PATH_ID, POS_ID, Manifests
 from calving.iceberg.lineage import new_snapshot
+from calving.iceberg.mutable import check_mutations
 from calving.iceberg.resolution import Resolver
 from calving.iceberg.summary import mutations_in
-from calving.iceberg.tables import check_mutations
 from calving.iceberg.target import IcebergTarget
 from calving.model.mutations import MutationCounts, RowMutations
 from calving.mutations.cache import KeyCache
@@ -287,7 +287,8 @@ def test_a_vector_absorbs_positions_of_a_delete_file_about_several_data_files_wh
 def test_equality_deletes_are_refused_for_version_3(rest_uri: str) -> None:
     table = create(open_catalog("iceberg", {"type": "rest", "uri": rest_uri}), "flat", 3)
     with pytest.raises(ConfigError, match=f"table {table.name} has format version 3; row-deletes = equality is for"):
-        check_mutations(table.name, table.table, ["id"], RowMutations(upsert=True, row_deletes="equality"))
+        equality = RowMutations(upsert=True, row_deletes="equality")
+        check_mutations(table.name, 3, table.table.schema(), ["id"], equality)
 
 
 def delete_positions(table: MutationTable, places: list[tuple[str, int]]) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from calving.errors import ConfigError
@@ -90,6 +92,67 @@ def test_dead_letters_are_appended_to_their_table() -> None:
 def test_what_does_not_go_together_is_refused(change: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         parse({**BASE, **change})
+
+
+ROUTED = {
+    **BASE,
+    "iceberg.tables": "",
+    "iceberg.tables.topic-pattern": "lake.{topic}",
+    "iceberg.tables.auto-create-enabled": "true",
+    "iceberg.tables.upsert-mode-enabled": "true",
+}
+IDS = {"iceberg.tables.default-id-columns": "id"}
+VERSION = "iceberg.tables.auto-create-props.format-version"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {},
+            "iceberg.tables.upsert-mode-enabled: the tables that records are routed to would be created without id"
+            " columns, and no row could be changed: set iceberg.tables.default-id-columns, or"
+            " iceberg.tables.auto-create-enabled = false",
+        ),
+        ({"iceberg.tables.cdc-field": "op"}, "iceberg.tables.cdc-field: the tables that records are routed to"),
+        (
+            {
+                "iceberg.tables.topic-pattern": "",
+                "iceberg.tables.dynamic-enabled": "true",
+                "iceberg.tables.route-field": "to",
+            },
+            "iceberg.tables.upsert-mode-enabled: the tables that records are routed to",
+        ),
+        ({**IDS, VERSION: "1"}, f"{VERSION} = 1: the tables that records are routed to would be created with it; row"),
+        (
+            {**IDS, VERSION: "3", "iceberg.tables.row-deletes": "equality"},
+            f"{VERSION} = 3: the tables that records are routed to would be created with it; row-deletes = equality is"
+            " for version 2: set it to 2, or set iceberg.tables.auto-create-enabled = false",
+        ),
+    ],
+)
+def test_with_dynamic_routing_defaults_by_which_no_table_could_be_created_are_refused(
+    change: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(sentence)}"):
+        parse({key: value for key, value in {**ROUTED, **change}.items() if value})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        IDS,
+        {"iceberg.table.lake.a.id-columns": "id"},
+        {"iceberg.tables.auto-create-enabled": "false", VERSION: "1"},
+        {"iceberg.tables.upsert-mode-enabled": "false", VERSION: "1"},
+        {**IDS, VERSION: "3"},
+        {**IDS, "iceberg.tables.row-deletes": "equality"},
+        {"iceberg.tables.topic-pattern": "", "iceberg.tables": "db.t", VERSION: "1"},
+    ],
+    ids=str,
+)
+def test_with_dynamic_routing_defaults_by_which_a_table_could_be_created_are_taken(change: dict[str, str]) -> None:
+    parse({key: value for key, value in {**ROUTED, **change}.items() if value})
 
 
 def test_dead_letters_are_not_replayed_over_newer_rows() -> None:

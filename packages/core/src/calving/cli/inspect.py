@@ -13,7 +13,7 @@ from calving.errors import ConfigError
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.model.offsets import TopicPartition
-from calving.runtime.preflight import refuse_missing_tables
+from calving.runtime.table_checks import refuse_missing_tables
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
 from calving.source.opening import open_source

@@ -30,7 +30,6 @@ from calving.runtime.preflight import (
     owner_of,
     refuse_reused_offsets,
     routed_tables,
-    routes_freely,
 )
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -77,7 +76,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         older = _older(catalog, sink, cursor, found)
         rolled_back = {*rolled_back, *older}
         mind_order([name for name in rolled_back if sink.mutations(name) is not None], found)
-        plan = recovery(found, rolled_back, complete=not routes_freely(sink))
+        plan = recovery(found, rolled_back, complete=not sink.keys.routes_freely)
         others = former_names(said, every, identities)
         again = {owner for _, owner, tp, end in others if plan.positions.get(tp, begins[tp]) < end}
         _mind_other_names(sink, again - {former})
@@ -88,7 +87,7 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
         if not dry_run:
             _supersede(catalog, sink, found, control, rolled_back)
             said, found = look()
-            plan = recovery(found, rolled_back, complete=not routes_freely(sink))
+            plan = recovery(found, rolled_back, complete=not sink.keys.routes_freely)
         positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
         for name in sorted(older):
             yield f"table {name} shows an older state than before: the records that it lacks are read again"

@@ -27,10 +27,10 @@ from calving.runtime.preflight import (
     own_tables,
     owner_of,
     refuse_a_loss,
-    refuse_missing_tables,
     refuse_reused_offsets,
     routed_tables,
 )
+from calving.runtime.table_checks import refuse_missing_tables
 from calving.runtime.wiring import check_record_path
 from calving.settings.keys import TAKEN_OVER
 from calving.settings.load import Sink

@@ -1,11 +1,12 @@
-"""Schemas of missing tables, and columns that tables get: from records, and from declarations in the settings."""
+"""Format versions and schemas of missing tables, and columns that tables get: from records, and from the settings."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.table import Table
@@ -13,6 +14,7 @@ from pyiceberg.table import Table
 from calving.casting.growth import distinct, paths_of
 from calving.casting.seen import Minority, decide
 from calving.errors import BadRecordError, ConfigError
+from calving.iceberg.catalog import is_rest
 from calving.iceberg.partition_terms import parse_term, partition_spec, temporal
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import schema_of, spelt
@@ -22,8 +24,22 @@ from calving.records.inferred import InferredType, all_optional, find, merge
 
 log = logging.getLogger(__name__)
 
+VERSION_KEY = "iceberg.tables.auto-create-props.format-version"
 _MOMENTS = ("string", "int", "long", "double")
 """Types of schemaless values that may be timestamps: ISO text, or milliseconds."""
+
+
+def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:
+    """The format version of a table that the catalog creates with these properties, as far as one can know: a REST
+    catalog may have a default that it does not tell.
+
+    :raises ConfigError: what is configured is no number.
+    """
+    told = catalog.properties.get("table-default.format-version") if is_rest(catalog) else None
+    version = properties.get("format-version", told or "2")
+    if not version.isdigit():
+        raise ConfigError(f"{VERSION_KEY} = {version}: it is a number")
+    return int(version)
 
 
 def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schema, PartitionSpec]:

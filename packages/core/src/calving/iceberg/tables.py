@@ -23,15 +23,14 @@ from calving.iceberg.catalog import find_table, find_tables, in_vain, is_rest, t
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
-from calving.iceberg.new_tables import new_table, possible
+from calving.iceberg.mutable import check_mutations
+from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import as_in, change_schema, is_open
 from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
-from calving.model.mutations import RowMutations
 from calving.model.tables import Distribution, SchemaChange, TableSpec
-from calving.writing.identity import identity
 from calving.writing.properties import WriteProperties
 
 log = logging.getLogger(__name__)
@@ -193,7 +192,7 @@ class Tables:
         id_columns = rules.id_columns
         if rules.mutations is not None:
             id_columns = as_in(table.schema(), id_columns, fold=self._rules.case_insensitive)
-            check_mutations(name, table, id_columns, rules.mutations)
+            check_mutations(name, metadata.format_version, table.schema(), id_columns, rules.mutations)
             distribution = "keys"
         return TableSpec(
             name,
@@ -220,16 +219,18 @@ class Tables:
 
     def _create(self, name: str, change: SchemaChange) -> None:
         schema, spec = new_table(name, change, self._rules)
+        properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
+        version = new_version(self._catalog, properties)
+        self._check_version(version, VERSION_KEY)
+        rules = self._rules.of(name)
+        if rules.mutations is not None:
+            id_columns = as_in(schema, rules.id_columns, fold=self._rules.case_insensitive)
+            check_mutations(name, version, schema, id_columns, rules.mutations, new=True)
+            properties["format-version"] = str(version)  # not the default of a catalog that does not tell it
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
-        properties = {**DEFAULT_PROPERTIES, **self._rules.create_properties}
-        version = properties.get("format-version", "2")
-        if not version.isdigit():
-            raise ConfigError(f"iceberg.tables.auto-create-props.format-version = {version}: it is a number")
-        self._check_version(int(version), "iceberg.tables.auto-create-props.format-version")
         try:
-            location = self._rules.of(name).location
-            self._catalog.create_table(identifier, schema, location, spec, properties=properties)
+            self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
             log.info("table %s was created", name)
         except TableAlreadyExistsError:
             log.info("table %s was created by someone else", name)
@@ -284,13 +285,3 @@ class Tables:
         raise UnavailableError(
             f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"
         )
-
-
-def check_mutations(name: str, table: Table, id_columns: Sequence[str], mutations: RowMutations) -> None:
-    """:raises ConfigError: its rows cannot be changed as the settings say."""
-    version = table.metadata.format_version
-    if version < 2:
-        raise ConfigError(f"table {name} has format version {version}; row mutations need 2 or 3")
-    if version > 2 and mutations.row_deletes == "equality":
-        raise ConfigError(f"table {name} has format version {version}; row-deletes = equality is for version 2")
-    identity(name, table.schema(), id_columns, mutations)

@@ -42,6 +42,14 @@ class RowMutations:
         """
         return self.row_deletes == "positions" and self.order_field is None
 
+    def refusal(self, version: int) -> str | None:
+        """Why records cannot change the rows of tables of this format version; None: they can."""
+        if version < 2:
+            return "row mutations need 2 or 3"
+        if version > 2 and self.row_deletes == "equality":
+            return "row-deletes = equality is for version 2"
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class MutationCounts:

@@ -20,10 +20,10 @@ from calving.runtime.preflight import (
     held,
     own_tables,
     refuse_a_loss,
-    refuse_missing_tables,
     refuse_reused_offsets,
     routed_tables,
 )
+from calving.runtime.table_checks import refuse_missing_tables
 from calving.runtime.takeover import refuse_a_running_connector
 from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink

@@ -11,12 +11,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import ConfigError, DataLossError
+from calving.errors import DataLossError
 from calving.iceberg.catalog import find_table, find_tables, table_id, tables_of
 from calving.iceberg.commit import CommitStyle
-from calving.iceberg.partition_terms import parse_term, takes
-from calving.iceberg.schemas import as_in
-from calving.iceberg.tables import check_mutations
 from calving.iceberg.target import LoadedTable, mark_of
 from calving.model.coverage import Coverage, present
 from calving.model.events import TableMark
@@ -103,64 +100,13 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
     return (*sink.keys.tables, *([letters] if letters is not None else []))
 
 
-def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, bool]]:
-    """Each table that the settings name, and whether it exists.
-
-    :raises ConfigError: one does not exist and will not be created, its partition terms are wrong, or its id columns
-        cannot tell which rows records change.
-    """
-    keys = sink.keys
-    for name in keys.tables:
-        table = find_table(catalog, table_id(name))
-        exists = table is not None
-        if not exists and not keys.auto_create and keys.on_missing_table == "fail":
-            raise ConfigError(
-                f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
-            )
-        _check_creation(sink, name)
-        _check_id_columns(sink, name, table)
-        yield name, exists
-
-
-def _check_creation(sink: Sink, name: str) -> None:
-    """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
-    own = sink.tables.get(name)
-    terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by
-    declared = sink.declared(name)
-    for term in terms:
-        column, transform, _ = parse_term(term, name)
-        type_ = declared.get(column)
-        if type_ is not None and not takes(transform, type_):
-            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {column} {type_}")
-    for column in sink.id_columns(name):
-        type_ = declared.get(column, "string")
-        if not isinstance(type_, str) or type_ in ("float", "double"):
-            raise ConfigError(f"table {name}: the id-column '{column}' cannot be declared as {type_}")
-
-
-def _check_id_columns(sink: Sink, name: str, table: Table | None) -> None:
-    mutations, id_columns = sink.mutations(name), sink.id_columns(name)
-    if mutations is None:
-        return
-    if table is not None:
-        id_columns = as_in(table.schema(), id_columns, fold=sink.keys.case_insensitive)
-        check_mutations(name, table, id_columns, mutations)
-    elif not id_columns:
-        raise ConfigError(f"table {name} has no id columns: set iceberg.table.{name}.id-columns")
-
-
-def routes_freely(sink: Sink) -> bool:
-    """Whether routing is dynamic: records may go to tables that are not in the settings."""
-    return sink.keys.dynamic or sink.keys.topic_pattern is not None
-
-
 def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list[str]:
     """Dynamically routed tables: tables outside the settings that hold records of the sink, or of its ``topics``.
 
     Loads every table that records could have been routed to: with a pattern those of its namespace, else those of the
     whole catalog.
     """
-    if not routes_freely(sink):
+    if not sink.keys.routes_freely:
         return []
     fixed = (sink.keys.topic_pattern or "").partition("{")[0].rpartition(".")[0]
     key = ledger_key(sink, "", "")

@@ -574,6 +574,11 @@ class SinkKeys(BaseModel):
             )
         return self
 
+    @property
+    def routes_freely(self) -> bool:
+        """Whether routing is dynamic: records may go to tables that are not in the settings."""
+        return self.dynamic or self.topic_pattern is not None
+
     def _check_http(self) -> None:
         if self.http_host not in LOOPBACK and self.http_token is None:
             raise ValueError(

@@ -33,6 +33,30 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
     return RowMutations(**found)
 
 
+def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_properties: Mapping[str, str]) -> None:
+    """With dynamic routing the sink creates tables of which the settings know nothing but the defaults.
+
+    :raises ConfigError: records could change the rows of no such table.
+    """
+    mutations = row_mutations(keys)
+    if mutations is None or not keys.auto_create or not keys.routes_freely:
+        return
+    if not keys.default_id_columns and not any(own.id_columns for own in tables.values()):
+        key = "cdc-field" if mutations.cdc_field is not None else "upsert-mode-enabled"
+        raise ConfigError(
+            f"iceberg.tables.{key}: the tables that records are routed to would be created without id columns, and no"
+            " row could be changed: set iceberg.tables.default-id-columns, or iceberg.tables.auto-create-enabled ="
+            " false"
+        )
+    version = create_properties.get("format-version", "")
+    why = mutations.refusal(int(version)) if version.isdigit() else None
+    if why is not None:
+        raise ConfigError(
+            f"iceberg.tables.auto-create-props.format-version = {version}: the tables that records are routed to would"
+            f" be created with it; {why}: set it to 2, or set iceberg.tables.auto-create-enabled = false"
+        )
+
+
 def _check_order(found: Mapping[str, Any], changed: Collection[str], where: str) -> None:
     """:raises ConfigError: another key contradicts the order field."""
     if found["row_deletes"] != "positions":

@@ -11,10 +11,8 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import BooleanType
 
 from calving.casting.table import Converted, TableConverter
-from calving.errors import ConfigError
 from calving.model.dead_letters import Stage
 from calving.model.mutations import RowMutations
 from calving.model.record_path import Evolution, Limits
@@ -151,21 +149,12 @@ def _within(found: Converted, outer: Indices) -> Converted:
 
 
 def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | None:
-    """Where the column is that marks deleted rows, or how it comes to be; None: they go.
-
-    :raises ConfigError: it is no boolean.
-    """
+    """Where the column is that marks deleted rows, or how it comes to be; None: they go."""
     if mutations.delete_mode == "hard":
         return None
     name = mutations.soft_delete_field
-    for place, column in enumerate(table_schema(table.schema_json).fields):
-        if column.name == name:
-            if not isinstance(column.field_type, BooleanType):
-                raise ConfigError(
-                    f"table {table.name}: its soft-delete-field {name} is {column.field_type}, no boolean"
-                )
-            return place
-    return SchemaChange(table.name, "add", (name,), "boolean")
+    names = [column.name for column in table_schema(table.schema_json).fields]
+    return names.index(name) if name in names else SchemaChange(table.name, "add", (name,), "boolean")
 
 
 def operations(values: Values, mutations: RowMutations) -> pa.Array:

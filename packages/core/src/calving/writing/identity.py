@@ -77,7 +77,7 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     """
     names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
     if not names:
-        raise ConfigError(f"table {table} has no id columns: set iceberg.table.{table}.id-columns")
+        raise no_id_columns(table)
     columns = tuple(_place(table, schema, name, "id column") for name in names)
     for column in columns:
         kind = schema.find_type(column.field_id)
@@ -85,6 +85,13 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
             raise ConfigError(f"table {table}: id column {column.name} is {kind}: fractions do not identify a row")
     order = None if mutations.order_field is None else _place(table, schema, mutations.order_field, "order-field")
     return Identity(columns, order)
+
+
+def no_id_columns(table: str) -> ConfigError:
+    """The error for a mutation table that has none."""
+    return ConfigError(
+        f"table {table} has no id columns: set iceberg.table.{table}.id-columns or iceberg.tables.default-id-columns"
+    )
 
 
 def optional(schema: Schema, wanted: Set[int]) -> Schema:
@@ -107,7 +114,10 @@ def _place(table: str, schema: Schema, name: str, what: str) -> Place:
     try:
         field = schema.find_field(name)
     except ValueError:
-        raise ConfigError(f"table {table} has no column {name}, which is its {what}") from None
+        raise ConfigError(
+            f"table {table} has no column {name}, which is its {what}: correct that key, or add the column (if the sink"
+            f" creates the table, declare it in iceberg.table.{table}.columns)"
+        ) from None
     if not isinstance(field.field_type, PrimitiveType):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
     places = _find(schema.fields, field.field_id)

@@ -1,0 +1,56 @@
+"""Whether records can change the rows of a table: of one that exists, and of one that is to be created."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyiceberg.schema import Schema
+
+from calving.errors import ConfigError
+from calving.iceberg.new_tables import VERSION_KEY
+from calving.model.mutations import RowMutations
+from calving.writing.identity import identity
+
+
+def check_mutations(
+    name: str, version: int, schema: Schema, id_columns: Sequence[str], mutations: RowMutations, *, new: bool = False
+) -> None:
+    """``new``: the table is to be created with this format version and schema.
+
+    :raises ConfigError: its rows cannot be changed as the settings say.
+    """
+    check_version(name, version, mutations, new=new)
+    try:
+        identity(name, schema, id_columns, mutations)
+        for column in schema.fields:
+            if column.name == mutations.soft_delete_field:
+                check_soft_field(name, mutations, str(column.field_type))
+    except ConfigError as error:
+        if new:
+            raise ConfigError(f"{error}; the table was not created") from error
+        raise
+
+
+def check_version(name: str, version: int, mutations: RowMutations, *, new: bool = False) -> None:
+    """:raises ConfigError: tables of this format version do not take these mutations."""
+    why = mutations.refusal(version)
+    if why is None:
+        return
+    if new:
+        or_else = " or row-deletes = positions" if version > 2 else ""
+        raise ConfigError(
+            f"table {name} would be created with format version {version}; {why}: set {VERSION_KEY} = 2{or_else}"
+        )
+    raise ConfigError(f"table {name} has format version {version}; {why}")
+
+
+def check_soft_field(name: str, mutations: RowMutations, kind: str) -> None:
+    """``kind``: the type of the column that has the name of the soft-delete-field.
+
+    :raises ConfigError: it cannot mark deleted rows.
+    """
+    if mutations.delete_mode == "soft" and kind != "boolean":
+        raise ConfigError(
+            f"table {name}: its soft-delete-field {mutations.soft_delete_field} is {kind}, not boolean: name another"
+            f" column (if the sink creates the table, iceberg.table.{name}.columns can declare this one as boolean)"
+        )

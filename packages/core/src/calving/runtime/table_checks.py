@@ -1,0 +1,77 @@
+"""Checks of the tables that the settings name: whether each can be created, or written as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from calving.errors import ConfigError
+from calving.iceberg.catalog import find_table, table_id
+from calving.iceberg.mutable import check_mutations, check_soft_field, check_version
+from calving.iceberg.new_tables import new_version
+from calving.iceberg.partition_terms import parse_term, takes
+from calving.iceberg.schemas import as_in
+from calving.model.mutations import RowMutations
+from calving.records.declared import declaration
+from calving.settings.load import Sink
+from calving.writing.identity import no_id_columns
+
+
+def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, bool]]:
+    """Each table that the settings name, and whether it exists.
+
+    :raises ConfigError: one does not exist and will not be created, its partition terms are wrong, or records cannot
+        change its rows as the settings say.
+    """
+    keys = sink.keys
+    for name in keys.tables:
+        table = find_table(catalog, table_id(name))
+        exists = table is not None
+        if not exists and not keys.auto_create and keys.on_missing_table == "fail":
+            raise ConfigError(
+                f"table {name} does not exist: create it, or set iceberg.tables.auto-create-enabled = true"
+            )
+        _check_creation(sink, name)
+        mutations = sink.mutations(name)
+        if mutations is not None:
+            if table is not None:
+                _check_rows(sink, name, table, mutations)
+            else:
+                _check_new_rows(catalog, sink, name, mutations)
+        yield name, exists
+
+
+def _check_creation(sink: Sink, name: str) -> None:
+    """:raises ConfigError: the table could not be created with these partitions, columns and id columns."""
+    own = sink.tables.get(name)
+    terms = sink.keys.default_partition_by if own is None or own.partition_by is None else own.partition_by
+    declared = sink.declared(name)
+    for term in terms:
+        column, transform, _ = parse_term(term, name)
+        type_ = declared.get(column)
+        if type_ is not None and not takes(transform, type_):
+            raise ConfigError(f"table {name}: partition-by '{term}' cannot be applied to {column} {type_}")
+    for column in sink.id_columns(name):
+        type_ = declared.get(column, "string")
+        if not isinstance(type_, str) or type_ in ("float", "double"):
+            raise ConfigError(f"table {name}: the id-column '{column}' cannot be declared as {type_}")
+
+
+def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) -> None:
+    """:raises ConfigError: records cannot change the rows of this table."""
+    id_columns = as_in(table.schema(), sink.id_columns(name), fold=sink.keys.case_insensitive)
+    check_mutations(name, table.metadata.format_version, table.schema(), id_columns, mutations)
+
+
+def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutations) -> None:
+    """:raises ConfigError: as far as the settings tell, records could not change the rows of the table that they
+    create.
+    """
+    if not sink.id_columns(name):
+        raise no_id_columns(name)
+    if sink.keys.auto_create:
+        check_version(name, new_version(catalog, sink.create_properties), mutations, new=True)
+        declared = sink.declared(name).get(mutations.soft_delete_field, "boolean")
+        check_soft_field(name, mutations, declaration(declared))
