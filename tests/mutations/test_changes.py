@@ -532,6 +532,12 @@ def test_keys_of_several_columns(tmp_path: Path) -> None:
         (("nothing",), RowMutations("op"), {}, "table db.t has no column nothing, which is its id column"),
         (("id",), RowMutations("op"), {"format-version": "1"}, "has format version 1; row mutations need 2 or 3"),
         (("id",), RowMutations("op", order_field="lsn"), {}, "table db.t has no column lsn, which is its order-field"),
+        (
+            ("id",),
+            RowMutations("op", delete_mode="soft", soft_delete_field="v"),
+            {},
+            "table db.t: its soft-delete-field v is string, not boolean",
+        ),
     ],
 )
 def test_a_table_that_cannot_be_changed_by_its_keys_is_refused(
