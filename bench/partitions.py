@@ -38,7 +38,7 @@ def measure(folder: Path, calving: Path, console: Console) -> list[dict[str, flo
 def _batches(log: str) -> dict[str, float]:
     """The times of batches, without those of the first seconds, in which Spark warms up."""
     first = re.search(r"first batch finished (\S+) s after the start", log)
-    seconds = sorted(float(found) for found in re.findall(r"batch: \d+ records, \d+ files, (\S+) s", log)[5:])
+    seconds = sorted(float(found) for found in re.findall(r"batch: \d+ records?, \d+ files?, (\S+) s", log)[5:])
     return {
         "first batch": float(first.group(1)) if first else 0.0,
         "batch p50": seconds[len(seconds) // 2] if seconds else 0.0,

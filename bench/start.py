@@ -63,7 +63,7 @@ def _start(servers: str, config: Path, calving: Path, log: Path) -> dict[str, fl
         while not _joined(servers):
             _mind(began)
         found = {"member, CPU": session_cpu(worker.pid), "member": time.monotonic() - began}
-        while not (batch := _since(day, log, "batch: ")) or not (commit := _since(day, log, r"commit \S+: 1 tables")):
+        while not (batch := _since(day, log, "batch: ")) or not (commit := _since(day, log, r"commit \S+: 1 table,")):
             _mind(began)
         found |= {"first batch": batch, "first commit": commit}
     finally:

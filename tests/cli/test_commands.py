@@ -274,7 +274,7 @@ def test_a_sink_that_runs_is_not_recovered(cli: Cli) -> None:
     deadline = time.monotonic() + 20
     while not member.assignment() and time.monotonic() < deadline:
         member.poll(0.2)
-    assert "has 1 members: stop all workers of the sink first" in cli.run("recover", code=1)
+    assert "has 1 member: stop all workers of the sink first" in cli.run("recover", code=1)
     member.close()
 
 
@@ -290,7 +290,9 @@ def test_files_of_a_table_that_was_recreated_stay_buffered_until_an_operator_let
     catalog.drop_table("db.t")
     catalog.create_table("db.t", schema)
     record = cli.folder / "released.json"
-    assert "discarded 1 files with 10 rows" in cli.run("release", "--table", "db.t", "--record", str(record))
+    assert "discarded 1 file with 10 rows of table db.t; " in cli.run(
+        "release", "--table", "db.t", "--record", str(record)
+    )
     assert json.loads(record.read_text())["rows"] == 10
     cli.topic.send(*encode({"id": 110}))
     cli.run("run", "--until-caught-up")

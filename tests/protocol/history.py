@@ -27,7 +27,7 @@ from calving.model.events import DataWritten, TableFiles, TableId, TableReferenc
 from calving.model.files import DataFile
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
-from calving.model.text import listed, offsets_text
+from calving.model.text import counted, listed, offsets_text
 from calving.protocol.admission import Admitted
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
@@ -269,7 +269,7 @@ class History:
             if isinstance(outcome, Failed):
                 yield f"table {'.'.join(table)} is not committed: {outcome.reason}"
             elif outcome.snapshot_id is None:
-                yield f"table {'.'.join(table)} holds all {len(entries)} entries already"
+                yield f"table {'.'.join(table)} holds {counted(len(entries), 'entry', 'entries')} already"
             else:
                 added = ", ".join(self._table.files[before:]) or "no file"
                 yield f"table {'.'.join(table)} gets snapshot {outcome.snapshot_id} with {added}"

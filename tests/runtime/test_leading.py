@@ -23,6 +23,13 @@ def test_the_line_of_a_commit_says_whose_answers_it_lacks(unanswered: tuple[str,
     assert cycle_text(cycle, CoordinatorStatus(), 7).endswith(said)
 
 
+@pytest.mark.parametrize(("committed", "said"), [(0, "0 tables"), (1, "1 table"), (2, "2 tables")])
+def test_the_line_of_a_commit_counts_its_tables(committed: int, said: str) -> None:
+    cycle = Cycle("c", 0.0, "full", 1.0, 0.5, committed=committed)
+    text = cycle_text(cycle, CoordinatorStatus(), 7)
+    assert text == f"c: {said}, 0 failed, 0.50 s (1.00 s after its start), lag 7"
+
+
 def test_a_cycle_in_which_a_failing_table_is_not_tried_again_is_not_full() -> None:
     cycle = Cycle("c", 0.0, "empty", 1.0, 0.0, failed=0)
     assert is_full(cycle, {})

@@ -63,6 +63,9 @@ def test_where_every_commit_hangs_a_cycle_takes_no_longer_than_a_few(never: thre
     found = dict(Attempts(2, 0.2).run(dict.fromkeys(range(100), never.wait)))
     assert len(found) == 100 and all(isinstance(result, Late) for result in found.values())
     assert time.monotonic() - began < 2
+    assert found[99] == Late("not tried: 2 commits before it did not come back in 0 s")
+    one = dict(Attempts(1, 0.1).run({"a": never.wait, "b": never.wait}))
+    assert one["b"] == Late("not tried: 1 commit before it did not come back in 0 s")
     never.set()
 
 

@@ -133,6 +133,16 @@ def test_too_many_bad_records_stop_the_sink_instead(plane: Plane, topic: Topics,
         plane.read(source)
 
 
+@pytest.mark.parametrize(
+    ("bad", "read", "said"),
+    [(1, 1, "1 of 1 record is bad"), (1, 2, "1 of 2 records is bad"), (2, 3, "2 of 3 records are bad")],
+)
+def test_the_error_of_too_many_bad_records_counts_them(bad: int, read: int, said: str) -> None:
+    with pytest.raises(BadRecordError) as error:
+        ErrorLimits(0, share=1.0).check(bad, read, "here")
+    assert str(error.value) == f"{said}, more than errors.max-per-batch = 0 allows; the first: here"
+
+
 def test_dead_letters_may_go_to_a_table(plane: Plane, topic: Topics) -> None:
     source = topic()
     plane.tolerance = Tolerance("table", "db.dead")

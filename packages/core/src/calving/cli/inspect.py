@@ -13,6 +13,7 @@ from calving.errors import ConfigError
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.model.offsets import TopicPartition
+from calving.model.text import counted
 from calving.runtime.table_checks import refuse_missing_tables
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
@@ -32,7 +33,7 @@ def validate(sink: Sink) -> Iterator[str]:
     if not every:
         raise ConfigError(f"topics.regex = {keys.topics_regex} matches no topic")
     topics.bounds(every)
-    yield f"topics: {', '.join(sorted({tp.topic for tp in every}))} ({len(every)} partitions)"
+    yield f"topics: {', '.join(sorted({tp.topic for tp in every}))} ({counted(len(every), 'partition')})"
     backend = sink.backend(sink.identity, sink.backend_settings)
     backend.provision()
     session = backend.open(str(uuid4()))

@@ -30,6 +30,7 @@ from calving.model.dead_letters import DeadLetter
 from calving.model.events import TableFiles
 from calving.model.offsets import Span, TopicPartition
 from calving.model.record_path import RecordPath, Tolerance
+from calving.model.text import counted
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.runtime.wiring import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
@@ -190,7 +191,8 @@ class _Tables(Tables):
 
 def as_text(found: Preview, *, tolerates: bool) -> Iterator[str]:
     """For people; ``tolerates``: bad records become dead letters."""
-    yield f"read {found.read} records, the newest ones; nothing was written"
+    newest = counted(found.read, "record, the newest one", "records, the newest ones")
+    yield f"read {newest}; nothing was written"
     for table in found.tables:
         yield from ("", *_table_text(table))
     if found.filtered:

@@ -16,6 +16,7 @@ from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.target import IcebergTarget, mark_of
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
+from calving.model.text import counted
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery, recovery
@@ -118,7 +119,8 @@ def _mind_members(source: Source, groups: Iterable[str]) -> None:
     for group in groups:
         while running := len(source.members(group)):
             if time.monotonic() > deadline:
-                raise CommandFailedError(f"group {group} has {running} members: stop all workers of the sink first")
+                members = counted(running, "member")
+                raise CommandFailedError(f"group {group} has {members}: stop all workers of the sink first")
             time.sleep(0.5)
 
 
@@ -187,7 +189,7 @@ def _lines(
         yield f"{tp}: {offset} (stored: {stored.get(tp, 'nothing')}){known}"
     for name, coverage in plan.held.items():
         if coverage:
-            yield f"table {name} leaves out {_count(coverage)} offsets that it has read beyond"
+            yield f"table {name} leaves out {counted(_count(coverage), 'offset')} that it has read beyond"
 
 
 def _count(coverage: Coverage) -> int:

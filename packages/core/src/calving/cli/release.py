@@ -16,6 +16,7 @@ from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
+from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.marks import Marks
 from calving.runtime.heard import read_to_end
@@ -43,7 +44,8 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
         session.close()
     for table, entries in released.items():
         files, rows = _files(entries)
-        yield f"discarded {len(files)} files with {rows} rows of table {'.'.join(table)}; they are listed in {record}"
+        lost = f"{counted(len(files), 'file')} with {counted(rows, 'row')}"
+        yield f"discarded {lost} of table {'.'.join(table)}; {record} lists {'it' if len(files) == 1 else 'them'}"
 
 
 def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableId], record: Path) -> Stale:

@@ -202,12 +202,13 @@ def _waits(table: TableHealth) -> str:
     """Text on the uncommitted files of a table."""
     cycles = f" for {counted(table.cycles, 'cycle')}" if table.cycles else ""
     files = [f"{counted(table.files, 'file')}{cycles}"] if table.files else []
-    parked = [f"{table.parked} parked entries"] if table.parked else []
+    parked = [counted(table.parked, "parked entry", "parked entries")] if table.parked else []
     return ", ".join([*files, *parked])
 
 
 def _trouble(table: TableHealth) -> str:
     missing = f"it lacks {text_of(table.missing)}" if table.missing else ""
-    waits = f"{_waits(table)} wait" if _waits(table) else ""
+    wait = "waits" if table.files + table.parked == 1 else "wait"
+    waits = f"{_waits(table)} {wait}" if _waits(table) else ""
     why = table.why or f"table {table.name}"
     return ": ".join(part for part in (why, "; ".join(part for part in (waits, missing) if part)) if part)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from calving.model.text import counted
+
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
@@ -66,7 +68,8 @@ class Attempts:
                 return Late(f"still committing after {self._clock() - self._began[key]:.0f} s")
             if late >= self._together:
                 # The others would probably hang, too, each group for as long as the first.
-                return Late(f"not tried: {late} commits before it did not come back in {self._seconds:.0f} s")
+                before = counted(late, "commit")
+                return Late(f"not tried: {before} before it did not come back in {self._seconds:.0f} s")
             self._began[key] = self._clock()
             return None
 

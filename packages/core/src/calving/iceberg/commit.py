@@ -24,7 +24,7 @@ from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import named
-from calving.model.text import listed
+from calving.model.text import counted, listed
 from calving.mutations.lookup import Tasks
 from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
@@ -180,7 +180,8 @@ class IcebergCommitter:
         except Exception as error:  # then its entries stay buffered
             log.warning("the files of table %s could not be parked: %s", ".".join(table), error)
             return None, ()
-        log.warning("table %s: %d entries with its files are parked in %s", ".".join(table), len(commit.entries), last)
+        entries = counted(len(commit.entries), "entry with its files is", "entries with their files are")
+        log.warning("table %s: %s parked in %s", ".".join(table), entries, last)
         return last, held_back
 
     def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:

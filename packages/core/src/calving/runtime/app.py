@@ -20,6 +20,7 @@ from calving.errors import FATAL, CalvingError, ResignedError, SilentError, Unav
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
+from calving.model.text import counted
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
@@ -173,7 +174,7 @@ class App:
     def _tell_what_was_done(self, runner: BatchRunner) -> None:
         done = runner.totals
         stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in done.stages.items())
-        log.info("stopped after %d records; stages, CPU seconds: %s", done.read, stages or "none")
+        log.info("stopped after %s; stages, CPU seconds: %s", counted(done.read, "record"), stages or "none")
 
     def _patiently(self, act: Callable[[], None], failures: Failures, steps: Steps) -> None:
         """Repeat ``act`` until it succeeds or a stop is asked for.

@@ -28,6 +28,7 @@ from calving.model.offsets import Spans
 from calving.model.ranges import Range
 from calving.model.record_path import RecordPath
 from calving.model.tables import SchemaChange, TableSpec
+from calving.model.text import counted
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.serial import Serial
 from calving.runtime.tally import Tally
@@ -70,7 +71,8 @@ class ErrorLimits:
             key, limit = "errors.max-share", str(self.share)
         else:
             return
-        raise BadRecordError(f"{count} of {read} records are bad, more than {key} = {limit} allows; the first: {first}")
+        bad = f"{count} of {counted(read, 'record')} {'is' if count == 1 else 'are'} bad"
+        raise BadRecordError(f"{bad}, more than {key} = {limit} allows; the first: {first}")
 
 
 class BatchRunner:
@@ -143,12 +145,9 @@ class BatchRunner:
         self.totals = tally.added_to(self.totals, time.monotonic() - started)
         if self.totals.count == 1:
             log.info("first batch finished %.1f s after the start", time.monotonic() - self._started)
-        log.info(
-            "batch: %d records, %d files, %.2f s",
-            outcome.records,
-            sum(len(files.data_files) for found in outcome.written.values() for files in found),
-            time.monotonic() - started,
-        )
+        files = sum(len(files.data_files) for found in outcome.written.values() for files in found)
+        done = f"{counted(outcome.records, 'record')}, {counted(files, 'file')}"
+        log.info("batch: %s, %.2f s", done, time.monotonic() - started)
         return outcome
 
     def _expired(self, error: CredentialsExpiredError, records: int) -> UnavailableError:
@@ -157,7 +156,7 @@ class BatchRunner:
         trouble = next(iter(self._tables.troubled.values()), None)
         if trouble is None:
             return CredentialsExpiredError(
-                f"{error}. The batch had {records} records, the next has {self.fewer} at most"
+                f"{error}. The batch had {counted(records, 'record')}, the next has {self.fewer} at most"
             )
         # Only a load brings new ones, so this lasts as long as the trouble with the table.
         return type(trouble)(f"{trouble}; the credentials of its last load are not accepted any more: {error}")

@@ -16,6 +16,7 @@ from uuid import uuid4
 from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, FencedError, ResignedError
 from calving.model.events import Leader
+from calving.model.text import counted
 from calving.protocol.coordinator import Intervals
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.watch import where
@@ -165,7 +166,8 @@ class CoordinatorThread:
         limit = self._sink.keys.max_failures
         for table, failures in failing.items():
             if limit is not None and failures >= limit:
-                raise ConfigError(f"table {table} could not be committed {failures} times in a row")
+                failed = f"{counted(failures, 'commit')} failed in a row"
+                raise ConfigError(f"table {table} could not be committed: {failed}")
 
 
 def is_full(cycle: Cycle, failing: Collection[str]) -> bool:
@@ -176,7 +178,7 @@ def is_full(cycle: Cycle, failing: Collection[str]) -> bool:
 def cycle_text(cycle: Cycle, coordinator: CoordinatorStatus, lag: int) -> str:
     """The log line of a cycle. Its seconds are those of the commit, without the wait for answers."""
     text = (
-        f"{cycle.commit_id}: {cycle.committed} tables, {cycle.failed} failed, {cycle.commit_seconds:.2f} s"
+        f"{cycle.commit_id}: {counted(cycle.committed, 'table')}, {cycle.failed} failed, {cycle.commit_seconds:.2f} s"
         f" ({cycle.seconds:.2f} s after its start), lag {lag}"
     )
     if cycle.unanswered:

@@ -12,6 +12,7 @@ from calving.errors import AccountingError
 from calving.model.dead_letters import DeadLetter
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, TopicPartition
+from calving.model.text import counted
 from calving.status.histogram import BYTES, Histogram
 from calving.status.values import Batches, RecordCounts
 from calving.tasks.result import RECEIVED, TaskResult
@@ -111,13 +112,13 @@ class Tally:
         wanted = {tp: span.end - span.start for tp, span in spans.items()}
         if self.shuffled:
             raise AccountingError(
-                f"the batch does not balance: the shuffle lost {self.shuffled} rows; nothing is published"
+                f"the batch does not balance: the shuffle lost {counted(self.shuffled, 'row')}; nothing is published"
             )
         if self.covered != wanted or self.read != self.written + self.rejected + sum(self.filtered.values()):
             raise AccountingError(
-                f"the batch does not balance: {dict(self.covered)} of {wanted} offsets covered, {self.read} records"
-                f" read, {self.written} written, {self.rejected} dead letters, {dict(self.filtered)} filtered; nothing"
-                " is published"
+                f"the batch does not balance: {dict(self.covered)} of {wanted} offsets covered,"
+                f" {counted(self.read, 'record')} read, {self.written} written, {self.rejected} rejected,"
+                f" {dict(self.filtered)} filtered; nothing is published"
             )
 
     def added_to(self, before: Batches, seconds: float) -> Batches:

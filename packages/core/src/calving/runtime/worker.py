@@ -15,6 +15,7 @@ from calving.backend.interface import Cursor, Session
 from calving.errors import DataLossError, FencedError, OutcomeUnknownError, StaleError, UnavailableError
 from calving.model.events import Publication
 from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPartition
+from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, first_start, starting, within_topics
 from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
@@ -237,7 +238,8 @@ class WorkerLoop:
             raise DataLossError(f"{why}; {SKIP}")
         missing = max(0, gap.resumes - gap.wanted)
         self.skipped[tp] = self.skipped.get(tp, 0) + missing
-        log.error("%s; %d records were skipped, reading continues at offset %d", why, missing, gap.resumes)
+        skipped = counted(missing, "record was", "records were")
+        log.error("%s; %s skipped, reading continues at offset %d", why, skipped, gap.resumes)
         self.machine.skip(tp, gap.resumes)
 
     def _recreated(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:

@@ -13,6 +13,7 @@ from itertools import groupby
 from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError, first_line
 from calving.model.dead_letters import DeadLetter, Stage, origin
 from calving.model.ranges import Range
+from calving.model.text import counted
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.source.opening import open_reader
@@ -105,8 +106,8 @@ class _Book:
         """:raises AccountingError: the book does not balance."""
         if self.read != self.written + self.rejected + sum(self.filtered.values()):
             raise AccountingError(
-                f"{source}: read {self.read} records, wrote {self.written}, rejected {self.rejected}, filtered"
-                f" {dict(self.filtered)}"
+                f"{source}: read {counted(self.read, 'record')}, wrote {self.written}, rejected {self.rejected},"
+                f" filtered {dict(self.filtered)}"
             )
         return RangeResult(
             source, self.read, self.written, self.rejected, dict(self.filtered), self.size, self.latest_ms

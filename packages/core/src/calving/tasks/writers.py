@@ -9,6 +9,7 @@ import pyarrow as pa
 from calving.errors import AccountingError, first_line
 from calving.model.dead_letters import Stage
 from calving.model.files import DataFile
+from calving.model.text import counted
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter
@@ -118,8 +119,9 @@ class Writers:
         for table, writer in self._writers.items():
             written = sum(file.record_count for file in files[table])
             if isinstance(writer, TableWriter) and written != writer.rows:
+                given = counted(writer.rows, "row was", "rows were")
                 raise AccountingError(
-                    f"table {table}: {writer.rows} rows were handed over, its files hold {written}; "
+                    f"table {table}: {given} handed over, its files hold {written}; "
                     "nothing is published: report this as a bug in calving"
                 )
         return files

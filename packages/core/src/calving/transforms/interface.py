@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
+from calving.model.text import counted
 from calving.records.values import Records
 
 Column = Literal["key", "offset", "timestamp", "headers"]
@@ -24,7 +25,8 @@ class RefusedError(Exception):
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
-        super().__init__(f"{len(reasons)} records are refused: {next(iter(reasons.values()), '')}")
+        refused = counted(len(reasons), "record is", "records are")
+        super().__init__(f"{refused} refused: {next(iter(reasons.values()), '')}")
         self.reasons = reasons
 
 

@@ -17,6 +17,7 @@ from calving.errors import AccountingError
 from calving.model.files import DataFile, FileContent
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
+from calving.model.text import counted
 from calving.records.fields import arrow_schema, table_schema
 from calving.writing.changes import DELETE, OPERATION, Last, pruned, rows_of
 from calving.writing.identity import Identity, identity_of
@@ -137,8 +138,8 @@ class ChangeWriter(Taker):
         written = sum(file.record_count for file in self._files if file.content is FileContent.DATA)
         if self.rows != written + self.superseded + self.deleted:
             raise AccountingError(
-                f"table {self._name}: {self.rows} changes were handed over, {written} rows written, {self.superseded}"
-                f" superseded, {self.deleted} deleted"
+                f"table {self._name}: {counted(self.rows, 'change was', 'changes were')} handed over,"
+                f" {counted(written, 'row')} written, {self.superseded} superseded, {self.deleted} deleted"
             )
         return self._files
 
