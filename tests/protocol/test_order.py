@@ -12,7 +12,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import Admitted, Step, admit
 from calving.protocol.buffer import Buffer
-from calving.protocol.gate import Gate
+from calving.protocol.gate import Gate, waiting
 from calving.protocol.ledger import NO_LEDGER, Ledger, Reach
 
 TABLE = TableReference("c", ("db",), "t")
@@ -164,6 +164,7 @@ def _committed(rng: random.Random, log: list[Envelope]) -> dict[TopicPartition, 
                         assert span.start == at[tp]
                         at[tp] = span.end
             assert places.isdisjoint(f.file_path for e in got.held_back for f in e.event.data_files)  # type: ignore[union-attr]
+            assert not got.held_back or "offsets" in waiting(got)
             if got:
                 assert got.ledger.missing == {}
                 ledger = got.ledger
@@ -182,6 +183,33 @@ def test_the_gate_says_what_a_table_waits_for_once_three_commits_held_the_same_e
     assert gate.waits == {("db", "t"): waits}
     gate.settled(("db", "t"), admitted([entry(1, 0, "early", a=(0, 100)), entry(0, 0, "late", a=(100, 200))]))
     assert gate.waits == {}
+
+
+def test_what_waits_is_counted_and_the_offsets_that_it_waits_for_are_named() -> None:
+    late = entry(0, 0, "late", a=(100, 200))
+    assert waiting(admitted([late])) == "1 entry waits for earlier records: offsets 0 to 100 of s-0"
+    two = admitted([late, entry(1, 0, "other", b=(7, 9))], Ledger({}, {B: 5}, {B: 5}))
+    assert waiting(two) == ("2 entries wait for earlier records: offsets 0 to 100 of s-0, offsets 5 to 7 of s-1")
+
+
+def test_a_partition_of_which_nothing_is_missing_is_not_named_though_its_records_wait() -> None:
+    both = entry(0, 0, "both", a=(100, 200), b=(5, 9))
+    held = Ledger({}, {B: 5}, {B: 5})
+    assert waiting(admitted([both], held)) == "1 entry waits for earlier records: offsets 0 to 100 of s-0"
+    then = entry(0, 2, "then", b=(9, 12))
+    assert waiting(admitted([both, then], held)) == "2 entries wait for earlier records: offsets 0 to 100 of s-0"
+
+
+def test_missing_records_are_named_also_if_earlier_ones_of_their_partition_wait_behind() -> None:
+    found = admitted([entry(0, 0, "late", a=(100, 200)), entry(0, 2, "early", a=(0, 50))])
+    assert waiting(found) == "2 entries wait for earlier records: offsets 50 to 100 of s-0"
+
+
+def test_a_partition_whose_offsets_have_restarted_is_not_waited_for() -> None:
+    both = entry(0, 0, "both", a=(100, 200), b=(5, 9))
+    reach = Reach({A: (Span(100, 200),), B: (Span(5, 9),)}, {}, {B: (0, 0)})
+    found = admit([both], {0: 2}, reach, NO_LEDGER, in_order=True)
+    assert waiting(found) == "1 entry waits for earlier records: offsets 0 to 100 of s-0"
 
 
 def test_another_entry_in_each_commit_is_no_wait() -> None:

@@ -23,14 +23,13 @@ from calving.iceberg.target import MAX_TRIES, IcebergTarget
 from calving.model.coverage import Coverage, text_of
 from calving.model.events import DataWritten, Envelope, TableId, TableMark, TableReference
 from calving.model.mutations import RowMutations
-from calving.model.offsets import named
-from calving.model.text import counted, listed
+from calving.model.text import counted
 from calving.mutations.lookup import Tasks
 from calving.protocol.admission import passed_over
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.gate import Gate
+from calving.protocol.gate import Gate, waiting
 from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, Reach
 from calving.status.values import TableCommit
 from calving.version import __version__
@@ -143,13 +142,7 @@ class IcebergCommitter:
         admitted = done.admitted
         self._gate.settled(table, admitted)
         if admitted.held_back:
-            before = sorted({str(named(tp)) for entry in admitted.held_back for tp in entry.spans})
-            log.info(
-                "table %s: %d entries wait for earlier records of %s",
-                ".".join(table),
-                len(admitted.held_back),
-                listed(before[:3]),
-            )
+            log.info("table %s: %s", ".".join(table), waiting(admitted))
         return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
     def _is_gone(self, table: TableId) -> bool:

@@ -1,13 +1,13 @@
-"""Reports publications of mutation tables that the order gate has held back for several commits."""
+"""Says which publications of mutation tables the order gate holds back, and which records they wait for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from calving.model.coverage import lowest_uncovered, merged
+from calving.model.coverage import Coverage, merged, text_of, without
 from calving.model.events import Place, TableId
-from calving.model.offsets import TopicPartition, named
-from calving.model.text import counted, listed
+from calving.model.offsets import Span, TopicPartition
+from calving.model.text import counted
 from calving.protocol.admission import Admitted
 from calving.protocol.waiting import DEGRADED
 
@@ -28,7 +28,7 @@ class Gate:
         late = [count for count in now.values() if count >= DEGRADED]
         if late:
             late_entries = counted(len(late), "entry is", "entries are")
-            missing = listed(_before(admitted))
+            missing = text_of(_missing(admitted))
             self._waits[table] = f"{late_entries} not committed after {max(late)} commit cycles: {missing} are missing"
         else:
             self._waits.pop(table, None)
@@ -41,16 +41,19 @@ class Gate:
         return dict(self._waits)
 
 
-def _before(admitted: Admitted) -> list[str]:
-    """The offsets that must be committed before the held-back entries."""
-    starts: dict[TopicPartition, int] = {}
+def waiting(admitted: Admitted) -> str:
+    """A sentence on the entries that a commit held back, and the offsets that they wait for."""
+    entries = counted(len(admitted.held_back), "entry waits", "entries wait")
+    return f"{entries} for earlier records: {text_of(_missing(admitted))}"
+
+
+def _missing(admitted: Admitted) -> Coverage:
+    """The offsets before the held-back entries that no publication has covered yet."""
+    ends: dict[TopicPartition, int] = {}
     for entry in admitted.held_back:
-        for tp, spans in entry.spans.items():
-            starts[tp] = min(starts.get(tp, spans[-1].start), spans[-1].start)
-    found = []
-    for tp, start in sorted(starts.items()):
-        ledger = admitted.ledger
-        held = lowest_uncovered(merged((*ledger.held(tp), *ledger.gone.get(tp, ()))))
-        if held < start:
-            found.append(f"offsets {held} to {start} of {named(tp)}")
-    return found or ["earlier records"]
+        for tp in entry.spans.keys() - admitted.reach.restarted.keys():
+            ends[tp] = max(ends.get(tp, 0), entry.spans[tp][-1].start)
+    ledger, covered = admitted.ledger, admitted.reach.covered
+    known = {tp: merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *covered.get(tp, ()))) for tp in ends}
+    found = {tp: without((Span(0, end),), known[tp]) for tp, end in ends.items()}
+    return {tp: spans for tp, spans in found.items() if spans}
