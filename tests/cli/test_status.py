@@ -119,6 +119,28 @@ def test_the_leader_of_a_sink_that_runs_is_named_with_its_address(cli: Cli) -> N
     assert leader["url"].startswith("http://127.0.0.1:")
 
 
+def test_how_long_the_last_commit_of_changed_rows_took_is_told_while_the_worker_that_made_it_runs(cli: Cli) -> None:
+    cli.keys |= {
+        "iceberg.http.port": 0,
+        "iceberg.tables.upsert-mode-enabled": True,
+        "iceberg.tables.default-id-columns": "id",
+    }
+    with running(cli) as worker:
+        cli.send(0, 10)
+        wait_for(lambda: "10 rows superseded" in worker.log.read_text())
+        wait_for(lambda: "the time of commit is not known" not in cli.run("status"))
+        (row,) = re.findall("db.t .* ms .*", cli.run("status"))
+        told = json.loads(next(line for line in cli.run("status", "--json").splitlines() if line.startswith("{")))
+    assert re.search(r"(│ \d+ ms +){4}│$", row)
+    assert told["tables"][0]["mutations"]["commit-ms"] >= 0
+    wait_for(lambda: "no worker runs" in cli.run("status"))
+    text = cli.run("status")
+    assert (
+        "the time of commit is not known for db.t: only the leader's status server tells it, and no worker runs" in text
+    )
+    assert re.search(r"(│ \d+ ms +){3}│ - +│$", text, re.MULTILINE)
+
+
 def test_what_is_parked_is_told(cli: Cli) -> None:
     sink = load(cli.config)
     session = sink.backend(sink.identity, sink.backend_settings).open("coordinator")

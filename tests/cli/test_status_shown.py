@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import socket
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from rich.console import Console
 
-from calving.cli import main
+from calving.cli import main, preview
 from calving.cli.health import TableHealth, health
 from calving.cli.inspect import Position
-from calving.cli.leader import reasons_of
+from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.cli.status import Status, as_json, as_text
 from calving.iceberg.catalog import open_catalog
 from calving.model.events import Leader
@@ -82,6 +84,106 @@ def test_the_leaders_words_are_those_of_status() -> None:
     assert reasons_of(leader, "orders") is None  # it is gone
     found = seen((TableHealth("db.t000", "DEGRADED", files=1, cycles=4),), tuple(told))
     assert found.reasons == as_json(found, 100.0)["reasons"] == [reason["text"]]
+
+
+CHANGED = {"keys": 3, "superseded": 2, "load-ms": 4, "resolve-ms": 5, "write-ms": 6}
+CHANGES = (
+    TableHealth("db.t", "ok", "9", 90.0, mutations=CHANGED, changed_by="c-7"),
+    TableHealth("db.u", "ok", "9", 90.0),
+)
+ONLY = "the time of commit is not known for db.t: only the leader's status server tells it, and"
+
+
+def timed(seconds: Mapping[tuple[str, str], float] | None, workers: int = 1) -> tuple[list[str], str, object]:
+    """The row of the table's times, what follows on the time of commit, and that time as JSON."""
+    found = replace(seen(CHANGES), commit_seconds=seconds, workers=workers)
+    text = [line.strip() for line in shown(found, width=200)]
+    (row,) = (line for line in text[text.index("Time of that commit") :] if "db.t " in line and "│" in line)
+    said = next((line for line in text if line.startswith("the time of commit")), "")
+    return (
+        row.strip("│").replace(" ", "").split("│"),
+        said,
+        as_json(found, 100.0)["tables"][0]["mutations"]["commit-ms"],
+    )
+
+
+def test_the_time_of_a_commit_is_shown_as_the_leader_tells_it() -> None:
+    row, said, json = timed({("db.t", "c-7"): 0.0123})
+    assert row == ["db.t", "4ms", "5ms", "6ms", "12ms"]
+    assert (said, json) == ("", 12)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "said"),
+    [
+        (None, 0, f"{ONLY} no worker runs"),
+        (None, 1, f"{ONLY} it did not"),
+        (
+            {("db.t", "c-6"): 0.5, ("db.u", "c-7"): 0.5},
+            1,
+            "the time of commit is not known for db.t: the worker that leads did not make this commit, or has restarted since",
+        ),
+    ],
+)
+def test_a_time_of_commit_that_nobody_tells_is_none_and_the_output_says_so(
+    seconds: Mapping[tuple[str, str], float] | None, workers: int, said: str
+) -> None:
+    row, text, json = timed(seconds, workers)
+    assert (row[-1], text, json) == ("-", said, None)
+
+
+def test_a_narrow_screen_has_room_for_all_counts_and_times() -> None:
+    counts = {
+        "keys": 10_000,
+        "superseded": 9_800,
+        "unmatched": 12,
+        "positions": 10_500,
+        "files": 2_000,
+        "cached": 1_998,
+    }
+    times = {"load-ms": 1_412, "resolve-ms": 15_123, "write-ms": 1_634}
+    table = TableHealth("sales.orders", "ok", "9", 90.0, mutations={**counts, **times}, changed_by="c-7")
+    text = " ".join(shown(replace(seen((table,)), commit_seconds={("sales.orders", "c-7"): 1.3})))
+    assert all(str(number) in text for number in counts.values())
+    assert all(f"{number} ms" in text for number in (*times.values(), 1_300))
+
+
+def test_a_table_without_changed_rows_has_no_time_of_commit() -> None:
+    found = seen(CHANGES[1:])
+    assert as_json(found, 100.0)["tables"][0]["mutations"] is None
+    assert not any("time of commit" in line for line in shown(found))
+
+
+def test_the_leader_tells_how_long_the_last_commit_of_each_changed_table_took() -> None:
+    page = status(time.time(), tables=60)
+    with serving(Worker(page)) as client:
+        leader = Leader("m-1", socket.gethostname(), client.url)
+        told = commit_seconds_of(leader)
+    assert told is not None and len(told) == 30
+    assert told["db.t059", "c-19"] == pytest.approx(0.29)
+    assert commit_seconds_of(leader) is None  # it is gone
+    assert commit_seconds_of(None) is None
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (TableHealth("db.t", "DEGRADED", parked=1), "1 parked entry waits"),
+        (TableHealth("db.t", "DEGRADED", parked=2), "2 parked entries wait"),
+        (TableHealth("db.t", "DEGRADED", files=1, cycles=1), "1 file for 1 cycle waits"),
+        (TableHealth("db.t", "DEGRADED", files=1, cycles=3, parked=1), "1 file for 3 cycles, 1 parked entry wait"),
+    ],
+)
+def test_what_waits_for_a_table_is_counted(table: TableHealth, said: str) -> None:
+    assert seen((table,)).reasons == [f"table db.t: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("read", "said"), [(1, "read 1 record, the newest one"), (2, "read 2 records, the newest ones")]
+)
+def test_a_preview_counts_the_records_that_it_has_read(read: int, said: str) -> None:
+    found = preview.as_text(preview.Preview(read, (), {}, ()), tolerates=False)
+    assert next(found) == f"{said}; nothing was written"
 
 
 @pytest.mark.parametrize("url", ["", "file:///etc/passwd", "ftp://k2/"])

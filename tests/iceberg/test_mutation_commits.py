@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 
 from calving.iceberg.attempts import Attempts
 from calving.iceberg.catalog import open_catalog, table_id
 from calving.iceberg.commit import CommitStyle, IcebergCommitter
+from calving.iceberg.reporting import Report
+from calving.iceberg.resolution import Resolver
+from calving.iceberg.stopwatch import Stopwatch
+from calving.iceberg.target import IcebergTarget, LoadedTable
 from calving.model.coverage import merged
 from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Span, TopicPartition
-from calving.protocol.admission import Step
+from calving.mutations.cache import KeyCache
+from calving.protocol.admission import Admitted, Step
+from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.ledger import Reach
-from tests.iceberg.histories import MutationTable, create, pyiceberg_rows
+from calving.status.values import STEPS
+from tests.iceberg.histories import KEY, MutationTable, create, pyiceberg_rows
 
 TP = TopicPartition("s", 0)
+UPSERT = RowMutations(upsert=True)
 
 
 @pytest.fixture
@@ -35,10 +47,8 @@ def table(catalog: Catalog) -> MutationTable:
     return create(catalog, "flat", 2)
 
 
-def committer(catalog: Catalog, branch: str = "main") -> IcebergCommitter:
-    style = CommitStyle(
-        "control", "connect-x", "log-1", "x-0", {}, branch, lambda table: RowMutations(upsert=True), 1024**3
-    )
+def committer(catalog: Catalog, branch: str = "main", mutations: RowMutations | None = UPSERT) -> IcebergCommitter:
+    style = CommitStyle("control", "connect-x", "log-1", "x-0", {}, branch, lambda table: mutations, 1024**3)
     return IcebergCommitter(catalog, "iceberg", style, Attempts(4, 60))
 
 
@@ -160,6 +170,94 @@ def test_the_log_says_what_a_commit_did(
         commit(made, table, entry(table, 1, table.step([row(1, "b")], [row(5, "")])))
     said = "2 keys, 1 row superseded, 1 position written, 1 delete without a row, 2 files looked into, 0 of them in the cache"
     assert f"table {table.name}: {said}" in caplog.text
+    times = re.search("0 of them in the cache; (.*)", caplog.text)
+    assert times is not None
+    assert re.sub(r"\d+", "N", times[1]) == "load N ms, resolve N ms, write N ms, commit N ms"
+
+
+def test_the_time_of_resolving_has_no_pauses(
+    catalog: Catalog, table: MutationTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog does not answer at once, then others are faster twice. Only pauses take time, and the resolver's steps
+    by a clock of its own: each takes a second.
+    """
+    now, load_table = 0.0, catalog.load_table
+
+    def sleep(_: float) -> None:
+        nonlocal now
+        now += 100
+
+    def late(name: Identifier) -> Table:
+        if not now:
+            raise ConnectionError("no catalog")
+        return load_table(name)
+
+    class Raced(IcebergTarget):
+        def attempt(self, state: LoadedTable, admitted: Admitted) -> int:
+            if now < 300:
+                table.commit(table.step([], inserts=[row(7, "other")]))
+            return super().attempt(state, admitted)
+
+    changed, report, ticks = entry(table, 0, table.step([row(1, "a")])), Report(table.name, uuid4()), itertools.count()
+    report.watch = Stopwatch(lambda: now)
+    resolver = Resolver(None, KeyCache(1_000_000), lambda: float(next(ticks)))
+    target = Raced(catalog, table_id(table.name), "main", KEY, {}, sleep=sleep, watch=report.watch, resolver=resolver)
+    monkeypatch.setattr(catalog, "load_table", late)
+    done = CommitLoop(target, KEY, 3, in_order=True).settle([changed], {0: 1})
+    report.settled(done, target.head, target.counts)
+    found = report.value(Committed(TableReference("iceberg", (), "t"), done.snapshot_id))
+    assert found.steps == {"load": 3.0, "resolve": 3.0, "write": 3.0, "commit": 0.0}
+    assert found.seconds == 300.0
+
+
+def test_a_report_has_the_time_of_each_step_and_of_the_commit_that_made_it(
+    catalog: Catalog, table: MutationTable
+) -> None:
+    for mutations in (UPSERT, None):
+        made, sent = committer(catalog, mutations=mutations), entry(table, 0, table.step([row(1, "a")]))
+        request = CommitTables(uuid4(), {table_id(table.name): (sent,)}, {0: 1}, Reach({}, {}), None)
+        list(made.commit(request))
+        (report,) = made.reports()
+        assert (tuple(report.steps), report.commit_id) == (STEPS, str(request.commit_id))
+        table = create(catalog, "flat", 2)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"),
+    [
+        (1, "1 entry waits for earlier records: offsets 0 to 50 of s-0"),
+        (2, "2 entries wait for earlier records: offsets 0 to 50 of s-0"),
+    ],
+)
+def test_the_log_names_the_offsets_that_held_back_entries_wait_for(
+    catalog: Catalog, table: MutationTable, caplog: pytest.LogCaptureFixture, waiting: int, said: str
+) -> None:
+    late = tuple(entry(table, 5 + n, table.step([row(1, "a")])) for n in range(waiting))
+    reach = Reach({TP: (Span(50, 50 + 10 * waiting),)}, {})
+    with caplog.at_level("INFO"):
+        list(committer(catalog).commit(CommitTables(uuid4(), {table_id(table.name): late}, {0: 7}, reach, None)))
+    assert [each.message for each in caplog.records if "earlier" in each.message] == [f"table {table.name}: {said}"]
+
+
+@pytest.mark.parametrize(
+    ("parked", "said"), [(1, "1 entry with its files is parked in"), (2, "2 entries with their files are parked in")]
+)
+def test_the_log_counts_the_entries_that_are_parked(
+    catalog: Catalog,
+    table: MutationTable,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    parked: int,
+    said: str,
+) -> None:
+    name = table_id(table.name)
+    entries = tuple(entry(table, n, table.step([row(1, f"{n}")])) for n in range(parked))
+    reach = Reach({TP: (Span(0, 10 * parked),)}, {})
+    request = CommitTables(uuid4(), {name: entries}, {0: parked}, reach, None, park=frozenset({name}))
+    monkeypatch.setattr(type(catalog), "load_table", _unreachable)
+    monkeypatch.setattr("calving.iceberg.target.LOAD_TRIES", 1)
+    list(committer(catalog).commit(request))
+    assert f"table {table.name}: {said} file:" in caplog.text
 
 
 def test_rows_of_a_branch_change_and_those_of_others_stay(catalog: Catalog, table: MutationTable) -> None:

@@ -135,6 +135,7 @@ def _coordinator(names: list[str], broken: int, now: float) -> CoordinatorStatus
                 0,
                 10**9,
                 MutationCounts(500, 480, 470, 10, 480, 40, 38) if i % 2 else None,
+                f"c-{n:02}",
             )
             for i, name in enumerate(names)
         )

@@ -258,6 +258,15 @@ def test_what_commits_did_to_rows_is_added_up_by_table() -> None:
     assert found.mutations == {"db.t": MutationCounts(keys=6, superseded=4, unmatched=2)}
 
 
+def test_the_last_commit_that_changed_rows_stays_known_after_others() -> None:
+    changed = TableCommit("db.t", "done", 0.1, mutations=MutationCounts(keys=3), commit_id="first")
+    again, other = replace(changed, commit_id="second"), TableCommit("db.t", "done", 0.1, commit_id="third")
+    found = CoordinatorStatus()
+    for each in (changed, again, other):
+        found = after_cycle(found, cycle(each), {}, {}, 0)
+    assert found.changes == {"db.t": again}
+
+
 def test_who_leads_is_whoever_sent_the_last_event_of_a_coordinator() -> None:
     ear, leader = Ear(), Leader("m-1", "k1", "http://k1:8083/")
     ear.listening.hear(Envelope(0, 1, StartCommit(ear.commit), attached=Attachment(leader=leader)), 1.0)

@@ -16,7 +16,7 @@ from calving.iceberg.target import LoadedTable
 from calving.model.coverage import Coverage
 from calving.model.events import DataWritten, Envelope
 from calving.model.offsets import TopicPartition
-from calving.protocol.ledger import VALID_THROUGH, LedgerKey
+from calving.protocol.ledger import COMMIT_ID, VALID_THROUGH, LedgerKey
 from calving.protocol.waiting import DEGRADED
 from calving.runtime.heard import Heard
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
@@ -43,6 +43,8 @@ class TableHealth:
     """Control entries that are parked."""
     mutations: Mapping[str, int] = field(default_factory=dict)
     """Row mutations and their times in the last commit that reports them, by name."""
+    changed_by: str = ""
+    """The id of that commit."""
     why: str = ""
     """Why the table cannot be loaded, or cannot take what waits; empty if that is not known here."""
 
@@ -69,6 +71,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
     waiting = heard.waiting(table_id(name), key.read(loaded.ancestry, loaded.properties).control)
     cycles, missing = heard.cycles(waiting), heard.passed_over(key, table)
     head = next(iter(loaded.ancestry), {})
+    changed = next((summary for summary in loaded.ancestry if mutations_in(summary)), {})
     return TableHealth(
         name,
         "DEGRADED" if cycles >= DEGRADED or missing or parked else "waiting" if waiting else "ok",
@@ -79,7 +82,8 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         missing,
         next((s[VALID_THROUGH] for s in loaded.ancestry if VALID_THROUGH in s), "-"),
         parked,
-        next((found for summary in loaded.ancestry if (found := mutations_in(summary))), {}),
+        mutations_in(changed),
+        changed.get(COMMIT_ID, ""),
     )
 
 

@@ -1,10 +1,11 @@
-"""Asks the worker that leads why the sink is DEGRADED: it knows what its commits failed of, and no other place does."""
+"""Asks the worker that leads why the sink is DEGRADED, and how long its commits took: no other place knows."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import socket
+from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
@@ -13,18 +14,34 @@ from calving.settings.keys import LOOPBACK
 
 _SECONDS = 2.0
 _MOST_BYTES = 4 * 1024 * 1024
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError)
 
 
 def reasons_of(leader: Leader | None, sink: str) -> list[tuple[str, str]] | None:
     """Subject and sentence of each reason, as the leader's status server has them; None if it does not answer."""
-    if leader is None or not _reachable(leader):
-        return None
-    request = Request(f"{leader.url.rstrip('/')}/connectors/{quote(sink, safe='')}/status")  # noqa: S310 - see above
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-        with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-            found = json.loads(answer.read(_MOST_BYTES))
+    with contextlib.suppress(*_UNREADABLE):
+        found = _asked(leader, f"connectors/{quote(sink, safe='')}/status")
         return [(str(each["subject"]), str(each["text"])) for each in found["calving"]["reasons"]]
     return None
+
+
+def commit_seconds_of(leader: Leader | None) -> dict[tuple[str, str], float] | None:
+    """How long the catalog took for the last commit of each table that changed rows, by the table and the id of the
+    commit, as the leader's status server has them; None if it does not answer, or is of a version without them.
+    """
+    with contextlib.suppress(*_UNREADABLE):
+        changes = [each["last_change"] for each in _asked(leader, "api/tables")]
+        return {(str(c["table"]), str(c["commit_id"])): float(c["steps"]["commit"]) for c in changes if c is not None}
+    return None
+
+
+def _asked(leader: Leader | None, path: str) -> Any:
+    """:raises OSError, ValueError: it does not answer."""
+    if leader is None or not _reachable(leader):
+        raise OSError("there is nobody to ask")
+    request = Request(f"{leader.url.rstrip('/')}/{path}")  # noqa: S310 - see below
+    with urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+        return json.loads(answer.read(_MOST_BYTES))
 
 
 def _reachable(leader: Leader) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from calving.cli.health import TableHealth, health, is_well
 from calving.cli.inspect import Position, positions_of, positions_table
-from calving.cli.leader import reasons_of
+from calving.cli.leader import commit_seconds_of, reasons_of
 from calving.iceberg.catalog import open_catalog
 from calving.model.coverage import text_of
 from calving.model.events import Leader
@@ -42,6 +42,10 @@ class Status:
     leader: Leader | None
     """As the control log names it; None if no worker runs."""
     told: tuple[tuple[str, str], ...] | None = None
+    commit_seconds: Mapping[tuple[str, str], float] | None = None
+    """By table and id of the commit, as the leader tells; None if there is none that answers. A commit's own summary
+    is written before the catalog has taken it.
+    """
 
     @property
     def well(self) -> bool:
@@ -74,8 +78,11 @@ def status(sink: Sink) -> Status:
     source = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
     workers = len(source.members(sink.group))
     leader = heard.leader if workers else None
-    told = reasons_of(leader, sink.keys.name)
-    return Status(sink, tuple(positions), tuple(tables), workers, leader, None if told is None else tuple(told))
+    reasons = reasons_of(leader, sink.keys.name)
+    told = None if reasons is None else tuple(reasons)
+    answers = told is not None and any(t.mutations for t in tables)
+    seconds = commit_seconds_of(leader) if answers else None
+    return Status(sink, tuple(positions), tuple(tables), workers, leader, told, seconds)
 
 
 def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
@@ -91,7 +98,7 @@ def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[Ri
     if any(hidden):
         yield Text(f"and {counted(hidden[0], 'partition')}, {counted(hidden[1], 'table')} more", "dim")
     if lines is None and any(t.mutations for t in tables):
-        yield _mutations(tables)
+        yield from _mutations(status)
     yield from (Text(f"DEGRADED: {reason}", "red") for reason in status.reasons)
     yield Text(_workers(status))
 
@@ -114,7 +121,7 @@ def as_json(status: Status, now: float) -> dict[str, Any]:
         "workers": status.workers,
         "leader": None if status.leader is None else {**status.leader._asdict(), "url": status.leader.url or None},
         "partitions": [_position_json(p) for p in status.positions],
-        "tables": [_table_json(t, now) for t in status.tables],
+        "tables": [_table_json(t, now, _changes(status, t)) for t in status.tables],
     }
 
 
@@ -131,7 +138,7 @@ def _position_json(p: Position) -> dict[str, Any]:
     }
 
 
-def _table_json(t: TableHealth, now: float) -> dict[str, Any]:
+def _table_json(t: TableHealth, now: float, changes: Mapping[str, int | None]) -> dict[str, Any]:
     return {
         "table": t.name,
         "state": t.state,
@@ -143,7 +150,7 @@ def _table_json(t: TableHealth, now: float) -> dict[str, Any]:
         "cycles": t.cycles,
         "parked": t.parked,
         "missing": text_of(t.missing) if t.missing else None,
-        "mutations": dict(t.mutations) or None,
+        "mutations": dict(changes) or None,
     }
 
 
@@ -174,28 +181,52 @@ def _tables(tables: Sequence[TableHealth], now: float) -> RichTable:
     return shown
 
 
-_MUTATIONS = {
-    "keys": "keys",
-    "rows": "superseded",
-    "no row": "unmatched",
-    "positions": "positions",
-    "files": "files",
-    "cached": "cached",
-    "load": "load-ms",
-    "resolve": "resolve-ms",
-    "write": "write-ms",
+_COMMIT = "commit-ms"
+_SHOWN = {
+    "Row mutations of the last commit": {
+        "keys": "keys",
+        "rows": "superseded",
+        "no row": "unmatched",
+        "positions": "positions",
+        "files": "files",
+        "cached": "cached",
+    },
+    "Time of that commit": {"load": "load-ms", "resolve": "resolve-ms", "write": "write-ms", "commit": _COMMIT},
 }
-"""The shown counts, by column heading."""
+"""By the title of a table, the shown counts by column heading."""
 
 
-def _mutations(tables: Iterable[TableHealth]) -> RichTable:
-    shown = RichTable("table", *_MUTATIONS, title="Row mutations of the last commit")
-    for t in tables:
-        if t.mutations:
-            found = [(key, t.mutations.get(key)) for key in _MUTATIONS.values()]
-            values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in found)
-            shown.add_row(t.name, *values)
-    return shown
+def _mutations(status: Status) -> Iterator[RichTable | Text]:
+    for title, names in _SHOWN.items():
+        shown = RichTable("table", *names, title=title)
+        for t in status.tables:
+            if changes := _changes(status, t):
+                found = [(key, changes.get(key)) for key in names.values()]
+                values = ("-" if n is None else f"{n} ms" if key.endswith("-ms") else str(n) for key, n in found)
+                shown.add_row(Text(t.name), *values)
+        yield shown
+    if untimed := _untimed(status):
+        yield Text(untimed, "dim")
+
+
+def _changes(status: Status, table: TableHealth) -> dict[str, int | None]:
+    """The row mutations of the table's last commit, with the time of its commit: None where nobody tells it."""
+    seconds = (status.commit_seconds or {}).get((table.name, table.changed_by))
+    return {**table.mutations, _COMMIT: None if seconds is None else round(seconds * 1000)} if table.mutations else {}
+
+
+def _untimed(status: Status) -> str:
+    """Says why the time of commit is not known; empty where it is."""
+    changed = ((t.name, _changes(status, t)) for t in status.tables)
+    names = [name for name, changes in changed if changes and changes[_COMMIT] is None]
+    if not names:
+        return ""
+    if status.commit_seconds is not None:
+        why = "the worker that leads did not make this commit, or has restarted since"
+    else:
+        silent = "it did not" if status.workers else "no worker runs"
+        why = f"only the leader's status server tells it, and {silent}"
+    return f"the time of commit is not known for {listed(names)}: {why}"
 
 
 def _waits(table: TableHealth) -> str:

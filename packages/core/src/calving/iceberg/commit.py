@@ -107,13 +107,14 @@ class IcebergCommitter:
         for table, result in self._attempts.run(jobs):
             if isinstance(result, Late):
                 log.warning("table %s: %s; its files stay buffered", ".".join(table), result.reason)
-                self._reports.append(TableCommit(".".join(table), "late", 0.0, reason=result.reason))
+                late = TableCommit(".".join(table), "late", 0.0, reason=result.reason, commit_id=str(request.commit_id))
+                self._reports.append(late)
                 yield table, Failed(result.reason)
             else:
                 yield table, result
 
     def _settle(self, table: TableId, latest: ParkedCommit, request: CommitTables) -> Committed | Failed:
-        report = Report(".".join(table))
+        report = Report(".".join(table), request.commit_id)
         outcome = self._settled(table, latest, request, report)
         found = report.value(outcome)
         if found.mutations is not None:
@@ -247,7 +248,8 @@ class IcebergCommitter:
             resolver=self._resolvers.of(table),
             equality=mutations is not None and mutations.row_deletes == "equality",
         )
-        loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None)
+        deciding = partial(report.watch.step, "resolve")
+        loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)
         done = loop.settle(commit.entries, commit.read, commit.reach)
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from calving.iceberg.stopwatch import Stopwatch
 from calving.model.mutations import MutationCounts
@@ -14,8 +15,8 @@ from calving.status.values import TableCommit
 class Report:
     """The report of one table in one cycle, which may include several parked commits."""
 
-    def __init__(self, table: str) -> None:
-        self._table = table
+    def __init__(self, table: str, commit_id: UUID) -> None:
+        self._table, self._commit_id = table, commit_id
         self.watch = Stopwatch()
         self._files = self._records = 0
         self._head: Mapping[str, str] = {}
@@ -32,15 +33,13 @@ class Report:
         self._head = head or self._head
 
     def value(self, outcome: Committed | Failed) -> TableCommit:
-        """The report. Time outside the measured steps went into the decision which files are new, and into pauses."""
-        seconds, steps = self.watch.seconds, dict(self.watch.steps)
-        steps["resolve"] = max(0.0, seconds - sum(steps.values()))
+        """The report. Its seconds are more than those of its steps: pauses between tries belong to no step."""
         failed = isinstance(outcome, Failed)
         return TableCommit(
             self._table,
             "failed" if failed else "done" if self._head else "unchanged",
-            seconds,
-            steps,
+            self.watch.seconds,
+            dict(self.watch.steps),
             self._files,
             self._records,
             outcome.reason if isinstance(outcome, Failed) else None,
@@ -48,6 +47,7 @@ class Report:
             self._total("total-delete-files"),
             self._total("total-files-size"),
             self._counts,
+            str(self._commit_id),
         )
 
     def _total(self, name: str) -> int | None:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds by step, added up over all tries; steps do not nest."""
+    """Seconds by step, added up over all tries; steps do not nest. Pauses between tries belong to no step."""
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started = clock()
         self.steps: dict[str, float] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        started = time.monotonic()
+        started = self._clock()
         try:
             yield
         finally:
-            self.add(name, time.monotonic() - started)
+            self.add(name, self._clock() - started)
 
     def add(self, name: str, seconds: float) -> None:
         """Add seconds that were measured elsewhere."""
@@ -29,4 +30,4 @@ class Stopwatch:
     @property
     def seconds(self) -> float:
         """Seconds since the stopwatch was made."""
-        return time.monotonic() - self._started
+        return self._clock() - self._started

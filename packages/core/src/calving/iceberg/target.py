@@ -97,10 +97,6 @@ class IcebergTarget:
         """By an attempt's snapshot id, the files of a mutation table that the snapshot does not need."""
 
     def load(self) -> LoadedTable:
-        with self._watch.step("load"):
-            return self._loaded()
-
-    def _loaded(self) -> LoadedTable:
         table = self._load()
         for tries in range(1, LOAD_TRIES + 1):
             if not is_older(mark_of(table), self.mark):
@@ -202,8 +198,8 @@ class IcebergTarget:
         """The snapshot, and the admitted files that it does not name."""
         found = resolver.resolve(table, self._branch, admitted.steps)
         self.counts = found.counts
-        for name in ("load", "write"):
-            self._watch.add(name, found.seconds[name])
+        for name, seconds in found.seconds.items():
+            self._watch.add(name, seconds)
         snapshot = new_snapshot(table, {**summary, **mutation_summary(found.counts, found.seconds)}, self._branch)
         snapshot.add(found.data_files)
         snapshot.add_deletes(found.deletes, found.written)
@@ -244,7 +240,8 @@ class IcebergTarget:
     def _load(self) -> Table:
         for tries in range(1, LOAD_TRIES + 1):
             try:
-                return self._catalog.load_table(self._table)
+                with self._watch.step("load"):
+                    return self._catalog.load_table(self._table)
             except NoSuchTableError as error:
                 raise TableTroubleError(f"table {'.'.join(self._table)} does not exist") from error
             except Exception as error:  # the catalog may be unreachable for a moment

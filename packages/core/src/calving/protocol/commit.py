@@ -7,7 +7,8 @@ that was loaded, so a second coordinator, a late request or a replay finds a new
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -76,9 +77,18 @@ class Settled:
 class CommitLoop(Generic[S]):
     """``CommitLoop(target, key, 20).settle(heard, read)``."""
 
-    def __init__(self, target: Target[S], key: LedgerKey, max_tries: int, *, in_order: bool = False) -> None:
-        """``in_order``: true for a mutation table."""
+    def __init__(
+        self,
+        target: Target[S],
+        key: LedgerKey,
+        max_tries: int,
+        *,
+        in_order: bool = False,
+        deciding: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """``in_order``: true for a mutation table. ``deciding``: entered while the loop decides which files are new."""
         self._target, self._key, self._max_tries, self._in_order = target, key, max_tries, in_order
+        self._deciding = deciding
 
     def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
         """Commit the files of all ``heard`` entries, exactly once, and advance the ledger at least to ``read`` and
@@ -92,9 +102,10 @@ class CommitLoop(Generic[S]):
         entries = list(heard)
         state = target.load()
         for tries in range(1, self._max_tries + 1):
-            ledger = self._key.read(state.ancestry, state.properties)
-            left_out = self._key.left_out(state.properties)
-            admitted = admit(entries, read, reach, ledger, left_out, in_order=self._in_order)
+            with self._deciding():
+                ledger = self._key.read(state.ancestry, state.properties)
+                left_out = self._key.left_out(state.properties)
+                admitted = admit(entries, read, reach, ledger, left_out, in_order=self._in_order)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
             if self._key.is_superseded(state.properties, reach):

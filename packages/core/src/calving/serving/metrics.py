@@ -172,7 +172,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_commit_cycle_duration_seconds", "histogram", (), "From StartCommit to the end of a cycle.",
            _one(lambda s: s.coordinator.cycle_seconds)),
     Metric("calving_table_commit_duration_seconds", "histogram", ("step",),
-           "Commits of tables: load the table, resolve new files, write manifests, commit.",
+           "Commits of tables: load the table, resolve new files and changed rows, write, commit; without pauses.",
            _by(lambda s: s.coordinator.step_seconds)),
     Metric("calving_table_commits_total", "counter", ("table", "outcome"),
            "Commits of tables by this worker: done, unchanged, failed, late.",

@@ -62,6 +62,7 @@ def tables(status: Status, now: float) -> list[Json]:
 def _table(status: Status, name: str, wrong: str | None) -> Json:
     table, coordinator = status.log.tables.get(name, TableStatus()), status.coordinator
     totals, failure = coordinator.totals.get(name), status.led.failing.get(name)
+    change = coordinator.changes.get(name)
     last = next((t for c in coordinator.recent for t in c.tables if t.table == name), None)
     return {
         "table": name,
@@ -77,6 +78,7 @@ def _table(status: Status, name: str, wrong: str | None) -> Json:
         "bytes": totals.total_bytes if totals else None,
         "commit_seconds": last.seconds if last else None,
         "mutations": _mutations(coordinator.mutations.get(name)),
+        "last_change": _commit(change) if change else None,
         "key_cache_bytes": coordinator.key_cache.get(name),
     }
 
@@ -129,6 +131,7 @@ def _commit(table: TableCommit) -> Json:
         "records": table.records,
         "reason": table.reason,
         "mutations": _mutations(table.mutations),
+        "commit_id": table.commit_id,
     }
 
 

@@ -31,6 +31,7 @@ def after_cycle(
         before.records + sum(each.records for each in tables),
         {**before.totals, **{each.table: each for each in tables if each.total_files is not None}},
         _mutations(before.mutations, tables),
+        {**before.changes, **{each.table: each for each in tables if each.mutations is not None}},
     )
 
 

@@ -179,12 +179,18 @@ class LogStatus:
 
 
 STEPS = ("load", "resolve", "write", "commit")
-"""Steps of the commit of one table: load the table, decide which files are new, write manifests, call the catalog."""
+"""Steps of the commit of one table: load the table; decide which files are new, and find the changed rows; write
+deletes and manifests; call the catalog.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """One table in one cycle. ``outcome``: done; unchanged, because it held every file; failed; late."""
+    """One table in one cycle. ``outcome``: done; unchanged, because it held every file; failed; late.
+
+    ``steps``: seconds, over all tries; the pauses between tries are only in ``seconds``. ``commit_id``: the cycle that
+    began it, which a late one outlasts.
+    """
 
     table: str
     outcome: str
@@ -197,6 +203,7 @@ class TableCommit:
     total_deletes: int | None = None
     total_bytes: int | None = None
     mutations: MutationCounts | None = None
+    commit_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +259,8 @@ class CoordinatorStatus:
     """By table, the last commit that reported the table's totals."""
     mutations: Mapping[str, MutationCounts] = field(default_factory=dict)
     """By table, of all its commits."""
+    changes: Mapping[str, TableCommit] = field(default_factory=dict)
+    """By table, the last commit that changed rows."""
     key_cache: Mapping[str, int] = field(default_factory=dict)
     """Bytes by table."""
     held_back: Mapping[str, str] = field(default_factory=dict)
