@@ -127,6 +127,23 @@ def test_keys_are_hashed_once_for_files_that_have_fewer_rows_together(
     assert pyiceberg_rows(table.table) == table.rows()
 
 
+def test_keys_are_hashed_once_for_the_changes_of_all_publications(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(catalog, "flat", 2, order="g")
+    searched: list[int] = []
+    found_in = Keys.found_in
+
+    def counted(keys: Keys, batches: Iterable[pa.RecordBatch]) -> Matches:
+        searched.append(len(keys))
+        return found_in(keys, batches)
+
+    monkeypatch.setattr(Keys, "found_in", counted)
+    table.commit(*(table.step([{"id": key, "name": "a", "g": 0}]) for key in range(8)))
+    assert searched == [8, 8], "in the new rows, and in the changes"
+    assert pyiceberg_rows(table.table) == table.rows()
+
+
 def test_tasks_that_fail_leave_it_to_this_process(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     table = create(catalog, "by key", 2)
     table.commit(table.step([{"id": key, "name": "a", "g": 0} for key in range(50)]))

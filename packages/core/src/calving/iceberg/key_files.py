@@ -20,7 +20,6 @@ from calving.model.files import DataFile, FileContent, PartitionTuple
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.mutations.candidates import tells_partition
-from calving.mutations.columns import Reading
 from calving.protocol.admission import Step
 from calving.records.fields import arrow_schema
 from calving.writing.identity import optional
@@ -110,19 +109,16 @@ def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[Data
     steps = list(steps)
     for number, step in enumerate(steps):
         for file in step.delete_files:
-            found.setdefault(id_columns(file), [[] for _ in steps])[number].append(file)
+            ids = id_columns(file)
+            if ids not in found:
+                found[ids] = [[] for _ in steps]
+            found[ids][number].append(file)
     return found
 
 
 def id_columns(file: DataFile) -> tuple[int, ...]:
     """The field ids of a key file's columns."""
     return tuple(sorted(file.equality_ids or ()))
-
-
-def key_rows(reading: Reading, found: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
-    """The columns of these files, one after the other."""
-    for file in found:
-        yield from reading.batches(file.file_path, file.file_format)
 
 
 def unpartitioned(specs: Iterable[PartitionSpec]) -> int | None:

@@ -144,7 +144,7 @@ class Lookups:
     def _all_here(self, pool: ThreadPoolExecutor, looking: Looking, wanted: Sequence[Wanted]) -> _Found:
         """The matches in each file, by path; and whether its keys were cached."""
         in_runs, alone = self._by_run(looking, wanted)
-        others = pool.map(partial(self._together, looking), list(_with_same_keys(alone)))
+        others = pool.map(partial(self._together, looking), list(with_same_keys(alone)))
         found: _Found = {}
         for run, group in in_runs:  # too little work for a thread
             found |= self._in_run(looking, run, group)
@@ -224,6 +224,22 @@ class Lookups:
         return found
 
 
+def with_same_keys(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+    """Files that are searched together for the same keys, which are hashed once for them: files with at most
+    ``TOGETHER`` times as many rows as there are keys, or a single file.
+    """
+    for group in _by_keys(wanted):
+        found: list[Wanted] = []
+        count = 0
+        for file, keys in group:
+            if found and count + file.records > TOGETHER * len(keys):
+                yield found
+                found, count = [], 0
+            found.append((file, keys))
+            count += file.records
+        yield found
+
+
 def _by_keys(wanted: Iterable[Wanted]) -> Iterable[list[Wanted]]:
     """The files that are searched for the same keys."""
     found: defaultdict[int, list[Wanted]] = defaultdict(list)
@@ -232,27 +248,15 @@ def _by_keys(wanted: Iterable[Wanted]) -> Iterable[list[Wanted]]:
     return found.values()
 
 
-def _with_same_keys(wanted: Sequence[Wanted]) -> Iterator[list[Wanted]]:
-    """Neighbours with the same keys, at most ``TOGETHER`` times as many rows as keys at a time; else one by one."""
-    found: list[Wanted] = []
-    for file, keys in wanted:
-        if found and (
-            keys is not found[0][1] or sum(f.records for f, _ in found) + file.records > TOGETHER * len(keys)
-        ):
-            yield found
-            found = []
-        found.append((file, keys))
-    if found:
-        yield found
-
-
-def _lists(wanted: Sequence[Wanted], rows: int) -> Iterator[list[Wanted]]:
+def _lists(wanted: Iterable[Wanted], rows: int) -> Iterator[list[Wanted]]:
     """The files in groups of about ``rows`` rows."""
     found: list[Wanted] = []
+    count = 0
     for each in wanted:
         found.append(each)
-        if sum(file.records for file, _ in found) >= rows:
+        count += each[0].records
+        if count >= rows:
             yield found
-            found = []
+            found, count = [], 0
     if found:
         yield found

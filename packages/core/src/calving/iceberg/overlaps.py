@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
 
-from calving.iceberg.key_files import by_id_columns, key_rows
+from calving.iceberg.key_files import by_id_columns
+from calving.iceberg.lookups import with_same_keys
 from calving.model.files import DataFile
 from calving.mutations.candidates import Pruning, new_files
-from calving.mutations.columns import Reading, columns_of
-from calving.mutations.keys import Keys
+from calving.mutations.columns import File, Reading, columns_of
+from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
 from calving.protocol.admission import Step
 
 Overlaps = Mapping[int, set[tuple[int, bool]]]
@@ -21,13 +22,16 @@ these, and has to be in a later snapshot. False: they must not delete its rows, 
 """
 
 
-def overlaps(table: Table, steps: Sequence[Step]) -> Overlaps:
-    """Of these steps. Reads the id columns of their files, if they are of several partitions."""
+def overlaps(table: Table, steps: Sequence[Step], at_once: int = KEYS_AT_ONCE) -> Overlaps:
+    """Of these steps. Reads the id columns of their files, if they are of several partitions.
+
+    ``at_once``: how many keys are held in memory, about.
+    """
     found: dict[int, set[tuple[int, bool]]] = {}
     if len({step.source for step in steps if step.source}) < 2:
         return found
     for ids, key_files in by_id_columns(steps).items():
-        for owner, changer in set(_of(table, steps, ids, key_files)):
+        for owner, changer in set(_of(table, steps, ids, key_files, at_once)):
             if owner != changer and _are_apart(steps[owner], steps[changer]):
                 later, earlier = max(owner, changer), min(owner, changer)
                 found.setdefault(later, set()).add((earlier, changer == later))
@@ -40,39 +44,34 @@ def _are_apart(one: Step, other: Step) -> bool:
 
 
 def _of(
-    table: Table, steps: Sequence[Step], ids: tuple[int, ...], key_files: Sequence[Sequence[DataFile]]
+    table: Table, steps: Sequence[Step], ids: tuple[int, ...], key_files: Sequence[Sequence[DataFile]], at_once: int
 ) -> Iterator[tuple[int, int]]:
     """Pairs of a step that has a row, and a step that has its key."""
     metadata = table.metadata
     columns, mapping = columns_of(metadata.schema(), ids), table.name_mapping()
     reading = Reading(table.io, columns, tuple(mapping.root) if mapping is not None else ())
-    keys = Keys(columns, [key_rows(reading, files) for files in key_files])
-    changes = _Changes(keys, [keys.found_in(key_rows(reading, files)).keys for files in key_files])
-    pruning = Pruning(keys, columns, metadata.specs())
-    for file in new_files((step.data_files for step in steps), metadata.specs(), metadata.schema()).values():
-        few = pruning.keys_of(file)
-        if few is not None and file.step is not None:
-            matched = few.found_in(reading.batches(file.path, file.file_format)).keys
-            yield from ((file.step, changer) for changer in changes.of(matched, file.step))
+    files = new_files((step.data_files for step in steps), metadata.specs(), metadata.schema()).values()
+    by_step = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
+    for part in parts(reading, len(columns), by_step, at_once):
+        pruning = Pruning(part.keys, columns, metadata.specs())
+        wanted = [(file, few) for file in files if (few := pruning.keys_of(file)) is not None]
+        changers = _changers(part, reading, by_step)
+        for group in with_same_keys(wanted):
+            rows = [reading.batches(file.path, file.file_format) for file, _ in group]
+            for (file, _), matches in zip(group, group[0][1].found_in_each(rows), strict=True):
+                if file.step is not None:
+                    its_changers = changers.take(matches.keys.unique()).flatten()
+                    yield from ((file.step, changer) for changer in its_changers.unique().to_pylist())
 
 
-class _Changes:
-    """Which steps have which keys."""
-
-    def __init__(self, keys: Keys, by_step: Sequence[pa.Array]) -> None:
-        self._last = keys.last_steps
-        steps = [pa.repeat(pa.scalar(step, pa.int32()), len(numbers)) for step, numbers in enumerate(by_step)]
-        numbers = pa.concat_arrays([each.cast(pa.int32()) for each in by_step])
-        counts = numbers.value_counts()
-        self._several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-        are_several = pc.is_in(numbers, value_set=self._several)
-        self._numbers, self._steps = numbers.filter(are_several), pa.concat_arrays(steps).filter(are_several)
-
-    def of(self, matched: pa.Array, step: int) -> set[int]:
-        """The steps that have one of these keys, of which ``step`` has rows."""
-        are_several = pc.is_in(matched, value_set=self._several)
-        found = set(self._last.take(matched.filter(pc.invert(are_several))).unique().to_pylist())
-        several = matched.filter(are_several)
-        if len(several):
-            found |= set(self._steps.filter(pc.is_in(self._numbers, value_set=several)).unique().to_pylist())
-        return found
+def _changers(part: Part, reading: Reading, by_step: Sequence[Sequence[File]]) -> pa.ListArray:
+    """For each key of the part the steps that have it, as far as the files of the part tell."""
+    own = frozenset(part.files)
+    changes = part.keys.found_in_each(reading.all_of(f for f in of_step if f in own) for of_step in by_step)
+    keys = pa.concat_arrays([each.keys for each in changes])
+    steps = pa.concat_arrays(
+        [pa.repeat(pa.scalar(step, pa.int32()), len(each.keys)) for step, each in enumerate(changes)]
+    )
+    order = pc.sort_indices(keys)
+    ends = pc.run_end_encode(keys.take(order)).run_ends  # a file of the part has each of its keys
+    return pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), steps.take(order))

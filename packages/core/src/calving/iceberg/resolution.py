@@ -174,10 +174,9 @@ class _Resolution:
         found = self._look(asked, range(end))
         self._tell(keys, found, lambda: self._look(asked, range(end, len(steps)), new=True))
         if is_ordered:
-            changes = [keys.orders_of(chain.from_iterable(reading.batches(*f) for f in of_step)) for of_step in steps]
-            for path, position in losers(
-                keys, changes, found, lambda place: place[1] in self._deletions.before(place[0])
-            ):
+            changes = keys.found_in_each(reading.all_of(of_step) for of_step in steps)
+            live = [(file, matches.living(self._deletions.before(file.path))) for file, matches in found]
+            for path, position in losers(keys, changes, live):
                 self._hits[path].add(position)
             return
         for file, matches in found:
@@ -190,7 +189,7 @@ class _Resolution:
         """Count the rows that have one of the keys, and the deletes that meet none. ``look_on``: into the new files
         that no key is deleted from.
         """
-        having = [matches.living(self._dead(file.path)) for file, matches in found]
+        having = [matches.living(self._dead(file.path)).keys for file, matches in found]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
         self._counts["located"] += sum(map(len, of_table))
         if self._resolver.deletes(self._steps) and different(having) < len(keys):

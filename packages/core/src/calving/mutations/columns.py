@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -106,6 +106,11 @@ class Reading:
         with self.io.new_input(path).open() as stream:
             for found in _READERS[file_format.upper()](self, stream):
                 yield pa.RecordBatch.from_arrays(found, names)
+
+    def all_of(self, files: Iterable[File]) -> Iterator[pa.RecordBatch]:
+        """The same of several files, one after the other."""
+        for file in files:
+            yield from self.batches(*file)
 
     def parquet(self, stream: Any) -> Iterator[list[pa.Array]]:
         with pq.ParquetFile(stream, pre_buffer=True) as file:  # few requests for the parts of a column

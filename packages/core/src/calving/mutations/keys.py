@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,16 +33,18 @@ class Matches:
     orders: pa.Array
 
     def within(self, start: int, end: int) -> Matches:
-        """Those of a part of the rows, numbered from its start."""
-        first, last = (pc.sum(pc.less(self.rows, row), min_count=0).as_py() for row in (start, end))
+        """Those of a part of the rows, which ascend, numbered from its start."""
+        first, last = (bisect_left(self.rows, row, key=lambda each: each.as_py()) for row in (start, end))
         rows, keys, orders = (each.slice(first, last - first) for each in (self.rows, self.keys, self.orders))
         return Matches(pc.subtract(rows, start), keys, orders)
 
-    def living(self, dead: BitMap64) -> pa.Array:
-        """The keys without those of rows that are ``dead``."""
+    def living(self, dead: BitMap64) -> Matches:
+        """Those without the rows that are ``dead``."""
         if not dead:
-            return self.keys
-        return self.keys.filter(pa.array([row not in dead for row in self.rows.to_pylist()], pa.bool_()))
+            return self
+        mask = pa.array([row not in dead for row in self.rows.to_pylist()], pa.bool_())
+        orders = self.orders.filter(mask) if len(self.orders) else self.orders  # none were read
+        return Matches(self.rows.filter(mask), self.keys.filter(mask), orders)
 
 
 NO_MATCHES = Matches(pa.array([], pa.int64()), pa.array([], pa.int32()), pa.nulls(0))
@@ -136,11 +139,6 @@ class Keys:
 
     def _numbered_here(self, keys: pa.Array) -> pa.Array:
         return keys if self._numbers is None else self._numbers.take(keys)
-
-    def orders_of(self, batches: Iterable[pa.RecordBatch]) -> dict[int, Any]:
-        """The order value of each of these keys."""
-        found = self.found_in(batches)
-        return dict(zip(found.keys.to_pylist(), found.orders.to_pylist(), strict=True))
 
     def _one(self, some: pa.Table) -> tuple[pa.Array, pa.Array]:
         numbers = _whole(pc.index_in(some.column(0), value_set=self.columns[0]))

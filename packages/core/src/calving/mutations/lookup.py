@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -81,7 +81,7 @@ def look(text: str) -> str:
     io = load_file_io(dict(lookup.io), lookup.location)
     reading = Reading(io, lookup.columns, tuple(lookup.mapping.root) if lookup.mapping is not None else ())
     own = Reading(io, lookup.columns[: lookup.ids])
-    keys = Keys(own.columns, [_rows(own, lookup.key_files)])
+    keys = Keys(own.columns, [own.all_of(lookup.key_files)])
     return json.dumps([_packed(_found(keys, reading.batches(*file))) for file in lookup.files])
 
 
@@ -93,11 +93,6 @@ def matches(answer: str, keys: Sequence[Keys]) -> Iterator[Matches]:
         found = wanted.found_in(rows.drop_columns(_ROW).to_batches())
         places = rows.column(_ROW).combine_chunks()
         yield Matches(places.take(found.rows), found.keys, found.orders)
-
-
-def _rows(reading: Reading, files: Iterable[File]) -> Iterator[pa.RecordBatch]:
-    for path, file_format in files:
-        yield from reading.batches(path, file_format)
 
 
 def _found(keys: Keys, batches: Iterator[pa.RecordBatch]) -> pa.Table:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -12,56 +12,52 @@ import pyarrow.compute as pc
 
 from calving.mutations.candidates import Candidate
 from calving.mutations.keys import Keys, Matches
+from calving.records.equal import are_last
 
 Found = tuple[Candidate, Matches]
 Place = tuple[str, int]
 """A data file, and the position of a row in it."""
 
+_KEY, _STEP, _FILE = "key", "step", "file"
+_OF_TABLE = -1
+"""Instead of a step: the table has the row already."""
+_CHANGE = -1
+"""Instead of a file: a step changes the key. Less than the number of any file: the rows of the step come behind it."""
+_AT_ONCE = 64 * 1024
+_Event = tuple[int, int, int, int, Any]
+"""The key, the step, the file, the position in it, and the order value of a row; or of a change, with no position."""
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    place: Place
-    order: Any
-    step: int | None
-    """The one that brings it; None: the table has it."""
 
+def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> Iterator[Place]:
+    """The rows that lose. ``changes``: for each step the keys that it changes; of several changes of one key the last
+    counts.
 
-def losers(
-    keys: Keys, changes: Sequence[Mapping[int, Any]], found: Sequence[Found], is_dead: Callable[[Place], bool]
-) -> Iterator[Place]:
-    """The rows that lose. ``changes``: for each step the order value of each key that it changes.
-
-    ``found``: all rows that have one of the keys.
+    ``found``: all live rows that have one of the keys.
     """
-    rows: defaultdict[int, list[_Row]] = defaultdict(list)
-    contested = _contested(keys, found)
-    for file, matches in found:
-        if file.step is not None:  # else every key of a batch would be looked at one by one
-            matches = _only(matches, contested)
-        for at, key, order in zip(
-            *(part.to_pylist() for part in (matches.rows, matches.keys, matches.orders)), strict=True
-        ):
-            if file.step is not None or not is_dead((file.path, at)):
-                rows[key].append(_Row((file.path, at), order, file.step))
-    for key, several in rows.items():
-        yield from _of_key([change.get(key, _NONE) for change in changes], several)
+    if not any(len(matches.rows) for _, matches in found):
+        return
+    for _, events in groupby(_each(_contested(keys, _events(changes, found))), key=itemgetter(0)):
+        for file, row in _of_key(events):
+            yield found[file][0].path, row
 
 
-_NONE = object()
-
-
-def _of_key(changes: Sequence[Any], rows: Iterable[_Row]) -> Iterator[Place]:
-    """A change that loses to a live row takes its own row along, and deletes nothing."""
-    live = [row for row in rows if row.step is None]
-    for step, order in enumerate(changes):
-        own = [row for row in rows if row.step == step]
-        if order is not _NONE:
-            if any(_is_greater(row.order, order) for row in live):
-                lost, own = own, []
-            else:
-                lost, live = live, []
-            yield from (row.place for row in lost)
-        live += own
+def _of_key(events: Iterable[_Event]) -> Iterator[tuple[int, int]]:
+    """The file and the position of each row that loses. A change that loses to a live row takes the rows of its step
+    along, and deletes nothing.
+    """
+    live: list[tuple[int, int, Any]] = []
+    lost: int | None = None
+    for _, step, file, row, order in events:
+        if file == _CHANGE:
+            if any(_is_greater(held, order) for _, _, held in live):
+                lost = step
+                continue
+            yield from ((of, at) for of, at, _ in live)
+            live = []
+        elif step == lost:
+            yield file, row
+        else:
+            live.append((file, row, order))
 
 
 def _is_greater(order: Any, than: Any) -> bool:
@@ -69,15 +65,34 @@ def _is_greater(order: Any, than: Any) -> bool:
     return order is not None and (than is None or order > than)
 
 
-def _contested(keys: Keys, found: Iterable[Found]) -> pa.Array:
-    """Keys that a step changes when there are rows of it from before."""
-    before = [
-        each.keys if file.step is None else each.keys.filter(pc.greater(keys.last_steps.take(each.keys), file.step))
-        for file, each in found
-    ]
-    return pa.chunked_array(before, pa.int32()).unique()
+def _events(changes: Sequence[Matches], found: Sequence[Found]) -> pa.RecordBatch:
+    """All changes and rows, in no order."""
+    rows = (
+        _batch(matches, _OF_TABLE if file.step is None else file.step, number)
+        for number, (file, matches) in enumerate(found)
+    )
+    changed = (_batch(matches, step, _CHANGE).filter(are_last(matches.keys)) for step, matches in enumerate(changes))
+    # Without a row the type of the order values is unknown.
+    return pa.concat_batches([each for each in chain(rows, changed) if each.num_rows])
 
 
-def _only(matches: Matches, keys: pa.Array) -> Matches:
-    mask = pc.is_in(matches.keys, value_set=keys)
-    return Matches(matches.rows.filter(mask), matches.keys.filter(mask), matches.orders.filter(mask))
+def _batch(matches: Matches, step: int, file: int) -> pa.RecordBatch:
+    steps, files = (pa.repeat(pa.scalar(number, pa.int32()), len(matches.rows)) for number in (step, file))
+    columns = [matches.keys, steps, files, matches.rows, matches.orders]
+    return pa.RecordBatch.from_arrays(columns, [_KEY, _STEP, _FILE, "row", "order"])
+
+
+def _contested(keys: Keys, events: pa.RecordBatch) -> pa.RecordBatch:
+    """Those of keys that a step changes when there are rows of it from before: key by key, as they are found, and step
+    by step.
+    """
+    rows = events.filter(pc.not_equal(events[_FILE], _CHANGE))
+    before = rows[_KEY].filter(pc.less(rows[_STEP], keys.last_steps.take(rows[_KEY])))
+    places = pc.index_in(events[_KEY], value_set=before.unique())
+    left = events.set_column(0, _KEY, places).filter(pc.is_valid(places))
+    return left.sort_by([(_KEY, "ascending"), (_STEP, "ascending"), (_FILE, "ascending")])  # stable
+
+
+def _each(events: pa.RecordBatch) -> Iterator[_Event]:
+    for start in range(0, events.num_rows, _AT_ONCE):
+        yield from zip(*(column.to_pylist() for column in events.slice(start, _AT_ONCE).columns), strict=True)
