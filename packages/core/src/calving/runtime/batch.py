@@ -18,7 +18,6 @@ from calving.errors import (
     CalvingError,
     ConfigError,
     CredentialsExpiredError,
-    DataLossError,
     JobFailedError,
     UnavailableError,
 )
@@ -176,7 +175,8 @@ class BatchRunner:
             tables = self._specs(whole=is_whole(ranges))
             tasks = [self._task(n, found, tables, careful=careful) for n, found in waiting.items()]
             results = self._engine.run(tasks)
-            _raise_errors(results)
+            for result in results:
+                result.raise_error()
             held_up = [r for r in results if r.is_held_up]
             done += [r for r in results if not r.is_held_up]
             if not held_up:
@@ -331,9 +331,3 @@ def _count(spans: Spans, slots: int) -> int:
 
 def _described(changes: Sequence[SchemaChange]) -> str:
     return "; ".join(f"table {n.table}: {n.kind} {'.'.join(n.path)} {n.type or ''}".strip() for n in changes[:3])
-
-
-def _raise_errors(results: Sequence[TaskResult]) -> None:
-    for result in results:
-        if result.error is not None:
-            raise (DataLossError if result.data_loss else BadRecordError)(result.error)

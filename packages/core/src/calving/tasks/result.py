@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError
 from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.files import DataFile, FileContent, PartitionField, PartitionTuple
 from calving.model.ranges import Range
@@ -28,6 +29,9 @@ class RangeResult:
     timestamp_ms: int | None
 
 
+LASTING = {c.__name__: c for c in (AccountingError, BadRecordError, ConfigError, DataLossError)}
+"""The errors of a task that no further attempt can mend, by name."""
+
 RECEIVED = -1
 """The number of all tasks that write what others have sent."""
 
@@ -47,8 +51,8 @@ class TaskResult:
     refused: dict[str, int] = field(default_factory=dict)
     """Bad records by the stage that refused them."""
     error: str | None = None
-    """An error that no further attempt can mend: a bad record, or records that are gone."""
-    data_loss: bool = False
+    """The text of an error of one of the classes in ``LASTING``."""
+    error_class: str = BadRecordError.__name__
     unclear: str | None = None
     """Some record, it is not known which, breaks writing: every task has to run again, with care."""
     superseded: int = 0
@@ -59,6 +63,17 @@ class TaskResult:
     """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by step."""
+
+    @staticmethod
+    def of_error(number: int, error: BaseException) -> TaskResult | None:
+        """The result of a task that met ``error``; None: it is none of ``LASTING``."""
+        name = next((name for name, kind in LASTING.items() if isinstance(error, kind)), None)
+        return None if name is None else TaskResult(number, error=str(error), error_class=name)
+
+    def raise_error(self) -> None:
+        """:raises CalvingError: one of ``LASTING``, where the task met it."""
+        if self.error is not None:
+            raise LASTING[self.error_class](self.error)
 
     @property
     def is_held_up(self) -> bool:
@@ -77,7 +92,7 @@ class TaskResult:
                 "first_rejected": self.first_rejected,
                 "refused": self.refused,
                 "error": self.error,
-                "data_loss": self.data_loss,
+                "error_class": self.error_class,
                 "unclear": self.unclear,
                 "superseded": self.superseded,
                 "deleted": self.deleted,
@@ -98,7 +113,7 @@ class TaskResult:
             raw["first_rejected"],
             raw["refused"],
             raw["error"],
-            raw["data_loss"],
+            raw["error_class"],
             raw["unclear"],
             raw["superseded"],
             raw["deleted"],

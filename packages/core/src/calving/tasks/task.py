@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from calving.errors import AccountingError, BadRecordError, ConfigError, DataLossError, first_line
+from calving.errors import AccountingError, BadRecordError, first_line
 from calving.model.dead_letters import DeadLetter, Stage, origin
 from calving.model.ranges import Range
 from calving.model.text import counted
@@ -68,8 +68,8 @@ def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> 
     :raises UnavailableError: another attempt may help, and it is known what a store says.
     """
     number = spec.number if number is None else number
-    if isinstance(error, BadRecordError | ConfigError | DataLossError | AccountingError):
-        return TaskResult(number, error=str(error), data_loss=isinstance(error, DataLossError))
+    if (lasting := TaskResult.of_error(number, error)) is not None:
+        return lasting
     if (of_store := told(error)) is not None:
         raise of_store from error
     if not is_of_value(error):
