@@ -44,7 +44,10 @@ def sql_uri(uri: str, options: Mapping[str, str]) -> str:
     if kind == "sqlite":
         return _sqlite(rest, options)
     if kind not in _SERVERS:
-        raise ConfigError(f"{_URI} = jdbc:{kind}:...: only jdbc:sqlite, jdbc:postgresql and jdbc:mysql are known")
+        raise ConfigError(
+            f"{_URI} = jdbc:{kind}:...: only jdbc:sqlite, jdbc:postgresql and jdbc:mysql are known;"
+            " write another database as SQLAlchemy does, such as oracle+oracledb://host/database"
+        )
     return _server(_SERVERS[kind], rest, options)
 
 
@@ -55,7 +58,7 @@ def _sqlite(rest: str, options: Mapping[str, str]) -> str:
     asked = {**dict(parse_qsl(query)), **options}
     millis = asked.pop("busy_timeout", "30000")
     if not millis.isdigit():
-        raise ConfigError(f"{_URI}: busy_timeout = {millis}: it is a number of milliseconds")
+        raise ConfigError(f"{_URI}: busy_timeout = {millis}: write a number of milliseconds, such as 30000")
     _leave_out("SQLite", asked)
     return f"sqlite:///{path}?timeout={int(millis) / 1000:g}"
 
@@ -160,7 +163,10 @@ def _translated(server: _Server, asked: dict[str, str]) -> list[tuple[str, str]]
     wrong = next(filter(server.is_security.fullmatch, asked), None)
     if wrong is not None:
         names = ", ".join(filter(server.is_security.fullmatch, server.options))
-        raise ConfigError(f"{_URI}: {wrong} of {server.name}'s JDBC driver has no counterpart here; known are {names}")
+        raise ConfigError(
+            f"{_URI}: {wrong} of {server.name}'s JDBC driver has no counterpart here: take it out, or use one of"
+            f" {names}"
+        )
     return found
 
 

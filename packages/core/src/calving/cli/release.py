@@ -101,7 +101,10 @@ def discard(
     parked, buffered = _found(buffer, parking, {table: uuid_of(table) for table in tables})
     released = {table: (*parked[table], *buffered[table]) for table in tables}
     if idle := [".".join(table) for table, entries in released.items() if not entries]:
-        raise CommandFailedError(f"nothing is buffered that table {', '.join(idle)} cannot take")
+        raise CommandFailedError(
+            f"nothing was discarded: table {', '.join(idle)} can take all that is buffered for it; start the"
+            " sink, which commits it"
+        )
     former = {table: buffer.parked[table] for table, entries in parked.items() if entries}
     for table, before in former.items():
         buffer.unpark(table, parking.without(table, before, _places(parked[table])))

@@ -274,7 +274,10 @@ class IcebergTarget:
             if self._branch in table.metadata.refs:
                 return table
             self.pause(tries)
-        raise TableTroubleError(f"table {'.'.join(self._table)}: branch {self._branch} could not be made")
+        raise TableTroubleError(
+            f"table {'.'.join(self._table)}: branch {self._branch} could not be created, because others kept changing"
+            " the table; the sink tries again, or create the branch yourself"
+        )
 
 
 def mark_of(table: Table) -> TableMark:

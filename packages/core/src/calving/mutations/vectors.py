@@ -45,7 +45,10 @@ def from_blob(blob: bytes, where: str) -> BitMap64:
         or body[:4] != _MAGIC
         or zlib.crc32(body) != int.from_bytes(checksum, "big")
     ):
-        raise TableTroubleError(f"the deletion vector in {where} is damaged")
+        raise TableTroubleError(
+            f"the deletion vector in {where} is damaged: restore this file, or roll the table back to a snapshot before"
+            " it; the files of the sink stay buffered until then"
+        )
     found: BitMap64 = BitMap64.deserialize(body[4:])
     return found
 

@@ -166,8 +166,10 @@ class CoordinatorThread:
         limit = self._sink.keys.max_failures
         for table, failures in failing.items():
             if limit is not None and failures >= limit:
-                failed = f"{counted(failures, 'commit')} failed in a row"
-                raise ConfigError(f"table {table} could not be committed: {failed}")
+                raise ConfigError(
+                    f"table {table}: {counted(failures, 'commit')} failed in a row; the warnings above say why. The"
+                    " files stay buffered: remove the cause and start the sink again"
+                )
 
 
 def is_full(cycle: Cycle, failing: Collection[str]) -> bool:

@@ -60,7 +60,9 @@ class ZooKeeperServer(Server):
                 return
             except KazooTimeoutError:
                 if time.monotonic() > deadline:
-                    raise ConfigError(f"ZooKeeper at {self.hosts} does not serve, see {self.folder}") from None
+                    raise ConfigError(
+                        f"ZooKeeper at {self.hosts} accepts no sessions: zookeeper.log in {self.folder} says why"
+                    ) from None
             finally:
                 client.stop()
                 client.close()
@@ -71,5 +73,5 @@ def _java_and_classpath() -> list[str]:
         return ["java", "-cp", f"/apache-{_IMAGE.replace(':', '-')}-bin/lib/*"]
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise ConfigError("PySpark is not installed, whose jars hold ZooKeeper")
+        raise ConfigError("ZooKeeper comes from PySpark's jars, and PySpark is not installed: pip install pyspark")
     return [java(), "-cp", str(Path(spec.origin).parent / "jars" / "*")]

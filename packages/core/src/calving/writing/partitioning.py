@@ -151,7 +151,10 @@ def _avro(kind: IcebergType) -> object:
         case UUIDType():
             return UUID_FIXED["name"]
         case FixedType():
-            raise ConfigError("partitioning by the identity of a fixed column is not supported: Java cannot read it")
+            raise ConfigError(
+                "Java cannot read a table that is partitioned by the identity of a fixed column: partition by bucket of"
+                " that column, or by another column"
+            )
     return primitive(kind)
 
 
