@@ -61,21 +61,51 @@ def test_upserts_leave_the_last_record_of_each_key(sink: Cli) -> None:
         assert table_of(sink) == sorted(expected.values())
 
 
+def change(sink: Cli, chance: random.Random, expected: Rows) -> None:
+    """One run over 200 inserts, updates and deletes of 40 keys; ``expected`` gets the rows that they leave."""
+    for _ in range(200):
+        key = chance.randrange(40)
+        operation = "c" if key not in expected else chance.choice("uud")
+        if operation == "d":
+            del expected[key]
+        else:
+            expected[key] = (key, f"v{chance.random()}")
+        send(sink, key, {"id": key, "op": operation, "name": expected.get(key, (0, "gone"))[1]})
+    sink.topic.producer.flush()
+    sink.run_here()
+
+
 def test_the_operation_of_a_record_decides_what_becomes_of_its_row(sink: Cli) -> None:
     sink.keys["iceberg.tables.cdc-field"] = "op"
     chance, expected = random.Random(2), Rows()
     for _ in range(3):
-        for _ in range(200):
-            key = chance.randrange(40)
-            operation = "c" if key not in expected else chance.choice("uud")
-            if operation == "d":
-                del expected[key]
-            else:
-                expected[key] = (key, f"v{chance.random()}")
-            send(sink, key, {"id": key, "op": operation, "name": expected.get(key, (0, "gone"))[1]})
-        sink.topic.producer.flush()
-        sink.run_here()
+        change(sink, chance, expected)
         assert table_of(sink) == sorted(expected.values())
+
+
+def test_the_operation_of_a_record_decides_with_equality_too(sink: Cli) -> None:
+    """An insert writes no key there, unless the batch has changed its row before."""
+    sink.keys |= {"iceberg.tables.cdc-field": "op", "iceberg.table.db.t.row-deletes": "equality"}
+    chance, expected = random.Random(5), Rows()
+    for _ in range(3):
+        change(sink, chance, expected)
+        table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+        check(table, equality=True)
+        assert sorted(duckdb_rows(table, "id, name")) == sorted(expected.values())
+
+
+def test_rows_of_the_branch_in_the_settings_change_and_those_of_main_stay(sink: Cli) -> None:
+    sink.keys["iceberg.tables.cdc-field"] = "op"
+    chance, expected = random.Random(6), Rows()
+    change(sink, chance, expected)
+    main = sorted(expected.values())
+    sink.keys["iceberg.table.db.t.commit-branch"] = "audit"
+    for _ in range(2):
+        change(sink, chance, expected)
+    assert table_of(sink) == main
+    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    rows = table.scan().use_ref("audit").to_arrow().to_pylist()
+    assert sorted((row["id"], row["name"]) for row in rows) == sorted(expected.values())
 
 
 @pytest.mark.parametrize("terms", ["", "bucket(id, 3)"])

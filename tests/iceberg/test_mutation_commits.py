@@ -260,7 +260,15 @@ def test_the_log_counts_the_entries_that_are_parked(
     assert f"table {table.name}: {said} file:" in caplog.text
 
 
-def test_rows_of_a_branch_change_and_those_of_others_stay(catalog: Catalog, table: MutationTable) -> None:
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.services)])
+def test_rows_of_a_branch_change_and_those_of_others_stay(
+    tmp_path: Path, version: int, request: pytest.FixtureRequest
+) -> None:
+    if version == 2:
+        catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
+    else:
+        catalog = open_catalog("iceberg", {"type": "rest", "uri": request.getfixturevalue("rest_uri")})
+    table = create(catalog, "flat", version)
     commit(committer(catalog), table, entry(table, 0, table.step([row(1, "a"), row(2, "a")])))
     head, main = table.table.current_snapshot(), table.rows()
     assert head is not None
