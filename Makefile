@@ -82,7 +82,7 @@ $(USER_ENV)/bin/python: $(BIN)/calving
 RECORDS ?= 5000000
 bench: $(USER_ENV)/bin/python
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(USER_ENV)/bin/python --constraint requirements.lock \
-		--reinstall-package calving --reinstall-package calving-kafka \
+		--no-sources --reinstall-package calving --reinstall-package calving-kafka \
 		'pyspark==$(SPARK)' packages/core packages/backend-kafka \
 		$(if $(NATIVE),--reinstall-package calving-native $(native_wheel))
 	@$(BIN)/python -m bench.run --records $(RECORDS) --calving $(USER_ENV)/bin/calving $(BENCH)
