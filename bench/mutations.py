@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -41,12 +43,8 @@ from tests.duckdb_extensions import connected
 KEYS, COMMITS, _WARM = 10_000, 20, 10
 _SORTED_BY_A_COMMIT = 2_000_000
 _KEY = LedgerKey("control", "connect-bench", "log")
-_SCHEMA = Schema(
-    NestedField(1, "id", LongType(), required=True),
-    NestedField(2, "name", StringType(), required=False),
-    NestedField(3, "amount", LongType(), required=False),
-    identifier_field_ids=[1],
-)
+_READ_SECONDS = 120
+"""After these a query over the table is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +55,10 @@ class Case:
     terms: tuple[str, ...] = ()
     keys: int = KEYS
     version: int = 3
+    text: bool = False
+    """Keys are text of 32 characters, not numbers."""
+    equality: bool = False
+    """Keys stay keys: nothing is resolved."""
 
     @property
     def rows_a_file(self) -> int:
@@ -64,7 +66,20 @@ class Case:
 
     def __str__(self) -> str:
         layout = ", ".join(self.terms) or "not partitioned"
-        return f"{self.millions} M rows, {layout}, {self.keys:,} keys, version {self.version}"
+        kind = ("text " if self.text else "") + "keys" + (" that stay keys" if self.equality else "")
+        return f"{self.millions} M rows, {layout}, {self.keys:,} {kind}, version {self.version}"
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(
+            NestedField(1, "id", StringType() if self.text else LongType(), required=True),
+            NestedField(2, "name", StringType(), required=False),
+            NestedField(3, "amount", LongType(), required=False),
+            identifier_field_ids=[1],
+        )
+
+    def ids(self, numbers: pa.Array) -> pa.Array:
+        return pc.utf8_lpad(numbers.cast(pa.string()), 32, "0") if self.text else numbers
 
 
 def cases(millions: Iterable[int]) -> Iterator[Case]:
@@ -73,6 +88,9 @@ def cases(millions: Iterable[int]) -> Iterator[Case]:
             yield Case(size, terms)
         if size == 4:
             yield from (Case(size, version=2), Case(size, keys=500), Case(size, keys=500, version=2))
+            yield from (Case(size, version=2, equality=True), Case(size, keys=500, version=2, equality=True))
+        if size in (4, 20):
+            yield Case(size, text=True)
 
 
 def measure(folder: Path, console: Console, millions: Iterable[int] = (1, 4, 20, 50)) -> dict[str, object]:
@@ -100,33 +118,36 @@ _MEASURED = ("cold", "cold_cpu", "warm", "warm_cpu", "warm_least", "resolve", "r
 
 
 def _measured(catalog: Catalog, case: Case) -> dict[str, float]:
-    """``warm`` figures are the middle of the last commits, when all keys are sorted that are worth it."""
+    """``warm`` figures are the middle of the last commits, when all keys are sorted that are worth it. A table that
+    cannot be read in time is read in infinitely many seconds.
+    """
     catalog.create_namespace_if_not_exists("bench")
     name, rows = f"bench.t{uuid4().hex}", case.millions * 1_000_000
-    spec_of = partition_spec(case.terms, _SCHEMA, name)
+    spec_of = partition_spec(case.terms, case.schema, name)
     properties = {**DEFAULT_PROPERTIES, "format-version": str(case.version)}
-    catalog.create_table(name, _SCHEMA, partition_spec=spec_of, properties=properties)
+    catalog.create_table(name, case.schema, partition_spec=spec_of, properties=properties)
     try:
         spec, chance = _spec(catalog, name), random.Random(1)
         starts = range(0, rows, case.rows_a_file * (16 if case.terms else 1))
-        files = tuple(f for at in starts for f in _written(spec, range(at, min(rows, at + starts.step))))
+        files = tuple(f for at in starts for f in _written(spec, case, pa.arange(at, min(rows, at + starts.step))))
         _commit(catalog, name, Resolver(), Step(files, ()))
         before = _read(catalog.load_table(name))
-        resolver = Resolver(None, KeyCache(4 * 1024**3))
+        resolver = None if case.equality else Resolver(None, KeyCache(4 * 1024**3))
         times, cpu, resolve = [], [], []
         after = 0.0
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the resident memory
         for number in range(max(COMMITS, rows // _SORTED_BY_A_COMMIT + _WARM)):
             if number == COMMITS:
                 after = _read(catalog.load_table(name))
-            numbers = sorted(chance.sample(range(rows), case.keys))
-            step = Step(_written(spec, numbers), (_key_file(catalog.load_table(name), numbers),))
+            numbers = pa.array(sorted(chance.sample(range(rows), case.keys)), pa.int64())
+            step = Step(_written(spec, case, numbers), (_key_file(catalog.load_table(name), case, numbers),))
             started, used = time.perf_counter(), time.process_time()
             target = _commit(catalog, name, resolver, step)
             times.append(time.perf_counter() - started)
             cpu.append(time.process_time() - used)
-            assert target.counts is not None and target.counts.superseded == case.keys
-            resolve.append(mutations_in(target.head)["resolve-ms"] / 1000)
+            if not case.equality:
+                assert target.counts is not None and target.counts.superseded == case.keys
+            resolve.append(mutations_in(target.head).get("resolve-ms", 0) / 1000)
         peak = _peak_mib()
         after = after or _read(catalog.load_table(name))
     finally:
@@ -148,17 +169,16 @@ def _spec(catalog: Catalog, name: str) -> TableSpec:
     return tables.specs()[name]
 
 
-def _written(spec: TableSpec, numbers: range | list[int]) -> tuple[DataFile, ...]:
-    ids = pa.arange(numbers.start, numbers.stop) if isinstance(numbers, range) else pa.array(numbers, pa.int64())
-    names = pc.binary_join_element_wise("name of", ids.cast(pa.string()), " ")
-    columns = [ids, names, ids]
+def _written(spec: TableSpec, case: Case, numbers: pa.Array) -> tuple[DataFile, ...]:
+    names = pc.binary_join_element_wise("name of", numbers.cast(pa.string()), " ")
+    columns = [case.ids(numbers), names, numbers]
     writer = TableWriter(spec, 0, Limits())
-    writer.write(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(_SCHEMA)))
+    writer.write(pa.RecordBatch.from_arrays(columns, schema=arrow_schema(case.schema)))
     return tuple(writer.close())
 
 
-def _key_file(table: Table, numbers: list[int]) -> DataFile:
-    rows = pa.table([pa.array(numbers, pa.int64())], schema=arrow_schema(_SCHEMA.select("id")))
+def _key_file(table: Table, case: Case, numbers: pa.Array) -> DataFile:
+    rows = pa.table([case.ids(numbers)], schema=arrow_schema(case.schema.select("id")))
     path = f"{table.location()}/data/{uuid4()}-keys.parquet"
     with table.io.new_output(path).create() as out:
         pq.write_table(rows, out)
@@ -166,8 +186,9 @@ def _key_file(table: Table, numbers: list[int]) -> DataFile:
     return DataFile(path, "PARQUET", len(numbers), size, FileContent.EQUALITY_DELETES, equality_ids=(1,))
 
 
-def _commit(catalog: Catalog, name: str, resolver: Resolver, step: Step) -> IcebergTarget:
-    target = IcebergTarget(catalog, table_id(name), "main", _KEY, {}, resolver=resolver)
+def _commit(catalog: Catalog, name: str, resolver: Resolver | None, step: Step) -> IcebergTarget:
+    """Without a resolver keys stay keys."""
+    target = IcebergTarget(catalog, table_id(name), "main", _KEY, {}, resolver=resolver, equality=resolver is None)
     target.attempt(target.load(), Admitted(step.data_files, step.delete_files, NO_LEDGER, steps=(step,)))
     return target
 
@@ -179,6 +200,13 @@ def _read(table: Table) -> float:
     best = float("inf")
     for _ in range(3):
         used = time.process_time()
-        connection.execute(query).fetchall()
+        late = threading.Timer(_READ_SECONDS, connection.interrupt)
+        late.start()
+        try:
+            connection.execute(query).fetchall()
+        except duckdb.InterruptException:
+            break
+        finally:
+            late.cancel()
         best = min(best, time.process_time() - used)
     return best

@@ -111,6 +111,16 @@ def struct_field(
     memory_pool: MemoryPool | None = None,
 ) -> _Shape: ...
 def trunc(x: _Shape, /, *, memory_pool: MemoryPool | None = None) -> _Shape: ...
+def utf8_lpad(
+    strings: _Shape,
+    /,
+    width: int,
+    padding: str = " ",
+    lean_left_on_odd_padding: bool = True,
+    *,
+    options: FunctionOptions | None = None,
+    memory_pool: MemoryPool | None = None,
+) -> _Shape: ...
 def utf8_slice_codeunits(
     strings: _Shape,
     /,
