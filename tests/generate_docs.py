@@ -73,7 +73,7 @@ def _table(model: type[BaseModel], prefix: str) -> str:
 
 
 def _by_column() -> str:
-    rows = "".join(f"| `{name}` | text | {default} | {text} |\n" for name, (default, text) in BY_COLUMN.items())
+    rows = "".join(f"| `{name}` | {' | '.join(columns)} |\n" for name, columns in BY_COLUMN.items())
     return "| by column | type | default | meaning |\n| --- | --- | --- | --- |\n" + rows
 
 

@@ -18,11 +18,11 @@ _BLOOM_FPP = "write.parquet.bloom-filter-fpp.column."
 _LEVELS = {"zstd": range(-7, 23), "gzip": range(10), "brotli": range(12), "lz4": range(13), "snappy": range(0)}
 
 BY_COLUMN = {
-    f"{_METRICS}<column>": ("", "Statistics of one column: `none`, `counts`, `truncate(N)` or `full`."),
-    f"{_BLOOM}<column>": ("`false`", "A Bloom filter of the column (Parquet)."),
-    f"{_BLOOM_FPP}<column>": ("`0.01`", "Its share of false positives."),
+    f"{_METRICS}<column>": ("text", "", "Statistics of one column: `none`, `counts`, `truncate(N)` or `full`."),
+    f"{_BLOOM}<column>": ("boolean", "`false`", "Whether files have a Bloom filter of the column (Parquet)."),
+    f"{_BLOOM_FPP}<column>": ("number", "`0.01`", "Share of false positives of that Bloom filter."),
 }
-"""Properties of single columns: default and sentence."""
+"""Properties of single columns: type, default and meaning."""
 
 Lower = BeforeValidator(lambda value: value.lower() if isinstance(value, str) else value)
 Mode = Annotated[str, Lower, Field(pattern=r"^(none|counts|full|truncate\([1-9][0-9]*\))$")]
