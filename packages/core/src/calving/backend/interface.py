@@ -49,7 +49,9 @@ class ControlLog:
     start: ControlOffsets
     """The first offsets that the cursor reads."""
     end: ControlOffsets
-    """The end of the log when the cursor was opened."""
+    """The end of the log when the cursor was opened, for readers: Kafka may acknowledge a transaction before readers see
+    its events, and such events are beyond this end.
+    """
 
 
 class Cursor(ABC):
