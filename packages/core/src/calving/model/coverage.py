@@ -67,7 +67,7 @@ def each(spans: Spans) -> Coverage:
 def present(found: Mapping[TopicPartition, T], topic_ids: Mapping[str, str]) -> dict[TopicPartition, T]:
     """The values of partitions whose topics exist now, keyed by plain topic name."""
     left: dict[TopicPartition, T] = {}
-    for tp in sorted(found):  # without a topic id first, so that the entry with one wins
+    for tp in sorted(found):  # entries without a topic id come first, so that an entry with one wins
         if not tp.topic_id or topic_ids.get(tp.topic, tp.topic_id) == tp.topic_id:
             left[named(tp)] = found[tp]
     return left
@@ -89,7 +89,9 @@ def encode_coverage(coverage: Mapping[TopicPartition, Iterable[tuple[int, int]]]
 
 @lru_cache(maxsize=16)
 def decode_coverage(text: str) -> Coverage:
-    """Cached by text: an idle sink sends the same text again and again, and several readers decode it."""
+    """The inverse of ``encode_coverage``. Cached by text: an idle sink sends the same text again and again to several
+    readers.
+    """
     return {tp: tuple(Span(*span) for span in spans) for tp, spans in _decode(text)}
 
 
@@ -104,15 +106,17 @@ def decode_places(text: str) -> dict[TopicPartition, tuple[int, int]]:
 
 
 def encode_covered(covered: Coverage, restarted: Collection[TopicPartition]) -> str:
-    """The coverage of a publication: where the offsets have ``restarted``, one span that ends before it starts stands
-    for all offsets from 0 up to its end.
+    """The coverage of a publication. If a partition has ``restarted``, its spans are one pair whose end is below its
+    start. The pair stands for all offsets from 0 up to its end.
     """
     return encode_coverage({**covered, **{tp: ((covered[tp][-1].end + 1, covered[tp][-1].end),) for tp in restarted}})
 
 
 @lru_cache(maxsize=16)
 def decode_covered(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
-    """Coverage and restarted partitions, cached by text; earlier versions may write offsets of before the restart."""
+    """Coverage and restarted partitions, cached by text. Earlier versions may have written offsets from before the
+    restart.
+    """
     found = dict(_decode(text))
     restart = {tp: (Span(0, spans[-1][1]),) for tp, spans in found.items() if spans[-1][0] > spans[-1][1]}
     covered = {tp: tuple(Span(*span) for span in spans) for tp, spans in found.items() if tp not in restart}
@@ -120,7 +124,7 @@ def decode_covered(text: str) -> tuple[Coverage, frozenset[TopicPartition]]:
 
 
 def encode_settled(settled: Coverage, restarted: Collection[TopicPartition]) -> str:
-    """Settled offsets: the span [1, 0] comes first where offsets have ``restarted``."""
+    """Settled offsets. The span [1, 0] comes first for a partition that has ``restarted``."""
     return encode_coverage({**settled, **{tp: (_RESTARTED, *settled.get(tp, ())) for tp in restarted}})
 
 

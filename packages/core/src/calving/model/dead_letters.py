@@ -11,7 +11,9 @@ PREFIX = "__connect.errors."
 
 
 class Stage(StrEnum):
-    """Where a record was rejected, as dead letters and metrics name it: by Kafka Connect's names where it has them."""
+    """The step that rejected a record, as dead letters and metrics name it. A step of Kafka Connect has Kafka Connect's
+    name.
+    """
 
     KEY_CONVERTER = "KEY_CONVERTER"
     VALUE_CONVERTER = "VALUE_CONVERTER"
@@ -20,7 +22,7 @@ class Stage(StrEnum):
     CONVERSION = "conversion"
     """The value does not fit its table."""
     WRITING = "WRITING"
-    # A step of the task failed over the record in a way that the step does not know.
+    # A step of the task failed on the record with an error that the step does not know.
     FETCH = "FETCH"
     DECODE = "DECODE"
     TRANSFORM = "TRANSFORM"
@@ -30,7 +32,9 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A source record as it was read, and why it was refused. ``timestamp_ms`` is None if the record has none."""
+    """A source record as it was read, and why it was rejected. ``timestamp_ms`` is None if the record has no
+    timestamp.
+    """
 
     topic: str
     partition: int
@@ -44,8 +48,8 @@ class DeadLetter:
     reason: str
 
     def error_headers(self, sink: str) -> Sequence[tuple[str, bytes | None]]:
-        """The record's own headers, then Connect's (DeadLetterQueueReporter), which replace those of an earlier
-        rejection.
+        """The record's own headers, then Connect's error headers (DeadLetterQueueReporter). They replace the error
+        headers of an earlier rejection.
         """
         own = [(name, value) for name, value in self.headers if not name.startswith(PREFIX)]
         said = {
@@ -63,7 +67,7 @@ class DeadLetter:
 
 
 def origin(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, int] | None:
-    """Topic, partition and offset of the source record, as the headers give them; None if they do not."""
+    """Topic, partition and offset of the source record from the headers; None if the headers do not have them."""
     found = {name.removeprefix(PREFIX): value for name, value in headers if name.startswith(PREFIX) and value}
     try:
         return found["topic"].decode(), int(found["partition"]), int(found["offset"])

@@ -14,7 +14,9 @@ from calving.model.offsets import TRUNCATED, Advances, TopicPartition
 from calving.model.text import commit_text, counted, listed
 
 NO_COMMIT = UUID(int=0)
-"""Commit id of files published outside a commit cycle, as when a partition is handed over before the first one."""
+"""Commit id of files published outside a commit cycle, for example if a partition is handed over before the first
+cycle.
+"""
 
 
 TableId = tuple[str, ...]
@@ -23,7 +25,7 @@ TableId = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, order=True)
 class TableReference:
-    """A table as events name it. ``table_uuid`` is None where the writer did not know it."""
+    """A table as events name it. ``table_uuid`` is None if the writer did not know the UUID."""
 
     catalog: str
     namespace: tuple[str, ...]
@@ -40,7 +42,9 @@ class TableReference:
 
 
 class PartitionProgress(NamedTuple):
-    """How far one source partition got in this cycle. Both None: assigned, but nothing new."""
+    """How far one source partition got in this cycle. Both fields None: the partition is assigned, but has nothing
+    new.
+    """
 
     source: TopicPartition
     offset: int | None = None
@@ -53,8 +57,8 @@ class PartitionProgress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StartCommit:
-    """The coordinator opens a commit cycle: each worker answers with DataWritten and DataComplete. It is repeated
-    while answers are missing; a worker answers once in a cycle for each partition.
+    """The coordinator opens a commit cycle: each worker answers with DataWritten and DataComplete. The coordinator
+    repeats the event while answers are missing. A worker answers once in a cycle for each partition.
     """
 
     commit_id: UUID
@@ -65,10 +69,10 @@ class StartCommit:
 
 @dataclass(frozen=True, slots=True)
 class DataWritten:
-    """A worker has written files for one table; they are no part of the table before the coordinator commits them.
+    """A worker has written files for one table. The files are no part of the table before the coordinator commits them.
 
-    ``commit_id`` is the cycle in which they were published, or NO_COMMIT. It does not bind them to that cycle: the next
-    commit takes them. One publication may have several of these events for one table.
+    ``commit_id`` is the cycle in which the files were published, or NO_COMMIT. It does not bind the files to that
+    cycle: the next commit takes them. One publication may have several of these events for one table.
     """
 
     commit_id: UUID
@@ -85,10 +89,11 @@ class DataWritten:
 
 @dataclass(frozen=True, slots=True)
 class DataComplete:
-    """A worker's answer to StartCommit: how far each of its partitions got, after the files of all of them.
+    """A worker's answer to StartCommit: how far each of its partitions got. It follows the DataWritten events with the
+    files of these partitions.
 
-    A commit waits for the answers of all partitions, or for its timeout. ``assignments`` may be a part of the worker's
-    partitions; a later answer names the others.
+    A commit waits for the answers of all partitions, or for its timeout. ``assignments`` may name only some of the
+    worker's partitions; a later answer names the others.
     """
 
     commit_id: UUID
@@ -100,7 +105,7 @@ class DataComplete:
 
 @dataclass(frozen=True, slots=True)
 class CommitToTable:
-    """The coordinator has committed the files of a table. ``snapshot_id`` is None if the table held them before.
+    """The coordinator has committed the files of a table. ``snapshot_id`` is None if the table held the files before.
 
     ``valid_through_us``: all records up to this time are in the table, in microseconds since the epoch; None if
     unknown, because an answer was missing or a partition had no timestamp.
@@ -119,8 +124,8 @@ class CommitToTable:
 class CommitComplete:
     """The coordinator ends a cycle; workers owe no answer until the next StartCommit.
 
-    ``valid_through_us``: all records up to this time are in all tables, in microseconds since the epoch; None if
-    unknown, also while a table waits for its commit.
+    ``valid_through_us``: all records up to this time are in all tables, in microseconds since the epoch. It is None if
+    unknown, and while a table waits for its commit.
     """
 
     commit_id: UUID
@@ -153,10 +158,11 @@ class TableMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """Commits that a failing table could not take, kept in files, so that no coordinator has to read their entries
-    again.
+    """Commits that a failing table could not take. They are kept in files, so that no coordinator has to read their
+    entries again.
 
-    ``last`` is the newest file, which names the one before it. ``waiting`` is a superset of the source offsets in them.
+    ``last`` is the newest file; each file names the one before it. ``waiting`` is a superset of the source offsets of
+    these commits.
     """
 
     last: str
@@ -188,7 +194,9 @@ class Attachment:
     restarted: frozenset[TopicPartition] = frozenset()
     """Partitions whose offsets have restarted, with or without settled offsets since."""
     restarts: Mapping[TopicPartition, Place] = field(default_factory=dict)
-    """The first entry of the publication with which each of them restarted last; earlier versions do not tell."""
+    """For each of these partitions, the first entry of the publication of its last restart. Earlier versions leave it
+    empty.
+    """
 
 
 NOTHING_ATTACHED = Attachment()
@@ -198,13 +206,14 @@ NOTHING_ATTACHED = Attachment()
 class Envelope:
     """An event, its place in the control log, and the data of its message's headers.
 
-    ``spans``, with DataWritten and DataComplete: the source offsets that the publication covers, for each partition one
-    span; offsets below it are covered by other publications. Senders other than calving leave it empty.
+    ``spans``, with DataWritten and DataComplete: the source offsets that the publication covers. The last span of a
+    partition is the publication's own; other publications cover the offsets below it. Senders other than calving leave
+    ``spans`` empty.
 
-    ``restarted``: partitions of ``spans`` whose offsets have restarted. Earlier spans are of records that are gone.
+    ``restarted``: partitions of ``spans`` whose offsets have restarted. Earlier spans describe records that are gone.
 
-    ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown.
-    ``attached``: the coordinator's attachment to the event.
+    ``parts``, with DataComplete: the number of DataWritten entries in its publication; None if unknown. ``attached``:
+    the coordinator's attachment to the event.
     """
 
     partition: int
@@ -230,10 +239,10 @@ class Envelope:
 class Publication:
     """One atomic write of a worker: its events, its dead letters, and the advances of its stored source positions.
 
-    Successive publications cover each partition ``within`` its topic from offset 0 on, without a gap: ``spans`` holds
-    the offsets that were read, and those that are skipped for good (below a first position, or no longer on the
-    broker). Offsets below the start of a span are covered by other publications. ``topic_ids`` are Kafka's ids of the
-    topics that the positions belong to, as far as they are known.
+    Successive publications cover each partition ``within`` its topic from offset 0 on, without a gap. ``spans`` holds
+    the offsets that were read and the offsets that are skipped for good. An offset is skipped if it is below a first
+    position, or no longer on the broker. Other publications cover the offsets below the start of a span. ``topic_ids``
+    are Kafka's ids of the topics to which the positions belong, as far as they are known.
     """
 
     events: tuple[DataWritten | DataComplete, ...]
@@ -242,7 +251,9 @@ class Publication:
     dead_letters: tuple[DeadLetter, ...] = ()
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     truncated: frozenset[TopicPartition] = frozenset()
-    """Partitions whose log once lost its end: the broker has assigned offsets that tables hold a second time."""
+    """Partitions whose log once lost its end. The broker has assigned offsets a second time that tables already
+    hold.
+    """
     restarted: frozenset[TopicPartition] = frozenset()
     """Partitions of ``spans`` whose offsets have restarted since the stored position."""
 

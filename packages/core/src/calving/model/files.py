@@ -34,7 +34,7 @@ class PartitionTuple:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data or delete file. Names, order and meaning are those of Iceberg's ``data_file`` struct.
+    """One data or delete file. The fields have the names, order and meaning of Iceberg's ``data_file`` struct.
 
     Maps go from column id to a number, or to a bound in Iceberg's single-value serialization.
     """

@@ -17,11 +17,12 @@ Tombstones = Literal["skip", "delete"]
 class RowMutations:
     """The settings of one mutation table: one with ``cdc_field`` or ``upsert``.
 
-    ``cdc_field`` is the dotted path of the field that names a record's operation; without it every record is an update.
-    ``row_deletes``: how rows are deleted. ``inserts``: whether an insert replaces the row of its key. ``order_field``:
-    the dotted path of the column that orders the changes of a key, instead of their order in the topic.
-    ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true. ``tombstones``: the
-    operation of a record without a value. ``on_truncate``: the response to an event that empties its source.
+    ``cdc_field`` is the dotted path of the field that names a record's operation; without this field every record is an
+    update. ``row_deletes``: how rows are deleted. ``inserts``: whether an insert replaces the row of its key.
+    ``order_field``: the dotted path of the column that orders the changes of a key; without it, their order in the
+    topic counts. ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true.
+    ``tombstones``: the operation of a record without a value. ``on_truncate``: the response to an event that empties
+    its source.
     """
 
     cdc_field: str | None = None
@@ -36,14 +37,17 @@ class RowMutations:
 
     @property
     def in_steps(self) -> bool:
-        """Whether the changes of a batch may be committed in several steps, in the order of their offsets: each
-        deletes from those before it, at the cost of looking into their files. Order values are compared within one
-        step, and each step of equality deletes is a snapshot.
+        """Whether the changes of a batch may be committed in several steps, in the order of their offsets. Each step
+        deletes rows of the steps before it, at the cost of searching their files. Tables with an order field need one
+        step, because order values are compared within one step. So do tables with equality deletes, because each of
+        their steps is a snapshot.
         """
         return self.row_deletes == "positions" and self.order_field is None
 
     def refusal(self, version: int) -> str | None:
-        """Why records cannot change the rows of tables of this format version; None: they can."""
+        """The reason why records cannot change the rows of tables of this format version; None if records can change
+        them.
+        """
         if version < 2:
             return "row mutations need 2 or 3"
         if version > 2 and self.row_deletes == "equality":
@@ -60,15 +64,15 @@ class MutationCounts:
     located: int = 0
     """Live rows with one of these keys."""
     superseded: int = 0
-    """Of ``located``: rows that were deleted."""
+    """The rows among ``located`` that were deleted."""
     unmatched: int = 0
-    """Deletes for whose key there was no row."""
+    """Deletes whose key had no row."""
     positions: int = 0
-    """Positions in the written delete files, including those of rows that were deleted before."""
+    """Positions in the written delete files, including positions of rows that were deleted before."""
     files: int = 0
     """Data files whose keys were searched."""
     cached: int = 0
-    """Of ``files``: files whose keys were in the key cache."""
+    """The files among ``files`` whose keys were in the key cache."""
 
     def __add__(self, other: MutationCounts) -> MutationCounts:
         return MutationCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

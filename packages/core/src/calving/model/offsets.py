@@ -11,24 +11,30 @@ from typing import NamedTuple, Self
 
 
 class Topic(NamedTuple):
-    """A topic that was recreated compares unequal to the former one: its ``id`` is another. Empty if unknown."""
+    """A topic. ``id`` is its topic id, or empty if unknown. A recreated topic is unequal to the former one, because its
+    id differs.
+    """
 
     name: str
     id: str = ""
 
     def __str__(self) -> str:
-        """As it is written: ``orders@<topic id>``, which is no legal topic name, or the name alone."""
+        """The written form: ``orders@<topic id>``, which is no legal topic name, or the name alone if the id is
+        unknown.
+        """
         return f"{self.name}@{self.id}" if self.id else self.name
 
 
 def parse_topic(text: str) -> Topic:
-    """The topic that is written so."""
+    """The inverse of ``str(topic)``."""
     name, _, topic_id = text.partition("@")
     return Topic(name, topic_id)
 
 
 class TopicPartition(NamedTuple):
-    """A partition of whichever topic has the name now; or of the one with this id alone, where ``topic_id`` is set."""
+    """A partition of a topic. If ``topic_id`` is set, the topic with this id; otherwise the topic that has the name
+    now.
+    """
 
     topic: str
     partition: int
@@ -36,7 +42,7 @@ class TopicPartition(NamedTuple):
 
     @property
     def whole(self) -> Topic:
-        """The topic that it is a partition of."""
+        """The topic of this partition."""
         return Topic(self.topic, self.topic_id)
 
     def __str__(self) -> str:
@@ -44,7 +50,7 @@ class TopicPartition(NamedTuple):
 
 
 def within(tp: TopicPartition, topic_id: str) -> TopicPartition:
-    """``tp`` of the topic with this id; of whichever has the name if it is unknown (empty)."""
+    """``tp`` of the topic with this id. If the id is empty (unknown), of the topic that has the name now."""
     return TopicPartition(tp.topic, tp.partition, topic_id)
 
 
@@ -58,14 +64,14 @@ TRUNCATED = "~"
 
 
 def stored_in(topic: str, topic_id: str) -> Topic:
-    """The topic of a stored position, by the topic id that a store keeps with it, whether or not it was truncated."""
+    """The topic of a stored position. ``topic_id`` is stored with the position, and may have the mark ``TRUNCATED``."""
     return Topic(topic, topic_id.removesuffix(TRUNCATED))
 
 
 class Span(NamedTuple("Span", [("start", int), ("end", int)])):
     """Source offsets from ``start`` up to, not including, ``end``.
 
-    :raises ValueError: it would end before it starts, or start below 0.
+    :raises ValueError: the span would end before its start, or start below 0.
     """
 
     __slots__ = ()
@@ -80,7 +86,9 @@ class Span(NamedTuple("Span", [("start", int), ("end", int)])):
 
 
 class Gap(NamedTuple):
-    """Offset ``wanted`` is not there; reading can go on at ``resumes``, which is lower where the offsets restart."""
+    """Offset ``wanted`` is not on the broker. Reading can go on at ``resumes``, which is lower if the offsets
+    restart.
+    """
 
     wanted: int
     resumes: int
@@ -107,5 +115,5 @@ ControlOffsets = Mapping[int, int]
 
 
 def furthest(a: ControlOffsets, b: ControlOffsets) -> dict[int, int]:
-    """The later of two positions, partition by partition."""
+    """The higher offset of two positions in each partition."""
     return {p: max(a.get(p, 0), b.get(p, 0)) for p in sorted({*a, *b})}

@@ -1,4 +1,4 @@
-"""How records are routed, converted, transformed and limited: settings that tasks follow."""
+"""The settings by which tasks convert, transform, route and limit records."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Policy = Literal["fail", "skip", "dead-letter"]
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Which tables a record goes to: all ``rules`` that match, or, if ``dynamic``, the one that its field names, or the
-    one that ``topic_pattern`` makes of its topic (``{topic}``, and the groups of ``topic_regex`` by number or name).
+    """The tables to which a record goes. By default these are the tables of all ``rules`` that match. If ``dynamic``,
+    it is the table that the record's field names. With ``topic_pattern``, it is the table whose name the pattern makes
+    from the record's topic (``{topic}``, and the groups of ``topic_regex`` by number or name).
     """
 
     rules: tuple[RouteRule, ...] = ()
@@ -34,12 +35,12 @@ class Routing:
 
 
 TYPE_SHARE = 0.01
-"""The share of a new column's values up to which a type that only they need does not decide the column's type."""
+"""A type does not decide the type of a new column if at most this share of the column's values needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Which changes of its table a record that does not fit may cause."""
+    """The changes of a table that a record may cause if it does not fit the table."""
 
     create: bool = False
     evolve: bool = False
@@ -72,7 +73,9 @@ class PredicateSpec:
 
 @dataclass(frozen=True, slots=True)
 class TransformSpec:
-    """One step of the chain. It applies to the records that ``predicate`` (or, ``negate``, its opposite) chooses."""
+    """One step of the chain. It applies to the records that ``predicate`` chooses, or with ``negate`` to the other
+    records.
+    """
 
     name: str
     type: str
@@ -83,10 +86,11 @@ class TransformSpec:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """The treatment of rejected records: the first one is an error, or all go to a dead-letter topic or to ``table``.
+    """The treatment of rejected records: either the first is an error, or all go to a dead-letter topic or to
+    ``table``.
 
-    A task fails after ``at_most`` of them. ``replayed``: the records are dead letters that are replayed as the source
-    records that they were.
+    A task fails after ``at_most`` rejected records. ``replayed``: the records are dead letters, and each is replayed as
+    the source record that it was.
     """
 
     to: Literal["error", "topic", "table"] = "error"
@@ -97,7 +101,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on one task. Bytes are those of Arrow buffers, not yet encoded."""
+    """Bounds on one task. Bytes are counted in Arrow buffers, before encoding."""
 
     block_records: int = 8_000
     buffered_bytes: int = 96 * 1024 * 1024
@@ -110,9 +114,9 @@ class Limits:
     learned_names: int = 2_000
     """Distinct field names up to which a decoder reads records together; with more it decodes each record alone."""
     new_columns: int = 500
-    """Columns, nested ones included, that one batch adds to a table."""
+    """The most columns that one batch adds to a table, nested columns included."""
     columns: int = 5_000
-    """Columns, nested ones included, that a table may reach by evolution."""
+    """The most columns that a table may reach by evolution, nested columns included."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Tables as tasks see them, and the schema changes that records ask for."""
+"""Tables as tasks see them, and the schema changes that records need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Distribution = Literal["none", "hash", "range", "keys"]
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A target table when the batch was planned: enough to write its files without a catalog. JSON is pyiceberg's."""
+    """A target table when the batch was planned, with all that is needed to write its files without a catalog. The JSON
+    fields have pyiceberg's form.
+    """
 
     name: str
     schema_json: str
@@ -23,13 +25,14 @@ class TableSpec:
     io_properties: Mapping[str, str]
     sort_order_json: str | None = None
     distribution: Distribution = "none"
-    """Which task writes a row: the task that has read it, one for each partition, one for each range of the sort order
-    within a partition, or one for each key. Of a mutation table, ``none``: tasks read whole partitions of the source,
-    and what each writes is committed in the order of the tasks."""
+    """The task that writes a row: the task that has read it, one task for each partition, one for each range of the
+    sort order within a partition, or one for each key. For a mutation table ``none`` means: tasks read whole source
+    partitions, and the files of the tasks are committed in the order of the tasks.
+    """
     held_json: str = "{}"
-    """Source offsets that the table already holds, to be skipped: a coverage as JSON."""
+    """The source offsets that the table already holds and that tasks skip: a coverage as JSON."""
     id_columns: tuple[str, ...] = ()
-    """The id columns of a mutation table in the settings; empty: the table's identifier fields."""
+    """The id columns that the settings give a mutation table. If empty, the table's identifier fields are used."""
     mutations: RowMutations | None = None
     """None for a table that is only appended to."""
 
@@ -38,10 +41,11 @@ class TableSpec:
 class SchemaChange:
     """A schema change that a record needs in order to fit its table.
 
-    ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing.
-    ``widen``: ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
+    ``create``: the table does not exist. ``add``: the column ``path`` of ``type`` (Iceberg JSON) is missing. ``widen``:
+    ``path`` must become ``type``. ``optional``: ``path`` is required, but a record has no value for it.
 
-    ``seen`` counts what values without a schema need (``casting.seen``); what a schema says is the ``type``.
+    ``seen`` counts the types that values without a schema need (``casting.seen``). For values with a schema, ``type``
+    is the schema's type.
     """
 
     table: str

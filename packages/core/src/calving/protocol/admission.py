@@ -23,7 +23,7 @@ class Step:
     data_files: tuple[DataFile, ...]
     delete_files: tuple[DataFile, ...]
     source: frozenset[TopicPartition] = frozenset()
-    """The source partitions of its records; empty if unknown."""
+    """The source partitions of the batch's records; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Admitted:
     reach: Reach = NOWHERE
     """The source offsets that the coordinator knows to be published."""
     steps: tuple[Step, ...] = ()
-    """For a mutation table the same files, with those of each source partition in the order of its offsets."""
+    """For a mutation table: the same files. Files from one source partition are in the order of its offsets."""
     held_back: tuple[Envelope, ...] = ()
     """Entries that wait for earlier records; their files are not in this commit (G1)."""
 
     @property
     def elsewhere(self) -> frozenset[Topic]:
-        """Topics in the ledger that no entry read from the log names, without the departed ones."""
+        """Topics in the ledger that no publication read from the log covers. Departed topics are left out."""
         away = self.reach.departed
         return frozenset(tp.whole for tp in self.ledger.source if tp not in self.reach.covered) - away
 
@@ -63,11 +63,12 @@ def admit(
     *,
     in_order: bool = False,
 ) -> Admitted:
-    """Select the files that the table does not have, each once, and make their ledger (steps 2, 3 of C6).
+    """Select the files that the table lacks, each once, and make the ledger of their commit (steps 2, 3 of C6).
 
-    ``heard``: all entries of this table below ``read`` that it may lack. ``read`` must not split a publication: the
-    ledger would claim too much or too little of the source. ``left_out``: offsets that these entries cover, but whose
-    records their files skip. ``in_order``, for mutation tables: entries that come too early are held back.
+    ``heard``: all entries of this table below ``read`` that the table may lack. ``read`` must not split a publication:
+    otherwise the ledger would claim too many or too few source offsets. ``left_out``: offsets that the entries cover,
+    but whose records their files do not contain. ``in_order``: true for a mutation table; an entry is held back while
+    earlier records are missing.
     """
     entries, passed = _told_apart(heard, ledger.control, reach)
     held_back: tuple[Envelope, ...] = ()
@@ -93,8 +94,8 @@ def admit(
 def _told_apart(
     heard: Iterable[Envelope], control: ControlOffsets, reach: Reach
 ) -> tuple[list[Envelope], dict[TopicPartition, list[Span]]]:
-    """Entries with files at or above these control offsets; and the present source offsets that the entries below them
-    cover.
+    """The entries with files at or above these control offsets; and the source offsets that entries below these control
+    offsets cover, without offsets from before a restart.
     """
     entries: list[Envelope] = []
     passed: dict[TopicPartition, list[Span]] = {}
@@ -111,10 +112,10 @@ def _told_apart(
 
 
 def _steps(entries: Iterable[Envelope]) -> list[Step]:
-    """The files that have rows, each file once, as the steps of their publications.
+    """The files that have rows, each once, grouped into the steps of their publications.
 
-    One event has files of one partition type, and keys have none: the change of a batch to a partitioned table comes as
-    one entry with its delete files, and further ones with its data files.
+    All files of an event have one partition type, and delete files of keys have no partition. So the change of a batch
+    to a partitioned table takes several entries: one with the delete files, and others with the data files.
     """
     seen: set[str] = set()
 
@@ -138,9 +139,10 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
 
 
 def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
-    """Offsets that the commit would add a second time: the table holds them, and the files do not skip them.
+    """Offsets whose records the commit would add a second time: the table holds the records, and the files contain them
+    again.
 
-    This happens only where a store of positions has lost what it had acknowledged.
+    This happens only if a store of positions has lost writes that it had acknowledged.
     """
     found: dict[TopicPartition, tuple[Span, ...]] = {}
     held = {tp: ledger.held(tp) for tp in ledger.source}
@@ -155,7 +157,9 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
 
 
 def passed_over(ledger: Ledger, reach: Reach) -> Coverage:
-    """Missing offsets for which a later publication has been read: publications of one partition come in order."""
+    """Missing offsets below the end of the offsets that have been read: a later publication of the same partition was
+    read.
+    """
     found = {tp: common(holes, _heard(reach.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
     return {tp: spans for tp, spans in found.items() if spans}
 
@@ -174,11 +178,12 @@ def _moved(
 ) -> Ledger:
     """The ledger of the next commit.
 
-    ``passed``: the coverage of publications with files for this table below its control offsets. Those of their
-    offsets that the table does not hold were lost: a store lost the entries, and a coordinator committed later ones.
+    ``passed``: the coverage of publications whose entries for this table are below the table's control offsets. If the
+    table does not hold such an offset, its record is lost: a store lost the entry, and a coordinator committed later
+    entries.
 
-    Departed topics are dropped, so that the ledger does not grow for ever, except partitions with missing offsets:
-    these are a loss, and stay visible.
+    Departed topics are dropped, so that the ledger does not grow for ever. But a partition with missing offsets stays:
+    its loss must stay visible.
     """
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}

@@ -24,8 +24,8 @@ from calving.protocol.ledger import Reach
 
 @dataclass(slots=True)
 class _Begun:
-    """A publication that begins at ``offset`` or above, of which ``parts`` entries have been read, the first one at
-    ``first``.
+    """A publication that begins at control offset ``offset`` or above. ``parts`` of its entries have been read;
+    ``first`` is the control offset of the first.
     """
 
     partition: int
@@ -43,41 +43,42 @@ class Buffer:
         """Next control offset to read, by partition."""
         self._heard: dict[TableId, list[Envelope]] = {}
         self._begun: dict[Hashable, _Begun] = {}
-        """Publications whose last entry has not been read, by their coverage: no two cover the same records."""
+        """Publications whose last entry has not been read. Their coverage is the key: no two cover the same records."""
         self._begins: dict[Place, int] = {}
-        """The first offset of the publication of each buffered entry, by the entry's place."""
+        """For each buffered entry, by its place: the control offset at which its publication begins."""
         self._covered: dict[TopicPartition, tuple[Span, ...]] = {}
         self._told: dict[TopicPartition, tuple[Span, ...]] = {}
-        """Source offsets that other coordinators reported as settled; they had read the whole publications."""
+        """Source offsets that other coordinators reported as settled, after they had read the whole publications."""
         self._restarted: dict[TopicPartition, Place] = {}
-        """Partitions whose offsets have restarted, and the first entry of the publication that said so last."""
+        """Partitions whose offsets have restarted, each with the first entry of the last publication that said so."""
         self._count = 0
         self._counted: dict[TableId, int] = {}
-        """The number of entries read before the oldest buffered one of each table."""
+        """By table: the number of entries that had been read when its oldest buffered entry was read."""
         self.parked: dict[TableId, Parked] = {}
         """Parked commits by table; they precede the buffered entries."""
         self._released: set[Place] = set()
-        """Entries that operators have released, read or not."""
+        """Entries that operators have released. Some of them may not have been read yet."""
         self.adopting = True
-        """Whether to take parked commits from CommitComplete: those of a predecessor. Later ones are this coordinator's
-        own.
+        """Whether to take parked commits from CommitComplete. True while a predecessor's events are read; later events
+        are this coordinator's own.
         """
 
     def hear(self, envelope: Envelope) -> None:
         """Take note of an entry. Redelivered entries change nothing.
 
-        :raises DataLossError: a publication ends that was not heard whole.
+        :raises DataLossError: a publication ends, but some of its entries were not heard.
         """
         if envelope.offset < self.read.get(envelope.partition, 0):
             return
-        # The log may hold an earlier part, before the position where this coordinator started.
+        # An earlier entry of this publication may be in the log before the position where this coordinator started.
         begin = self.read.get(envelope.partition, envelope.offset)
         self.read[envelope.partition] = envelope.offset + 1
         self._count += 1
         match envelope.event:
             case DataWritten(table=table):
                 if envelope.spans:
-                    # Count parts even if they seem to be known: a restart in between may change that.
+                    # Count parts even if their offsets are already known as settled: a restart in between may change
+                    # that.
                     new = _Begun(envelope.partition, begin, envelope.offset)
                     begun = self._begun.setdefault(envelope.publication, new)
                     begun.parts += 1
@@ -97,7 +98,7 @@ class Buffer:
                 self._hear_attachment(envelope.attached, envelope.place)
 
     def _hear_attachment(self, attached: Attachment, place: Place) -> None:
-        # Apply a predecessor's restarts once: coverage since then stays.
+        # Apply each restart of a predecessor once, so that coverage from after the restart stays.
         new = attached.restarted - self._restarted.keys()
         self._restart({tp: attached.restarts.get(tp, place) for tp in sorted(new)})
         settled = self._current(attached.settled, attached)
@@ -133,17 +134,17 @@ class Buffer:
         self._restarted = {tp: place for tp, place in self._restarted.items() if tp.whole not in topics}
 
     def whole(self) -> dict[int, int]:
-        """The read position, or the start of the first publication that has been read in part."""
+        """For each partition: the read position, or the start of the first publication that has been read in part."""
         read = dict(self.read)
         for begun in self._begun.values():
             read[begun.partition] = min(read[begun.partition], begun.offset)
         return read
 
     def tables(self) -> dict[TableId, tuple[Envelope, ...]]:
-        """Buffered entries of whole publications, by table; tables that have only parked commits are keys, too.
+        """Buffered entries of whole publications, by table. A table with only parked commits is a key, too.
 
-        By identifier only: two references to one table that differ in UUID or catalog name must share one commit,
-        because the first commit's ledger covers both.
+        The key is the identifier alone: two references to one table that differ in UUID or catalog name must share one
+        commit, because the first commit's ledger covers both.
         """
         read = self.whole()
         found = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
@@ -166,8 +167,8 @@ class Buffer:
         return Reach(covered, settled, dict(self._restarted), self._since)
 
     def _ahead(self) -> dict[TopicPartition, list[Span]]:
-        """The coverage of whole publications that begin behind one that is not whole yet: no commit includes them
-        before it is whole.
+        """The coverage of whole publications that come after an incomplete one in the log. No commit includes them
+        until that one is complete.
         """
         found: dict[TopicPartition, list[Span]] = {}
         read = self.whole() if self._begun else {}
@@ -199,8 +200,8 @@ class Buffer:
         )
 
     def _handed_on(self) -> dict[TableId, Parked]:
-        """The parked commits for a successor. It reads the buffered entries again, and does not know of them until
-        then: other tables may lack them.
+        """The parked commits for a successor, without the offsets of buffered entries: the successor reads those
+        entries again, and until then must not count their offsets as covered, because other tables may lack them.
         """
         buffered = {tp: merged(spans) for tp, spans in self._buffered().items()}
         found = {}
@@ -210,7 +211,7 @@ class Buffer:
         return found
 
     def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
-        """``table`` holds its entries below ``read`` and its parked commits, except ``held_back``."""
+        """``table`` now holds its parked commits, and its entries below ``read`` except ``held_back``."""
         self.parked.pop(table, None)
         kept = {e.place for e in held_back}
         self.discard(table, [e for e in self._below(table, read) if e.place not in kept])
@@ -220,8 +221,8 @@ class Buffer:
         return self._count - self._counted[table] if table in self._heard else 0
 
     def park(self, table: TableId, read: ControlOffsets, last: str, held_back: Iterable[Envelope] = ()) -> None:
-        """The entries of ``table`` below ``read``, except ``held_back``, are parked in file ``last``, after the earlier
-        parked commits.
+        """The entries of ``table`` below ``read``, except ``held_back``, are parked in file ``last``. They come after
+        the earlier parked commits.
         """
         kept = {e.place for e in held_back}
         entries = [e for e in self._below(table, read) if e.place not in kept]
@@ -230,7 +231,8 @@ class Buffer:
         for entry in entries:
             for tp, found in entry.spans.items():
                 spans.setdefault(tp, []).append(found[-1])
-        # Gaps count as waiting, too: there may be one per entry, and the spans are sent with every CommitComplete.
+        # Count gaps between the entries as waiting, too. Otherwise there might be a span per entry, and the spans are
+        # sent with every CommitComplete.
         hulls = {tp: (Span(min(s.start for s in found), max(s.end for s in found)),) for tp, found in spans.items()}
         waiting = {tp: common(hull, self._covered.get(tp, ())) for tp, hull in hulls.items()}
         self.parked[table] = Parked(last, before.entries + len(entries), {tp: s for tp, s in waiting.items() if s})
@@ -257,7 +259,7 @@ class Buffer:
             self._counted[table] = self._count
 
     def release(self, places: Collection[Place]) -> None:
-        """An operator has released these entries, read or not: no table gets their files."""
+        """An operator has released these entries, some perhaps not read yet: no table gets their files."""
         if not places:
             return
         self._released |= set(places)
@@ -266,13 +268,14 @@ class Buffer:
                 self.discard(table, away)
 
     def _released_behind(self, position: ControlOffsets) -> frozenset[Place]:
-        """Released entries that a successor starting at ``position`` reads again: it has to know them."""
+        """Released entries that a successor that starts at ``position`` reads again, and has to drop."""
         return frozenset((p, offset) for p, offset in self._released if offset >= position.get(p, 0))
 
     def position(self) -> dict[int, int]:
-        """Where a successor must start: at the start of the first buffered publication, else at the read position (C5).
+        """The position at which a successor must start: the start of the first buffered publication, or the read
+        position if nothing is buffered (C5).
 
-        Never within a publication: a successor could not count its parts.
+        It is never within a publication: a successor could not count the publication's parts.
         """
         position = dict(self.read)
         for envelopes in self._heard.values():
@@ -296,17 +299,19 @@ class Buffer:
                 continue
             self._covered.pop(tp, None)
             self._told.pop(tp, None)
-            for table, parked in self.parked.items():  # that coverage was of the offsets before the restart
+            for table, parked in self.parked.items():  # this coverage is from before the restart
                 left = {other: spans for other, spans in parked.waiting.items() if other != tp}
                 self.parked[table] = replace(parked, waiting=left)
 
     def _started_behind(self, place: Place) -> bool:
-        """Whether nothing was read that was written before this place: in a control log of one partition."""
+        """Whether reading began after this place, so that nothing older was read. Known only for a control log of one
+        partition.
+        """
         partition, offset = place
         return self._since.keys() == {partition} and self._since[partition] > offset
 
     def _current(self, coverage: Coverage, attached: Attachment) -> Coverage:
-        """The coverage that an attachment tells of, without partitions whose restart its sender had not read."""
+        """``coverage`` of an attachment, without partitions whose restart the attachment's sender had not read."""
         return {tp: spans for tp, spans in coverage.items() if self._is_current(tp, attached)}
 
     def _is_current(self, tp: TopicPartition, attached: Attachment) -> bool:
@@ -317,7 +322,9 @@ class Buffer:
         return tp in attached.restarted and (told_in != partition or told_at >= offset)
 
     def _is_told(self, spans: Coverage) -> bool:
-        """Also true of publications without coverage, such as those of the Java sink."""
+        """Whether others reported all these spans as settled. True also for a publication without coverage, as the Java
+        sink writes it.
+        """
         return not any(without((own[-1],), self._told.get(tp, ())) for tp, own in spans.items())
 
     def _cover(self, coverage: Coverage) -> None:

@@ -1,8 +1,9 @@
 """The commit of one table (C6): load it, leave out the files that it holds, attempt once, check, repeat until settled.
 
-The loop calls no catalog; a ``Target`` does. After each attempt, whatever its result, the loop reads the table to see
-whether the commit landed: success, conflict and timeout can each be misreported. An attempt can land only on the state
-that was loaded, so a second coordinator, a late request or a replay finds a newer ledger and has nothing left to add.
+The loop calls no catalog; a ``Target`` does. After each failed attempt the loop loads the table to see whether the
+commit landed: a catalog may report a conflict or a timeout although the commit succeeded. An attempt can land only on
+the state that was loaded. So a second coordinator, a late request or a replay finds a newer ledger, and has nothing
+left to add.
 """
 
 from __future__ import annotations
@@ -38,21 +39,23 @@ class Target(Protocol[S]):
     def load(self) -> S:
         """Load the table, with retries.
 
-        :raises TableTroubleError, WentBackError: it cannot be loaded or committed now; its files stay
-        buffered.
+        :raises TableTroubleError, WentBackError: the table cannot be loaded or committed now; its files stay buffered.
         """
 
     def attempt(self, state: S, admitted: Admitted) -> int:
         """Commit once, on exactly ``state``. Returns the snapshot id.
 
-        :raises CommitRefusedError, CommitUncertainError: ``landed`` finds its snapshot, if there is one.
+        :raises CommitRefusedError, CommitUncertainError: call ``landed`` to find out whether the attempt made a
+            snapshot.
         """
 
     def landed(self, state: S) -> int | None:
         """The id of the newest snapshot in ``state`` that one of the attempts made; None if there is none."""
 
     def moved(self, state: S) -> bool:
-        """Whether ``state`` explains the refusal of the last attempt: one of its requirements no longer holds."""
+        """Whether ``state`` explains the refusal of the last attempt: one of the attempt's requirements no longer
+        holds.
+        """
 
     def discard(self) -> None:
         """Delete the files that the last attempt wrote. Call it only if the attempt was refused, ``moved`` and not
@@ -65,8 +68,8 @@ class Target(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The table holds all requested files, except those that ``admitted`` holds back. ``snapshot_id`` is None if it
-    held them before; ``tries`` counts attempts.
+    """The table holds all requested files, except the entries that ``admitted`` holds back. ``snapshot_id`` is None if
+    the table held the files before; ``tries`` counts attempts.
     """
 
     snapshot_id: int | None
@@ -91,7 +94,7 @@ class CommitLoop(Generic[S]):
         self._deciding = deciding
 
     def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
-        """Commit the files of all ``heard`` entries, exactly once, and advance the ledger at least to ``read`` and
+        """Commit the files of all ``heard`` entries exactly once, and advance the ledger at least to ``read`` and
         ``reach``.
 
         :raises CommitRefusedError, CommitUncertainError: not settled within ``max_tries``; nothing is lost, try again
@@ -126,8 +129,8 @@ class CommitLoop(Generic[S]):
                 snapshot_id = target.landed(state)
                 if snapshot_id is not None:
                     return Settled(snapshot_id, admitted, tries)
-                # A refusal may be wrong, and a stale replica may seem to confirm it by showing the state before the
-                # attempt. A table that has really moved on shows the snapshot right after that state.
+                # A refusal may be wrong, and a stale replica may seem to confirm the refusal by showing the state
+                # before the attempt. A table that has really moved on shows a snapshot after that state.
                 if isinstance(error, CommitRefusedError) and target.moved(state):
                     target.discard()
                 if tries == self._max_tries:

@@ -3,7 +3,8 @@
 The state of its cycle is a phase: ``calving.protocol.phases`` has the table and the diagram.
 
 Every entry stays buffered until its table holds it (C3, C4). A coordinator keeps no state of its own: its successor
-starts at the saved position and reads the same entries again; the ledgers in the tables exclude committed ones.
+starts at the saved position, and reads the same entries again. The ledgers in the tables exclude the entries that are
+committed.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ from calving.protocol.marks import Marks
 from calving.protocol.phases import COMMIT, Commit, Step, after
 
 _MOST_PARKED, _MOST_SPANS = 100, 10_000
-"""Tables, and of all of them the partitions: what is parked travels with every CommitComplete."""
+"""The most tables with parked commits, and the most partitions of all these tables together. Every CommitComplete
+carries the offsets of parked commits.
+"""
 
 
 class Intervals(NamedTuple):
-    """Seconds: between cycles, until a cycle no longer waits for answers, between repetitions of StartCommit."""
+    """In seconds: between two cycles, until a cycle stops waiting for answers, between two repetitions of
+    StartCommit.
+    """
 
     interval: float
     timeout: float
@@ -50,13 +55,15 @@ class Intervals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The table holds all requested files, except ``held_back``. ``snapshot_id`` is None if it held them before."""
+    """The table holds all requested files, except ``held_back``. ``snapshot_id`` is None if the table held them
+    before.
+    """
 
     table: TableReference
     snapshot_id: int | None
     mark: TableMark | None = None
     topics: frozenset[Topic] = frozenset()
-    """Topics in its ledger that no entry names."""
+    """Topics in the table's ledger that no publication read from the log covers."""
     held_back: tuple[Envelope, ...] = ()
     """Entries that wait for earlier records (G1)."""
 
@@ -78,14 +85,16 @@ class Failed:
 class Coordinator:
     """Decides for one coordinator when to commit, and which entries; it does no I/O, and one thread calls it.
 
-    Its driver reports what has happened (``heard``, ``settled``) and runs the effects that these and ``tick`` return,
-    in their order. A table that cannot be committed is reported as Failed, and its entries wait for a later cycle. If
-    another effect fails, the driver drops the machine, and its successor starts at the saved position. A call that the
-    state forbids raises ProtocolError.
+    Its driver reports events with ``heard`` and ``settled``. The driver also calls ``tick``, and runs the effects that
+    these methods return, in their order. A table that cannot be committed is reported as Failed, and its entries wait
+    for a later cycle. If another effect fails, the driver drops the machine, and its successor starts at the saved
+    position. A call that the state forbids raises ProtocolError.
     """
 
     park_behind = 2_000
-    """Commits of a failing table are parked once a successor would have to read this many entries because of it."""
+    """A failing table's commits are parked once a successor would have to read this many entries again because of the
+    table.
+    """
 
     def __init__(
         self,
@@ -95,7 +104,7 @@ class Coordinator:
         seen: Mapping[TableId, TableMark] = MappingProxyType({}),
     ) -> None:
         """``position`` is the saved position at which the log was opened; the first cycle starts at once. ``seen``: the
-        tables as the catalog showed them after that.
+        tables as the catalog showed them after the log was opened.
         """
         self._phase = Commit.RESTING
         self.failures: dict[TableId, int] = {}
@@ -105,7 +114,9 @@ class Coordinator:
         self._marks = Marks()
         self._seen = seen
         self._unconfirmed: set[TableId] = set()
-        """Tables that the catalog may show in an older state than the log: they are loaded with the next commit."""
+        """Tables that the catalog may show in an older state than the log names. They are loaded with the next
+        commit.
+        """
         self._commit_id = NO_COMMIT
         self.started = now - intervals.interval
         """Start of the last cycle."""
@@ -120,14 +131,14 @@ class Coordinator:
         self._cycle = 0
         self._resting: dict[TableId, int] = {}
         self._caught_up = False
-        """Whether the log has been read up to this coordinator's first entry, and with it all commits that others
-        parked.
+        """Whether the log has been read up to this coordinator's first entry. Then all commits that others parked are
+        known.
         """
         self._departures = Departures()
         self._elsewhere: frozenset[Topic] = frozenset()
         """Topics that are in ledgers but not in the log."""
         self._alone = True
-        """Whether all workers support parked commits; those of the Java sink and of version 0.1.0 do not."""
+        """Whether all workers support parked commits. Workers of the Java sink and of version 0.1.0 do not."""
 
     @property
     def phase(self) -> Commit:
@@ -154,8 +165,8 @@ class Coordinator:
         self.started = min(self.started, now - self._intervals.interval)
 
     def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
-        """Advance the clock to ``now``. ``fresh_id`` is the next cycle's id; ``expected``: the topics' partitions now
-        (C2).
+        """Advance the clock to ``now``. ``fresh_id`` is the next cycle's id; ``expected``: the partitions that the
+        topics have now (C2).
         """
         if self._phase is Commit.COMMITTING:
             return []
@@ -202,7 +213,9 @@ class Coordinator:
         return self._departures.doubtful(now, self._buffer.topics | self._elsewhere, listed)
 
     def looked(self, now: float, asked: frozenset[Topic], missed: Collection[Topic]) -> None:
-        """The broker has answered, and of ``asked`` it does not know ``missed``. Do not call this without an answer."""
+        """The broker has answered: it does not know the ``missed`` topics among ``asked``. Do not call this without an
+        answer.
+        """
         self._departures.looked(now, asked, missed)
 
     def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
@@ -232,7 +245,7 @@ class Coordinator:
                 if last is not None:
                     self._buffer.park(table, self._committing, last, held_back)
                 self.failures[table] = self.failures.get(table, 0) + 1
-                # Skip at most one cycle: once the table works again, two cycles must be enough (I6).
+                # Skip at most one cycle: once the table works again, two cycles must be enough to commit it (I6).
                 self._resting[table] = self._cycle + (1 if self.failures[table] == 1 else 2)
         if not self._unsettled:
             effects += self._complete_cycle()
@@ -282,8 +295,8 @@ class Coordinator:
         ]
 
     def _reach(self) -> Reach:
-        """The known coverage. While a table cannot be loaded, its catalog may show an older state: nothing more is
-        settled.
+        """The known coverage. While a table is failing or parked, nothing more counts as settled: the catalog may show
+        an older state of the table.
         """
         reach = self._buffer.reach()
         return replace(reach, settled={}) if self._is_troubled else replace(reach, departed=self._departed())
@@ -296,7 +309,9 @@ class Coordinator:
         return frozenset() if self._is_troubled else self._buffer.without_trace(self._departures.gone)
 
     def _in_the_way(self, tables: Mapping[TableId, tuple[Envelope, ...]]) -> frozenset[TableId]:
-        """Tables because of which a successor would have to read many entries again, also those of other tables."""
+        """Tables to park: because of each of them a successor would have to read many entries again, also entries of
+        other tables.
+        """
         found = [t for t in tables if self._alone and self._buffer.behind(t) >= self.park_behind]
         parked = self._buffer.parked
         room = min(_MOST_PARKED, _MOST_SPANS // max(1, len(self._expected))) - len(parked)
@@ -310,11 +325,11 @@ class Coordinator:
 
     def _complete_cycle(self) -> list[CoordinatorEffect]:
         self._take(Step.COMMIT_ENDS)
-        # While files of one table are not committed, the valid-through time of the sink stays.
+        # While a failing table waits for a retry, the sink gets no new valid-through time.
         done = CommitComplete(self._commit_id, None if self._resting else self._valid_through)
         buffer = self._buffer
         departed: frozenset[Topic] = frozenset()
-        if not self.unanswered:  # all other partitions have a stored position, so the next start is no first start
+        if not self.unanswered:  # all other partitions have a stored position: the next start is no first start
             departed = self._departed() & (buffer.topics | self._elsewhere)
             buffer.drop(departed)
             self._elsewhere -= departed

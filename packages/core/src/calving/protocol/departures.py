@@ -1,6 +1,6 @@
 """Decides which topics are gone for good, from the broker's answers over a minute.
 
-A topic id that is gone never comes back. A topic without one may.
+A topic id that is gone never comes back. A topic without a topic id may come back.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import NamedTuple
 from calving.model.offsets import Topic
 
 _MOST = 10_000
-"""The number of gone topics that are kept, so that tables with rare commits drop them, too."""
+"""The most gone topics that are kept. They are kept so that also a table with rare commits drops them from its
+ledger.
+"""
 
 
 class _Looks(NamedTuple):
@@ -23,8 +25,8 @@ class Departures:
     """The topics that the broker has missed in enough lookups to be gone for good."""
 
     looks, seconds, pause = 4, 60.0, 15.0
-    """A topic is gone after this many lookups without it, over at least so many seconds, with a pause between
-    lookups.
+    """A topic is gone after ``looks`` lookups in a row that miss it, over at least ``seconds`` seconds. ``pause`` is
+    the pause between two lookups in seconds.
     """
 
     def __init__(self) -> None:
@@ -34,11 +36,13 @@ class Departures:
 
     @property
     def gone(self) -> Collection[Topic]:
-        """The topics that are gone; the last ten thousand."""
+        """The last ten thousand topics that are gone."""
         return self._gone.keys()
 
     def heard(self, topics: Iterable[Topic]) -> None:
-        """A worker has read these topics: they exist, or were recreated and have no topic id to tell them apart."""
+        """A worker has read these topics, so they are no longer gone. A topic without a topic id may have been
+        recreated.
+        """
         for topic in topics:
             self._gone.pop(topic, None)
 
@@ -47,7 +51,8 @@ class Departures:
         return now - self._looked >= self.pause
 
     def doubtful(self, now: float, known: Iterable[Topic], listed: Collection[str]) -> frozenset[Topic]:
-        """The ``known`` topics to look up at the broker: not ``listed`` by name, or one name with several topic ids.
+        """The ``known`` topics to look up at the broker: those whose name is not ``listed``, or is known with several
+        topic ids.
 
         The pause begins now, whether or not the broker answers.
         """
@@ -64,7 +69,9 @@ class Departures:
         )
 
     def looked(self, now: float, asked: Collection[Topic], missed: Collection[Topic]) -> None:
-        """The broker has answered: of ``asked`` it does not know ``missed``. Do not call this without an answer."""
+        """The broker has answered: it does not know the ``missed`` topics among ``asked``. Do not call this without an
+        answer.
+        """
         self._missed = {topic: looks for topic, looks in self._missed.items() if topic in missed}
         for topic in asked:
             if topic not in missed:

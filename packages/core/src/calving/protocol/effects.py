@@ -45,7 +45,9 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class CommitTables:
-    """Commit each table on its own by rule C6, and call ``Coordinator.settled`` for each when it is done."""
+    """Commit each table on its own by rule C6, and call ``Coordinator.settled`` for each table when its commit is
+    done.
+    """
 
     commit_id: UUID
     tables: Mapping[TableId, tuple[Envelope, ...]]
@@ -53,7 +55,7 @@ class CommitTables:
     reach: Reach
     valid_through_us: int | None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
-    """The tables as last loaded: a table with a lower sequence number shows an older state."""
+    """The tables as last loaded. If a table now has a lower sequence number, the catalog shows an older state of it."""
     parked: Mapping[TableId, Parked] = field(default_factory=dict)
     """Parked commits, to be committed before the entries of their tables."""
     park: frozenset[TableId] = frozenset()
@@ -77,7 +79,7 @@ class Acknowledge:
     events: tuple[Event, ...]
     attached: Attachment = NOTHING_ATTACHED
     departed: frozenset[Topic] = frozenset()
-    """Topics whose stored positions are deleted in the same act."""
+    """Topics whose stored positions are deleted in the same atomic write."""
 
     def __str__(self) -> str:
         return f"Acknowledge {'; '.join(map(str, self.events))}; saved position {offsets_text(self.position)}"

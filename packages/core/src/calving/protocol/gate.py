@@ -1,4 +1,6 @@
-"""Says which publications of mutation tables the order gate holds back, and which records they wait for."""
+"""Says which publications of mutation tables the order gate holds back, and which records these publications wait
+for.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from calving.protocol.waiting import DEGRADED
 
 
 class Gate:
-    """The held-back publications of one coordinator. Several threads may call ``settled``, but one table's
-    one by one.
+    """The held-back publications of one coordinator. Several threads may call ``settled``, but for one table only one
+    at a time.
     """
 
     def __init__(self) -> None:
@@ -35,14 +37,14 @@ class Gate:
 
     @property
     def waits(self) -> dict[TableId, str]:
-        """Tables with entries that several commits in a row have held back, and a sentence that names the missing
+        """Tables with entries that several commits in a row have held back; each with a sentence that names the missing
         offsets.
         """
         return dict(self._waits)
 
 
 def waiting(admitted: Admitted) -> str:
-    """A sentence on the entries that a commit held back, and the offsets that they wait for."""
+    """A sentence on the entries that a commit held back, and on the offsets that these entries wait for."""
     entries = counted(len(admitted.held_back), "entry waits", "entries wait")
     return f"{entries} for earlier records: {text_of(_missing(admitted))}"
 

@@ -1,8 +1,8 @@
 """The ledger: the record, in a table branch, of the control log entries and source offsets that the branch holds.
 
 A commit of this sink writes, next to its files, the control offsets up to which it has read (rule C6). The next commit
-skips all entries below. So a replay, a second coordinator and a lost answer are one harmless case. The property names
-are those of the Java sink (``Coordinator.commitToTable``), so either sink can take over from the other.
+skips all entries below these control offsets. So a replay, a second coordinator and a lost answer do no harm. The
+property names are those of the Java sink (``Coordinator.commitToTable``), so either sink can take over from the other.
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ HELD_OFFSETS = "calving.held-offsets"
 GONE_OFFSETS = "calving.gone-offsets"
 RECOVERED_AT = "calving.recovered-at"
 OFFSETS = "kafka.connect.offsets."
-"""Before the name of an owner: the control topic's offsets that are in the table."""
+"""Prefix of a summary entry with control offsets; the owner's name follows."""
 _CARRIED = {VALID_THROUGH, LOG_ID, SOURCE_OFFSETS, SETTLED_OFFSETS, MISSING_OFFSETS}
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Partitions are qualified by topic id (``within``), as far as the ids are known.
+    """Source partitions are qualified by topic id (``within``), as far as the ids are known.
 
-    ``control``: the table holds the files of all entries below. ``source``: the end of the source offsets that the
-    entries in the table cover.
+    ``control``: the table holds the files of all entries below these control offsets. ``source``: the end of the source
+    offsets that the entries in the table cover.
 
-    ``settled``: every record below is in each table of the sink that it belongs to. ``missing``: offset ranges between
-    ``settled`` and ``source`` that this table lacks, because their entries were not read yet. So a record at or above
-    ``settled`` is in this table if and only if it is below ``source``, not missing, and routed to this table.
+    ``settled``: every record below these source offsets is in each table of the sink to which the record is routed.
+    ``missing``: offset ranges between ``settled`` and ``source`` that this table lacks, because their entries were not
+    read yet. So a record at or above ``settled`` is in this table if and only if it is below ``source``, not missing,
+    and routed to this table.
 
-    ``gone``: offsets that this table held before it was rolled back; other tables still hold theirs.
+    ``gone``: offsets that this table held before it was rolled back. Other tables still hold their records of these
+    offsets.
 
     ``source_control``: the control offsets of the commit that wrote ``source``, ``settled`` and ``missing``; empty if
-    its control log was another one.
+    this commit used another control log.
     """
 
     control: ControlOffsets
@@ -77,7 +79,7 @@ class Ledger:
         return without((Span(0, self.source.get(tp, 0)),), self.missing.get(tp, ()))
 
     def joined(self, other: Ledger) -> Ledger:
-        """The union of the source offsets of two ledgers: of one sink that wrote the table under two names."""
+        """The union of the source offsets of two ledgers, which one sink wrote to the table under two names."""
         source, settled, missing = {}, {}, {}
         for tp in sorted({*self.source, *other.source}):
             settled[tp] = max(self.settled.get(tp, 0), other.settled.get(tp, 0))
@@ -93,9 +95,9 @@ class Reach:
     """A coordinator's knowledge of the source: offsets ``covered`` by whole publications, offsets ``settled`` in the
     tables.
 
-    Partitions in ``restarted`` have restarted offsets, each by a publication that begins at this place: earlier entries
-    and ledgers concern records of the partition that are gone. The knowledge comes from entries ``since`` these control
-    offsets. ``departed``: topics that are gone, and have no uncommitted entries.
+    ``restarted``: partitions whose offsets have restarted, each with the place where the publication of its restart
+    begins. Entries and ledgers from before that place describe records that are gone. ``since``: the control offsets
+    from which the coordinator has read the log. ``departed``: topics that are gone, and have no uncommitted entries.
     """
 
     covered: Coverage
@@ -105,10 +107,11 @@ class Reach:
     departed: frozenset[Topic] = frozenset()
 
     def is_current(self, ledger: Ledger, tp: TopicPartition) -> bool:
-        """Whether what ``ledger`` says of a source partition concerns its present offsets.
+        """Whether ``ledger`` describes the present offsets of a source partition.
 
-        After a restart this needs a control log of one partition. With several, a coordinator that had not read the
-        restart may have added old offsets to a ledger that was written after it.
+        After a restart of the offsets, this can be true only with a control log of one partition. With several
+        partitions, a ledger written after the restart may hold old offsets, added by a coordinator that had not read
+        the restart.
         """
         if tp not in self.restarted:
             return True
@@ -122,8 +125,8 @@ class Reach:
 
 
 def carried(summary: Mapping[str, str]) -> dict[str, str]:
-    """The entries of a snapshot that stay true in the next one if that changes no row: every sink's ledger, and up to
-    when records are in the table; but not what names the commit.
+    """The summary entries that stay true in a next snapshot that changes no row: every sink's ledger, and the
+    valid-through time. The entries that name the commit are left out.
     """
     return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
 
@@ -147,8 +150,8 @@ class LedgerKey:
 
     def of_table(self, name: str) -> str:
         """The name of this owner's table property ``name``."""
-        # Several sinks may write one table, and one sink several branches: unlike a summary entry, a table property
-        # needs its owner in its name.
+        # Several sinks may write one table, and one sink several branches of it. So the name of a table property must
+        # contain its owner, unlike that of a summary entry.
         name = name if name == self.offsets else f"{name}.{self.control_topic}.{self.group}"
         return name if self.branch == "main" else f"{name}@{self.branch}"
 
@@ -156,9 +159,10 @@ class LedgerKey:
         """The ledger of a branch.
 
         ``ancestry`` are the summaries of the branch's snapshots, head first. ``control`` comes from the newest summary
-        of this sink and this log; a summary without a log id was written by the Java sink and counts as this log. If
-        all of them have expired, the table property is used. The source offsets come from the newest summary that has
-        any, whichever log their entries went through. The Java sink writes none.
+        of this sink and this log. A summary without a log id was written by the Java sink, and counts as one of this
+        log. The table property counts, too: it stays after all these snapshots have expired. The source offsets come
+        from the newest summary of this sink that has source offsets, whichever log the entries went through. The Java
+        sink writes no source offsets.
         """
         found: Ledger | None = None
         control: ControlOffsets = {}
@@ -177,7 +181,9 @@ class LedgerKey:
         return replace(found, control=control)
 
     def _less_what_is_gone(self, found: Ledger, properties: Mapping[str, str]) -> Ledger:
-        """A rollback removes snapshots but no properties: these still hold the ledger from before."""
+        """``found`` with ``gone``: a rollback removes snapshots, but the table properties still hold the ledger from
+        before it.
+        """
         before = self._of_source(properties, self.of_table)
         known = self._known_to_be_gone(properties)
         gone = {
@@ -207,7 +213,7 @@ class LedgerKey:
         return {tp: spans for tp, spans in found.items() if spans}
 
     def summary(self, ledger: Ledger) -> dict[str, str]:
-        """The ledger as snapshot summary entries; every value is a string, Java refuses anything else."""
+        """The ledger as snapshot summary entries. Every value is a string, because Java refuses any other type."""
         return {
             self.offsets: encode_control(ledger.control),
             LOG_ID: self.log_id,
@@ -215,7 +221,7 @@ class LedgerKey:
         }
 
     def properties(self, ledger: Ledger) -> dict[str, str]:
-        """The ledger as table properties, which stay when its snapshot expires."""
+        """The ledger as table properties, which stay when the ledger's snapshot expires."""
         found = {self.of_table(name): value for name, value in self.summary(ledger).items()}
         if ledger.gone:
             found[self.of_table(GONE_OFFSETS)] = encode_coverage(ledger.gone)
@@ -239,7 +245,7 @@ class LedgerKey:
     def outdated(self, properties: Mapping[str, str], reach: Reach) -> bool:
         """Whether ``holding`` is no longer needed: all its offsets have been read again, and are settled.
 
-        Ledgers cannot tell: they held these records before the second reading.
+        A ledger cannot answer this, because it held these offsets before they were read again.
         """
         held = self.left_out(properties)
         return self.holding in properties and not any(
@@ -247,8 +253,8 @@ class LedgerKey:
         )
 
     def recovered_at(self, log_id: str, end: ControlOffsets, *, again: bool = False) -> dict[str, str]:
-        """The table property with the end offsets that a control log had when the sink was recovered. ``again``: the
-        recovery has begun, and the table gets again everything that it does not hold.
+        """The table property with the end offsets that a control log had when the sink was recovered. ``again``: a
+        recovery has begun that reads everything again that the table does not hold.
         """
         said: dict[str, object] = {"log": log_id, "control": {str(p): end[p] for p in sorted(end)}}
         if again:
@@ -256,11 +262,11 @@ class LedgerKey:
         return {self.of_table(RECOVERED_AT): json.dumps(said, separators=(",", ":"))}
 
     def gets_all_again(self, properties: Mapping[str, str]) -> bool:
-        """Whether a recovery has begun and not ended that gives the table everything again."""
+        """Whether a recovery that reads everything again for the table has begun and not ended."""
         return "again" in json.loads(properties.get(self.of_table(RECOVERED_AT), "{}"))
 
     def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
-        """Whether ``reach`` may hold entries from before a recovery, which has discarded them."""
+        """Whether ``reach`` may include entries from before a recovery. The recovery has discarded such entries."""
         said = json.loads(properties.get(self.of_table(RECOVERED_AT), "null"))
         return said is not None and (
             said["log"] != self.log_id or any(reach.since.get(int(p), 0) < at for p, at in said["control"].items())
@@ -270,7 +276,7 @@ class LedgerKey:
 def _source_entries(ledger: Ledger) -> dict[str, str]:
     return {
         SOURCE_OFFSETS: encode_source(ledger.source),
-        # Usually equal to the source offsets, and written into every snapshot.
+        # Only where they differ from the source offsets: they are usually equal, and every snapshot has this entry.
         SETTLED_OFFSETS: encode_source(
             {tp: ledger.settled.get(tp, 0) for tp, at in ledger.source.items() if ledger.settled.get(tp, 0) != at}
         ),

@@ -1,8 +1,8 @@
 """The tables as the coordinator last loaded them, to detect a catalog that shows an older state.
 
 A catalog that fails over to a stale replica, or is restored from a backup, shows an older state of a table: with fewer
-rows, and the ledger of that time. No operation on a table lowers its last sequence number, not even a rollback.
-(Tables of format version 1 have none.)
+rows, and the ledger of that time. No operation on a table lowers its last sequence number, not even a rollback. (Tables
+of format version 1 have no sequence number.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from calving.model.events import TableId, TableMark
 
 _MOST = 1_000
-"""The number of marked tables, those committed last: the marks are sent with every CommitComplete."""
+"""The most tables with a mark. Only the tables committed last have one, because every CommitComplete carries all
+marks.
+"""
 
 
 def is_older(found: TableMark, before: TableMark | None) -> bool:
@@ -25,13 +27,17 @@ def _confirms(found: TableMark, before: TableMark) -> bool:
 
 
 class Marks:
-    """The last mark of each table; of more than a thousand, of those that were committed last."""
+    """The last mark of each table; if there are more than a thousand, of the thousand tables that were committed
+    last.
+    """
 
     def __init__(self) -> None:
         self._known: dict[TableId, TableMark] = {}
 
     def note(self, table: TableId, mark: TableMark) -> None:
-        """The table was loaded with this mark; an earlier mark counts only if it is higher."""
+        """The table was loaded with this mark. It replaces the earlier mark unless the earlier one has a higher
+        sequence number.
+        """
         before = self._known.pop(table, None)
         self._known[table] = before if before is not None and is_older(mark, before) else mark
         if len(self._known) > _MOST:
@@ -47,5 +53,5 @@ class Marks:
         return {t for t, mark in self._known.items() if (now := seen.get(t)) is None or not _confirms(now, mark)}
 
     def older(self, tables: Mapping[TableId, TableMark]) -> set[TableId]:
-        """Those of ``tables`` whose marks are of an older state than before."""
+        """The ``tables`` whose marks are of an older state than their last marks here."""
         return {table for table, mark in tables.items() if is_older(mark, self._known.get(table))}

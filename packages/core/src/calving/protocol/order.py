@@ -1,9 +1,10 @@
 """The order gate of mutation tables (rules G1, G2): what may be committed now, and in which order.
 
-Partitions of the control log are read independently, and source partitions move between workers: a publication of the
-offsets [100, 200) may be read before that of [0, 100). Where rows replace each other, the earlier one must be committed
-first, so the later one waits. All entries after it in its partition of the control log wait, too, so that one control
-offset still describes what the table holds. No entry waits for ever: the one that it waits for was written before it.
+Partitions of the control log are read independently, and source partitions move between workers. So a publication of
+the offsets [100, 200) may be read before the publication of [0, 100). If rows replace each other, [0, 100) must be
+committed first, and the publication of [100, 200) waits. All later entries in the same partition of the control log
+wait, too, so that one control offset still describes the content of the table. No entry waits for ever: each waits only
+for entries that were written before it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from calving.protocol.ledger import Ledger, Reach
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """``entries``, with those of each source partition in the order of its offsets; ``held_back`` entries wait.
+    """``entries`` can be committed now; entries of one source partition are in the order of its offsets. ``held_back``
+    entries wait.
 
-    ``control``: the end of the log's entries that are committed or need no commit. ``covered``: the source offsets for
-    the ledger.
+    ``control``: the control offsets below which no entry of the table waits. ``covered``: the source offsets for the
+    ledger.
     """
 
     entries: tuple[Envelope, ...]
@@ -40,9 +42,10 @@ class _Publication:
 
 
 def ordered(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, ledger: Ledger) -> Ordered:
-    """``entries`` are those that the table lacks, of whole publications below ``control``.
+    """Decide which ``entries`` can be committed now. They are the entries that the table lacks, of whole publications
+    below ``control``.
 
-    Entries of partitions that have restarted are not held back: their offsets no longer tell the order.
+    Offsets that have restarted hold no entry back: they no longer tell the order.
     """
     publications = _publications(entries, reach.restarted)
     covered, control = dict(reach.covered), dict(control)
@@ -73,14 +76,14 @@ def _publications(entries: Iterable[Envelope], restarted: Collection[TopicPartit
     found: dict[Hashable, _Publication] = {}
     for entry in entries:
         own = {tp: spans[-1] for tp, spans in entry.spans.items() if tp not in restarted}
-        # Senders other than calving report no coverage; then each entry counts as its own publication.
+        # Senders other than calving report no coverage, so each of their entries counts as its own publication.
         key = entry.publication if entry.spans else entry.place
         found.setdefault(key, _Publication(own)).entries.append(entry)
     return found
 
 
 def _is_early(found: _Publication, covered: Coverage, ledger: Ledger) -> bool:
-    """Whether an earlier publication of its partitions has not been read, or waits."""
+    """Whether an earlier publication of one of its partitions has not been read, or waits."""
     return any(
         lowest_uncovered(merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *covered.get(tp, ())))) < span.start
         for tp, span in found.own.items()
@@ -92,7 +95,7 @@ def _is_behind(found: _Publication, control: ControlOffsets) -> bool:
 
 
 def _sorted(publications: Collection[_Publication]) -> list[_Publication]:
-    """In the order of source offsets within each partition, else in the order of the log."""
+    """The publications in the order of source offsets within each partition, and otherwise in the order of the log."""
     found = list(publications)
     follows: dict[int, set[int]] = {place: set() for place in range(len(found))}
     waits_for = [0] * len(found)

@@ -1,8 +1,8 @@
 """The phases of both machines as tables. All moves of a phase are in this module.
 
-A worker is two machines side by side, that of its batch and that of its answer. Each turn is shown to both. A machine
-that knows it in some phase takes it in the phases that have it, and in no other. Which partitions a cycle still waits
-for is not a phase.
+A worker is two machines side by side: one for its batch and one for its answer. Each turn goes to both machines. A
+machine ignores a turn that none of its phases has. A turn that another phase of the machine has, but not the present
+one, is an error. The partitions that a cycle still waits for are no part of a phase.
 
     IDLE --a batch starts--> RUNNING --it ends--> IDLE
     RUNNING --what it reads is lost--> VOID --a void one ends--> IDLE
@@ -12,7 +12,7 @@ for is not a phase.
     SWEPT --a void one ends--> OPEN, SWEPT --a cycle opens--> OPEN, OPEN --the cycle closes--> CLOSED
     CLOSED --the worker stops--> STOPPED, OPEN --the worker stops--> STOPPED, SWEPT --the worker stops--> STOPPED
 
-A coordinator is one machine. While it is WAITING it repeats StartCommit until all have answered.
+A coordinator is one machine. While it is WAITING, it repeats StartCommit until all partitions are answered.
 
     RESTING --the interval has passed--> WAITING --all have answered or it is too late--> COMMITTING
     COMMITTING --all tables are settled--> RESTING
@@ -43,11 +43,11 @@ class Cycle(enum.Enum):
     CLOSED = enum.auto()
     """No answer is owed."""
     OPEN = enum.auto()
-    """The rest of the partitions is to be read first, at most one batch."""
+    """The worker first reads the rest of its partitions, in at most one batch."""
     SWEPT = enum.auto()
-    """This batch runs or has ended, or there was no rest: the answer follows as soon as no batch runs."""
+    """This batch runs or has ended, or there was nothing to read. The answer follows as soon as no batch runs."""
     STOPPED = enum.auto()
-    """No batch starts and no answer follows any more."""
+    """The worker stops: no batch starts and no answer follows any more."""
 
 
 class Turn(enum.Enum):
@@ -86,7 +86,8 @@ CYCLE: Mapping[Cycle, Mapping[Turn, Cycle]] = {
         Turn.BATCH_STARTS: Cycle.CLOSED,
         Turn.VOID_ENDS: Cycle.CLOSED,
         Turn.CYCLE_OPENS: Cycle.OPEN,
-        # A batch that runs already serves as this cycle's: waiting for a second one would make every answer late.
+        # A batch that runs already counts as this cycle's batch: waiting for a second batch would make every answer
+        # late.
         Turn.CYCLE_OPENS_MEANWHILE: Cycle.SWEPT,
         Turn.CYCLE_CLOSES: Cycle.CLOSED,
         Turn.STOP: Cycle.STOPPED,
@@ -148,7 +149,7 @@ T = TypeVar("T", bound=enum.Enum)
 
 
 class Phases:
-    """Where both machines of a worker are. Only ``take`` moves them."""
+    """The present phases of both machines of a worker. Only ``take`` changes them."""
 
     def __init__(self) -> None:
         self._batch, self._cycle = Batch.IDLE, Cycle.CLOSED
@@ -167,9 +168,9 @@ class Phases:
         return self._cycle in (Cycle.OPEN, Cycle.SWEPT)
 
     def take(self, turn: Turn) -> None:
-        """Move as the table says.
+        """Move both machines as their tables say.
 
-        :raises ProtocolError: a phase that does not have this turn; neither machine has moved.
+        :raises ProtocolError: the present phase of a machine does not have this turn; neither machine has moved.
         """
         self._batch, self._cycle = after(BATCH, self._batch, turn), after(CYCLE, self._cycle, turn)
 

@@ -41,8 +41,9 @@ def starting(
 def first_start(ends: SourceOffsets) -> Publication:
     """The publication of a first start with the reset ``latest``: the ends of all partitions, assigned or not.
 
-    It is published at once and as a whole. Else a worker that gets a partition before its first record, or starts a
-    moment later, would take a partition without a position for a new one.
+    It is published at once and as a whole. Otherwise another worker could start a moment later, or get a partition
+    before its first record. This worker would take a partition without a position for a new one, and read it from its
+    beginning.
     """
     return Publication(
         (DataComplete(NO_COMMIT),),
@@ -54,7 +55,7 @@ def first_start(ends: SourceOffsets) -> Publication:
 def within_topics(
     publication: Publication, topic_ids: Mapping[str, str], stored_within: Mapping[TopicPartition, str]
 ) -> Publication:
-    """The publication with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10)."""
+    """``publication`` with topic ids. ``stored_within``: the topic ids that were stored with the positions (B10)."""
     spans: dict[TopicPartition, tuple[Span, ...]] = {}
     restarted: set[TopicPartition] = set()
     for tp, (span,) in publication.spans.items():
@@ -65,8 +66,7 @@ def within_topics(
         elif before:
             found, restarts = (Span(0, span.end),), False  # the position belonged to a topic that no longer exists
         else:
-            # A position that calving did not store (the Java sink or an operator did) means: all offsets below are
-            # done.
+            # The Java sink or an operator stored this position, not calving. It means: all offsets below it are done.
             found = (Span(0, span.start), span)
         spans[within(tp, identity)] = found
         restarted |= {within(tp, identity)} if restarts else set()
@@ -74,7 +74,9 @@ def within_topics(
 
 
 def take(backlog: Spans, records: int) -> dict[TopicPartition, Span]:
-    """The first part of a backlog: at most ``records`` offsets, small partitions whole, large ones in equal shares."""
+    """The first part of a backlog, at most ``records`` offsets: small partitions as a whole, and large partitions in
+    equal shares.
+    """
     taken: dict[TopicPartition, Span] = {}
     smallest_first = sorted(backlog.items(), key=lambda item: (item[1].end - item[1].start, item[0]))
     for i, (tp, span) in enumerate(smallest_first):

@@ -1,8 +1,9 @@
 """Recovery from a lost control log or lost positions: where to read again, and which offsets each table skips.
 
-Files that were published and not committed are lost with the log. The ledgers give the rest: below ``settled`` every
-record is in each table it belongs to; above, each table's ledger lists the offsets that it holds. So the sink reads
-again from ``settled``, each table skips the offsets that it holds, and no record is lost or doubled.
+Files that were published and not committed are lost with the log. The ledgers tell which records the tables hold. Below
+``settled``, every record is in each table to which it is routed. Above ``settled``, each table's ledger lists the
+offsets that the table holds. So the sink reads again from ``settled``, each table skips the offsets that it holds, and
+no record is lost or doubled.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from calving.protocol.ledger import Ledger
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The next offsets to read, and by table the offsets from there on that it holds."""
+    """The next offsets to read; and for each table the offsets from there on that the table holds."""
 
     positions: SourceOffsets
     held: Mapping[str, Coverage]
 
 
 def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *, complete: bool) -> Recovery:
-    """The recovery of a sink, from the ledgers of its tables. A partition that is in none of them is absent.
+    """The recovery of a sink, from the ledgers of its tables. A partition that is in no ledger is absent.
 
-    ``settled`` of a ledger is true of all tables, so the highest one counts. ``complete``: the sink has no other
-    tables; then offsets that all of these hold need not be read again either. Tables in ``rolled_back`` no longer hold
-    all that is settled: only their own ledgers count for them, and they get all that they lack.
+    ``settled`` of a ledger holds for all tables, so the highest one counts. ``complete``: the sink has no tables but
+    these; then offsets that all of these tables hold need not be read again either. A table in ``rolled_back`` may lack
+    settled records. So only its own ledger counts for it, and the table gets every record that it lacks.
     """
     others = [ledger for name, ledger in ledgers.items() if name not in rolled_back]
     positions: dict[TopicPartition, int] = {}
@@ -45,7 +46,9 @@ def recovery(ledgers: Mapping[str, Ledger], rolled_back: Collection[str] = (), *
 
 
 def ahead(ledger: Ledger, positions: SourceOffsets, settled: SourceOffsets) -> Coverage:
-    """The offsets that a table holds at or above these positions; below ``settled`` it holds all that belong to it."""
+    """The offsets that a table holds at or above these positions. Below ``settled`` it holds every record routed to
+    it.
+    """
     found = {
         tp: beyond(merged((Span(0, settled.get(tp, 0)), *ledger.held(tp))), positions.get(tp, 0))
         for tp in {*ledger.source, *settled}

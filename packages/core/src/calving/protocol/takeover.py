@@ -1,4 +1,4 @@
-"""Decides whether calving may start in the place of a Java sink: what it left, and what follows from it. Pure."""
+"""Decides from what a Java sink left whether calving may start in its place, and tells what then happens. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 from calving.model.text import counted, listed, offsets_text
 
 _TASK = "connector-consumer-"
-"""How Kafka Connect begins the client id, and so the member id, of a task's consumer."""
+"""The prefix that Kafka Connect gives to the client id of a task's consumer, and so to its member id."""
 _FIRST_WITH_UUIDS = (1, 11)
-"""Iceberg versions of the Java sink from this one on can read events that name a table's UUID."""
+"""The first Iceberg version whose Java sink can read events that name a table's UUID."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class TablePlace:
     files: int = 0
     """Files announced on the control topic that are not in the table."""
     recreated: bool = False
-    """Whether some of them were written for a former table of the name."""
+    """Whether some of these files were written for a former table of the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a sink left, and what runs there now."""
+    """The state that a sink left, and the consumers that run there now."""
 
     name: str
     group: str
@@ -42,7 +42,7 @@ class Place:
     """The consumer group of the tasks of a Tabular connector."""
     members: Collection[str]
     connector_members: Collection[str]
-    """Member ids, in the sink's group and in ``connector_group``."""
+    """``members`` and ``connector_members``: the ids of the members of ``group`` and of ``connector_group``."""
     stored: SourceOffsets
     announced: SourceOffsets
     """The last positions in the answers on the control topic."""
@@ -54,7 +54,7 @@ class Place:
     undecodable: int
     """Entries of the control topic that cannot be read."""
     troubles: tuple[str, ...] = ()
-    """Refusals of the checks of a start; each says what to do."""
+    """The refusals of a start's checks; each says what to do."""
     ignored: Mapping[str, str] = field(default_factory=dict)
     """Keys that have no effect here, and why."""
     known_sinks: Collection[str] = ()
@@ -67,7 +67,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``happens``: what follows a start. ``refusals``: why not to start, each with what to do; empty if it is safe."""
+    """``happens``: the consequences of a start. ``refusals``: reasons not to start, each with what to do; empty if a
+    start is safe.
+    """
 
     happens: tuple[str, ...]
     refusals: tuple[str, ...]
@@ -84,7 +86,7 @@ def _tasks(members: Collection[str]) -> int:
     return sum(member.startswith(_TASK) for member in members)
 
 
-# Why not
+# The refusals
 
 
 def tabular_runs(name: str, group: str, members: int) -> str:
@@ -96,7 +98,9 @@ def tabular_runs(name: str, group: str, members: int) -> str:
 
 
 def java_changes_no_rows(group: str, members: Collection[str]) -> str | None:
-    """The refusal of a sink that changes rows while tasks of the Java sink are in its group; None: there are none."""
+    """The refusal of a sink that changes rows, if tasks of the Java sink are in its group; None if there are no such
+    tasks.
+    """
     return (
         f"{_running(group, tasks)}, and a fleet that changes rows may have none. Stop the connector"
         if (tasks := _tasks(members))
@@ -185,7 +189,7 @@ def _of_tables(place: Place) -> Iterator[str]:
         )
 
 
-# What then
+# The consequences of a start
 
 
 def _happens(place: Place) -> Iterator[str]:

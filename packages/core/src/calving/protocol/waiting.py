@@ -1,7 +1,8 @@
 """Derives from the control log which tables have files that are not committed: pure, for every worker.
 
-The coordinator writes which tables it has committed, and with each CommitComplete which offsets are settled in all of
-them. A table with neither was not committed in that cycle.
+The coordinator writes a CommitToTable for each table that it has committed, and with each CommitComplete the offsets
+that are settled in all tables. A table without a CommitToTable, whose offsets are not settled either, was not committed
+in that cycle.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from calving.model.coverage import Coverage, without
 from calving.model.events import CommitComplete, CommitToTable, DataWritten, Envelope, TableId
 
 DEGRADED = 3
-"""Cycles after which a table with uncommitted files is DEGRADED; a healthy one needs at most two."""
+"""Cycles after which a table with uncommitted files is DEGRADED. A healthy table needs at most two."""
 
 
 class Waiting:
@@ -25,7 +26,7 @@ class Waiting:
             case DataWritten(table=table) if envelope.spans:
                 self._oldest.setdefault(table.identifier, (envelope.spans, 0))
             case CommitToTable(table=table):
-                # Its publications may stay unsettled for long, because other tables lack their files.
+                # The table's publications may stay unsettled for long, because other tables lack their files.
                 self._oldest.pop(table.identifier, None)
             case CommitComplete() if envelope.attached.settled:
                 self._oldest = {
@@ -36,12 +37,14 @@ class Waiting:
 
     @property
     def cycles(self) -> dict[TableId, int]:
-        """Tables with uncommitted files, and the number of cycles that ended without the oldest of them."""
+        """Tables with uncommitted files; for each the number of cycles that ended without committing the oldest of
+        these files.
+        """
         return {table: cycles for table, (_, cycles) in self._oldest.items()}
 
     @property
     def degraded(self) -> dict[TableId, int]:
-        """Tables that were not committed for several cycles, and the number of cycles."""
+        """Tables that were not committed for at least three cycles, each with the number of cycles."""
         return {table: cycles for table, (_, cycles) in self._oldest.items() if cycles >= DEGRADED}
 
 

@@ -1,8 +1,8 @@
 """The worker: decides which offsets to read next, and when to publish.
 
-A cycle is open from StartCommit to CommitComplete. While it is open the worker owes an answer for each assigned
-partition, also for one that is assigned in the middle of the cycle. The state of the batch and the state of the answer
-are phases: ``calving.protocol.phases`` has their table and diagram.
+A cycle is open from StartCommit to CommitComplete. While a cycle is open, the worker owes an answer for each assigned
+partition, also for a partition that is assigned in the middle of the cycle. The state of the batch and the state of the
+answer are phases: ``calving.protocol.phases`` has their table and diagram.
 
 The worker has no recovery code. After an error, or when a partition is lost, unpublished work is dropped and read again
 from the stored positions; files that a batch has written meanwhile are orphans.
@@ -37,13 +37,13 @@ from calving.protocol.positions import Position, take
 
 
 class BatchLimits(NamedTuple):
-    """The ``backlog`` at which a batch runs between cycles, and the most that one batch reads."""
+    """The size of the backlog at which a batch runs between cycles; it is also the most that one batch reads."""
 
     records: int
     bytes: int
     first: int | None = None
     """The most records that the first batch may read, if a larger batch failed before; None: ``records``. After each
-    batch that ends, the next one may read an eighth more.
+    batch that ends, the next batch may read an eighth more.
     """
 
 
@@ -63,23 +63,23 @@ class BatchOutcome:
 class Worker:
     """Decides for one worker what to read and publish; it does no I/O, and one thread calls it.
 
-    Its driver reports what has happened (``assigned``, ``heard``, ``finished``, ``published``, ``released``) and runs
-    the effects that ``tick`` and ``handover`` return, in their order. If an effect fails, the driver drops the machine
-    with its unpublished batches, and makes a new one that starts at the stored positions. A call that the state forbids
-    raises ProtocolError.
+    Its driver reports events with ``assigned``, ``heard``, ``finished``, ``published`` and ``released``. The driver
+    runs the effects that ``tick`` and ``handover`` return, in their order. If an effect fails, the driver drops the
+    machine with its unpublished batches, and makes a new machine that starts at the stored positions. A call that the
+    state forbids raises ProtocolError.
     """
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
         self._records = limits.records if limits.first is None else min(limits.first, limits.records)
-        """The most that the next batch reads."""
+        """The most records that the next batch reads."""
         self._stored: dict[TopicPartition, int | None] = {}
         self._next: dict[TopicPartition, int] = {}
         self.held: frozenset[TopicPartition] = frozenset()
         """The assigned partitions."""
         self._restarted: set[TopicPartition] = set()
-        """Partitions whose position went back after it was stored; they count as moved even when it reaches the same
-        offset.
+        """Partitions whose position went back after it was stored. They count as moved even if the position reaches the
+        stored offset again.
         """
         self._finished: list[tuple[Spans, BatchOutcome]] = []
         self._phases = Phases()
@@ -133,7 +133,8 @@ class Worker:
         missing = {tp for tp in gone if tp in self._next}
         self._void(missing)
         if any(missing & spans.keys() for spans, _ in self._finished):
-            # Files mix partitions: to drop one partition's rows is to drop the files, so every partition is read again.
+            # Files mix partitions. To drop one partition's rows, the files must be dropped, so all their partitions are
+            # read again.
             for spans, _ in reversed(self._finished):
                 self._next.update({tp: span.start for tp, span in spans.items()})
             self._finished.clear()
@@ -147,10 +148,11 @@ class Worker:
     def gaps(
         self, begins: SourceOffsets, ends: SourceOffsets, known: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, Gap]:
-        """Offsets that should be read next but are not on the broker: up to where reading can continue (W7).
+        """For each partition whose next offset is not on the broker: the gap up to where reading can continue (W7).
 
-        Reading continues at the first available offset. But if the topic is ``known`` to be the same one and ends
-        before the wanted offset, it was truncated: its records were all read before, and reading continues at its end.
+        Reading continues at the first available offset. The exception is a truncated topic: it is ``known`` to be the
+        same topic, and ends before the wanted offset. All its records were read before, so reading continues at its
+        end.
         """
         return {
             tp: Gap(at, ends[tp] if tp in known and at > ends[tp] else begins[tp])
@@ -159,7 +161,7 @@ class Worker:
         }
 
     def skip(self, tp: TopicPartition, to: int) -> None:
-        """Continue at ``to``: the records in between are gone, or the offsets restart there."""
+        """Continue at ``to``: the records before it are gone, or the offsets have restarted."""
         if to < self._next[tp]:
             self._restarted.add(tp)
         self._next[tp] = to
@@ -228,8 +230,8 @@ class Worker:
         return [RunBatch(self._number, self._reads)]
 
     def _written(self) -> list[DataWritten]:
-        """The files of the finished batches: one event for each table, and a separate one for files that delete rows,
-        because these deletes apply to all files before them.
+        """The files of the finished batches, one event for each table. Files that delete rows begin another event,
+        because their deletes apply to all files before them.
         """
         tables: dict[TableReference, list[TableFiles]] = {}
         for _, outcome in self._finished:
@@ -256,11 +258,13 @@ class Worker:
         return tuple(PartitionProgress(tp, ends.get(tp), latest.get(tp)) for tp in sorted(self._next))
 
     def _covers(self, tp: TopicPartition) -> Span:
-        """From the stored position on, so that successive publications have no gap: coverage is compared."""
+        """The span from the stored position on. Successive publications must not have a gap, because coverage is
+        compared.
+        """
         return Span(0 if tp in self._restarted else self._stored[tp] or 0, self._next[tp])
 
     def _publish(self) -> list[WorkerEffect]:
-        # Also without records: a position found by reset, or moved over a gap, must be stored.
+        # Store positions even if no records were read: a position may come from the reset, or have moved over a gap.
         advances = {
             tp: Advance(self._stored[tp], at)
             for tp, at in sorted(self._next.items())
