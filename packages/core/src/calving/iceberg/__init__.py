@@ -1,1 +1,1 @@
-"""Iceberg through pyiceberg 0.12: catalogs, tables, and the one way in which calving commits."""
+"""Iceberg through pyiceberg 0.12: catalogs, tables, and calving's commits."""

@@ -1,4 +1,4 @@
-"""What a catalog gives the sink, and what it does not: asked for where it can be asked without a change."""
+"""Finds out what a catalog can do for the sink, as far as that can be tried without changing a table."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _REFUSALS = (BadRequestError, ForbiddenError, NotImplementedError)
 def abilities(catalog: Catalog, table: Table | None, branch: str | None = None) -> Iterator[str]:
     """One line about commits, one about format versions, and one about branches if the sink commits to ``branch``.
 
-    ``table``: any, to ask with. A REST catalog gets a commit that changes nothing and requires what cannot be, and is
-    asked to stage a table; every catalog gets a commit that makes a branch and removes it.
+    ``table``: any table to try with. A REST catalog gets two requests: a commit without changes, whose requirement
+    cannot hold, and a request to stage a table. With ``branch``, every catalog gets a commit that makes a branch and
+    removes it.
 
-    :raises ConfigError: the catalog accepts the first, so two coordinators could overwrite each other's commits, or it
-        refuses the last.
+    :raises ConfigError: the catalog accepts the commit whose requirement does not hold, so two coordinators could
+        overwrite each other's commits; or it refuses the branch.
     """
     if not is_rest(catalog):
         kind = type(catalog).__name__
@@ -56,7 +57,7 @@ def _refuse_blind_commits(catalog: Catalog, table: Table) -> None:
         catalog.commit_table(table, (AssertTableUUID(uuid=uuid4()),), ())
     except CommitFailedException:
         return
-    except Exception as error:  # each catalog has its own, for a missing privilege for example
+    except Exception as error:  # each catalog has its own errors, for a missing privilege for example
         raise _silent(table, "whether it checks commits", error) from error
     raise ConfigError(
         "iceberg.catalog.*: the catalog accepts a commit whose requirements do not hold: two coordinators would"
@@ -65,7 +66,7 @@ def _refuse_blind_commits(catalog: Catalog, table: Table) -> None:
 
 
 def _versions(catalog: Any) -> str:
-    """A staged table is one that is not made."""
+    """Tries the newest version with a staged table, which is never created."""
     namespace = next(iter(catalog.list_namespaces()), None)
     if namespace is None:
         return f"1 to {VERSION - 1}; {VERSION} was not tried, because there is no namespace yet"
@@ -75,7 +76,7 @@ def _versions(catalog: Any) -> str:
         catalog.create_table_transaction(name, schema, properties={"format-version": str(VERSION)})
     except Exception as error:  # each catalog has its own
         return f"1 to {VERSION - 1}; {VERSION} is refused: {type(error).__name__}: {masked(str(error))}"
-    if catalog.table_exists(name):  # it knows no staged tables
+    if catalog.table_exists(name):  # it cannot stage tables: it has created this one
         catalog.drop_table(name)
     return f"1 to {VERSION}"
 

@@ -1,4 +1,4 @@
-"""Runs attempts at tables in parallel: one that hangs delays only its own table."""
+"""Runs attempts at tables in parallel. An attempt that hangs delays only its own table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """An attempt that has not ended, or was not made. ``reason`` is for the user."""
+    """An attempt that has not ended, or was not made. ``reason`` tells the user why."""
 
     reason: str
 
@@ -26,8 +26,8 @@ class Late:
 class Attempts:
     """At most one attempt for each key at a time, and at most ``together`` attempts in the foreground.
 
-    An attempt that outlasts ``seconds`` continues in the background: until it ends, no other attempt is made at its
-    key. Its thread does not delay the end of the process.
+    An attempt that takes longer than ``seconds`` continues in the background. Until it ends, no other attempt is made
+    for its key. Its thread does not delay the end of the process.
     """
 
     def __init__(self, together: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,12 +62,12 @@ class Attempts:
                 yield done, result
 
     def _begin(self, key: Hashable, late: int) -> Late | None:
-        """Start an attempt at this key; returns the reason if none can be made now."""
+        """Start an attempt for this key. Returns the reason if no attempt can be made now."""
         with self._lock:
             if key in self._began:
                 return Late(f"still committing after {self._clock() - self._began[key]:.0f} s")
             if late >= self._together:
-                # The others would probably hang, too, each group for as long as the first.
+                # Other attempts would probably hang, too, each group for as long as the first one.
                 before = counted(late, "commit")
                 return Late(f"not tried: {before} before it did not come back in {self._seconds:.0f} s")
             self._began[key] = self._clock()

@@ -1,4 +1,4 @@
-"""Opens the catalog that the settings name; Java's names are translated where pyiceberg's differ."""
+"""Opens the catalog that the settings name. Java's property names are translated if pyiceberg's names differ."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from calving.secrets import masked, without_secrets
 from calving.storage_errors import told
 
 LOOK_SECONDS = 30.0
-"""Bounds the load of a table: not all catalogs have timeouts, and none includes the storage of the metadata."""
+"""The time limit for loading a table. Not all catalogs have timeouts, and no timeout of a catalog includes reading the
+metadata from storage.
+"""
 
 LISTING_SECONDS = 300.0
-"""One request for each namespace."""
+"""The time limit for listing tables, which takes one request for each namespace."""
 
 _TOGETHER = 16
-"""Tables that are loaded in parallel: a sink may have hundreds, behind a slow catalog."""
+"""How many tables are loaded in parallel: a sink may have hundreds of tables, and its catalog may be slow."""
 
 _OPEN_TRIES = 3
 _MISSING = ("NoSuchTable", "NoSuchIcebergTable", "NoSuchNamespace", "TableNotFound")
@@ -46,8 +48,8 @@ _JAVA_ONLY = ("io-impl", "clients", "lock-impl", "metrics-reporter-impl", "clien
 def open_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
     """The catalog of ``iceberg.catalog.*``; ``type = embedded`` is SQLite beside a local warehouse.
 
-    :raises ConfigError: it cannot be opened, or cannot serve exactly-once.
-    :raises UnavailableError: a REST catalog, which is asked for its own settings first, is not there now.
+    :raises ConfigError: the catalog cannot be opened, or cannot serve exactly-once.
+    :raises UnavailableError: a REST catalog does not answer the first request, for its settings.
     """
     translated = translate(properties)
     for tries in range(_OPEN_TRIES):
@@ -87,12 +89,12 @@ def _loaded(name: str, properties: Mapping[str, str]) -> Catalog:
 def _is_away(error: Exception) -> bool:
     if isinstance(error, LateError | ServerError | ServiceUnavailableError):
         return True
-    requests = sys.modules.get("requests")  # whoever raises its errors has imported it
+    requests = sys.modules.get("requests")  # if the error is from this library, it is already imported
     return requests is not None and isinstance(error, requests.ConnectionError | requests.Timeout)
 
 
 def _brief(error: Exception) -> str:
-    """Its last cause. Connection errors wrap others, whose texts repeat the address."""
+    """The error's innermost cause. Connection errors wrap other errors, and their texts repeat the address."""
     found = re.search(r"\[Errno [-\d]+\] [^\"')]+", str(error))
     return found[0] if found is not None else masked(str(error))
 
@@ -118,12 +120,12 @@ def translate(properties: Mapping[str, str]) -> dict[str, str]:
 def _embedded(properties: Mapping[str, str]) -> dict[str, str]:
     folder = Path(properties.get("warehouse", "warehouse").removeprefix("file://")).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    # SQLite gives up on a lock after five seconds unless told otherwise.
+    # By default SQLite gives up waiting for a lock after five seconds.
     return {"type": "sql", "uri": f"sqlite:///{folder / 'catalog.db'}?timeout=30", "warehouse": f"file://{folder}"}
 
 
 def is_rest(catalog: Catalog) -> bool:
-    """Whether it is a REST catalog; does not import that class, which is slow."""
+    """Whether it is a REST catalog. Does not import the class of REST catalogs, because that import is slow."""
     module = sys.modules.get("pyiceberg.catalog.rest")
     return module is not None and isinstance(catalog, module.RestCatalog)
 
@@ -154,7 +156,7 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
 
 
 def in_vain(what: str, error: Exception, catalog: Catalog) -> CalvingError:
-    """The error to raise for one of a catalog or of its store. ``what`` did not happen."""
+    """The error to raise for ``error`` of a catalog or of its store. ``what`` says what did not happen."""
     if isinstance(error, CalvingError):
         return error
     of_store = told(error)
@@ -166,7 +168,9 @@ def in_vain(what: str, error: Exception, catalog: Catalog) -> CalvingError:
 
 
 def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:
-    """For each of these names its table, None if there is none, or why it cannot be loaded; loaded in parallel."""
+    """For each name its table, None if there is no such table, or the error if the table cannot be loaded. Loads in
+    parallel.
+    """
 
     def find(name: str) -> Table | UnavailableError | None:
         try:
@@ -182,10 +186,11 @@ def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | Unavai
 def find_tables(
     catalog: Catalog, names: Iterable[str], known: Mapping[str, Table]
 ) -> tuple[dict[str, Table | None], dict[str, UnavailableError]]:
-    """The tables of these names, loaded in parallel, and the errors of those that cannot be loaded. Such a table is
-    as in ``known`` if others can be loaded: one broken table must not stop the others (C4).
+    """The tables of these names, loaded in parallel, and the errors of tables that cannot be loaded. If at least one
+    table can be loaded, a table that cannot be loaded is taken from ``known``: one broken table must not stop the
+    others (C4).
 
-    :raises UnavailableError: none can be loaded, or one that is not known.
+    :raises UnavailableError: no table can be loaded, or a table that cannot be loaded is not in ``known``.
     """
     loaded = look_for(catalog, names)
     errors = {name: each for name, each in loaded.items() if isinstance(each, UnavailableError)}
@@ -196,10 +201,12 @@ def find_tables(
 
 
 def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bool:
-    """Whether the table is missing: pyiceberg takes every 404 for that, also a proxy's, or that of a wrong path."""
+    """Whether the table is missing. pyiceberg takes every 404 for a missing table, also the 404 of a proxy or of a
+    wrong path.
+    """
     said, requests = error.__cause__, sys.modules.get("requests")
     if requests is None or not isinstance(said, requests.HTTPError) or said.response is None:
-        return True  # other catalogs have no such ambiguity
+        return True  # other catalogs are not ambiguous
     try:
         kind = str(said.response.json()["error"]["type"])
     except (ValueError, KeyError, TypeError):
@@ -213,7 +220,7 @@ def _is_missing(catalog: Catalog, table: TableId, error: NoSuchTableError) -> bo
 
 
 def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
-    """The names of all tables in a namespace and below; of the whole catalog where none is given.
+    """The names of all tables in a namespace and below it. Without a namespace, of all tables in the catalog.
 
     :raises UnavailableError: the catalog gives no clear answer.
     """

@@ -69,9 +69,9 @@ class IcebergCommitter:
         tasks: Callable[[], Tasks | None] = lambda: None,
         seen: Mapping[TableId, TableMark] = MappingProxyType({}),
     ) -> None:
-        """``attempts`` belong to the process: an earlier coordinator's may still be running. ``tasks``: the engine on
-        which very large mutation tables are searched; None to search in this process. ``seen``: the tables that may
-        hold records of the sink, as they are now.
+        """``attempts`` belong to the process: attempts of an earlier coordinator may still be running. ``tasks``: the
+        engine on which very large mutation tables are searched; None to search in this process. ``seen``: the tables
+        that may hold records of the sink, as they are now.
         """
         self.seen = seen
         self._catalog, self._catalog_name, self._style = catalog, catalog_name, style
@@ -81,7 +81,7 @@ class IcebergCommitter:
         self._holes: dict[TableId, Coverage] = {}
         self._told: set[tuple[TableId, str]] = set()
         self.missing: dict[TableId, str] = {}
-        """By table, offsets that two commits in a row should have held and did not: no later commit will hold them."""
+        """By table, offsets that were missing in two commits in a row: no later commit will add them."""
         self._gate = Gate()
         self._reports: deque[TableCommit] = deque()
 
@@ -91,7 +91,9 @@ class IcebergCommitter:
 
     @property
     def held_back(self) -> dict[TableId, str]:
-        """Mutation tables with entries that several commits in a row have held back, and which offsets are missing."""
+        """Mutation tables with entries that several commits in a row have held back; each with a sentence on the
+        missing offsets.
+        """
         return self._gate.waits
 
     @property
@@ -147,7 +149,9 @@ class IcebergCommitter:
         return Committed(reference, done.snapshot_id, mark, admitted.elsewhere, admitted.held_back)
 
     def _is_gone(self, table: TableId) -> bool:
-        """Whether a table without entries does not exist: as one that was dropped on purpose, it is no failure."""
+        """Whether a table without entries does not exist. That is no failure, because the table may have been dropped
+        on purpose.
+        """
         if find_table(self._catalog, table) is not None:
             return False
         log.warning(
@@ -161,7 +165,7 @@ class IcebergCommitter:
     def _park(
         self, table: TableId, commit: ParkedCommit, request: CommitTables
     ) -> tuple[str | None, tuple[Envelope, ...]]:
-        """The file, and what is not in it."""
+        """The file with the parked commit, or None; and the entries that are not in it."""
         if table not in request.park:
             return None, ()
         held_back: tuple[Envelope, ...] = ()
@@ -171,7 +175,7 @@ class IcebergCommitter:
             return None, ()
         try:
             last = self._parking.park(table, commit, request.parked.get(table))
-        except Exception as error:  # then its entries stay buffered
+        except Exception as error:  # the entries then stay buffered
             log.warning("the files of table %s could not be parked: %s", ".".join(table), error)
             return None, ()
         entries = counted(len(commit.entries), "entry with its files is", "entries with their files are")
@@ -179,7 +183,9 @@ class IcebergCommitter:
         return last, held_back
 
     def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
-        """Log offsets that two commits in a row lack, once, and keep them in ``missing`` while they are missing."""
+        """Log each offset range that two commits in a row lack, but only once. Keep it in ``missing`` while it is
+        missing.
+        """
         if done.snapshot_id is None:
             return
         before, now = self._holes.get(table, {}), passed_over(done.admitted.ledger, reach)

@@ -1,7 +1,7 @@
 """Turns equality deletes of one head of a table into positions (E3).
 
-That changes no row for a reader. Any of the equality deletes may go first, because a position delete names rows, and
-applies whatever came before it.
+This changes no row for a reader. The equality deletes may be converted in any order: a position delete names its rows,
+and so applies to them regardless of other deletes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from calving.mutations.lookup import Tasks
 from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
 
 _Scope = tuple[int, tuple[Any, ...]] | None
-"""The spec and the partition that an equality delete applies to; None: all partitions."""
+"""The spec and the partition to which an equality delete applies; None: all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Converted:
     files: int
     """How many equality-delete files are removed."""
     keys: int
-    """How many keys these have."""
+    """How many keys the removed files have."""
     rows: int
-    """How many rows positions delete now."""
+    """How many rows position deletes delete now and did not delete before."""
 
 
 class Conversion:
@@ -62,8 +62,8 @@ class Conversion:
         at_once: int = KEYS_AT_ONCE,
         tasks: Callable[[], Tasks | None] = lambda: None,
     ) -> None:
-        """``at_once``: how many keys are held in memory, and, of several files, removed by one commit. ``tasks``: the
-        engine on which very large files are searched.
+        """``at_once``: about how many keys are held in memory. It is also about how many keys one commit converts; but
+        a commit converts at least one file. ``tasks``: the engine on which very large files are searched.
         """
         self._lookups, self._at_once, self._known = Lookups(cache, tasks), at_once, KnownPositions()
         self._manifests: tuple[frozenset[int], Manifests] | None = None
@@ -73,7 +73,7 @@ class Conversion:
         self._written: list[str] = []
 
     def of(self, table: Table, branch: str) -> Converted | None:
-        """What the next commit on this head of the branch changes; None: it has no equality deletes.
+        """The changes of the next commit on this head of the branch; None if the head has no equality deletes.
 
         :raises TableTroubleError: files of the table cannot be read.
         """
@@ -99,7 +99,7 @@ class Conversion:
         )
 
     def unused(self, used: Iterable[DataFile]) -> list[str]:
-        """The written files that are not among the ones used in the end."""
+        """The files that were written and are not among the ``used`` files."""
         kept = {file.file_path for file in used}
         return [path for path in self._written if path not in kept]
 
@@ -118,12 +118,14 @@ class Conversion:
         return self._manifests[1].live(table.io, place)
 
     def _still(self, deletes: Iterable[LiveDelete]) -> list[LiveDelete]:
-        """Those that the attempt before has taken; none if one of them is gone, for what it deleted may be back."""
+        """The equality deletes that the previous attempt has chosen. Empty if one of them is gone, because the rows
+        that it deleted may be back.
+        """
         found = [delete for delete in deletes if key_of(delete.file) in self._chosen]
         return found if len(found) == len(self._chosen) else []
 
     def _oldest(self, deletes: Sequence[LiveDelete]) -> Iterator[LiveDelete]:
-        """The ones of the next commit."""
+        """The equality deletes that the next commit converts."""
         left = self._at_once
         for delete in sorted(deletes, key=lambda each: (each.sequence, each.file.file_path)):
             if left <= 0:
@@ -144,7 +146,7 @@ class Conversion:
         self._hits |= hits
 
     def _rows(self, group: _Group, part: Part, among: dict[str, LiveData]) -> Iterator[tuple[str, list[int]]]:
-        """The rows of each file that these keys delete."""
+        """The rows of each file that the keys of the part delete."""
         keys = part.keys
         pruning = Pruning(keys, group.columns, group.table.metadata.specs())
         wanted = [
@@ -158,7 +160,7 @@ class Conversion:
                 yield file.path, matches.rows.filter(pc.greater(latest, among[file.path].sequence)).to_pylist()
 
     def _deletes(self, table: Table, deleted: Sequence[Deleted]) -> tuple[DataFile, ...]:
-        """The delete files of these rows; those that an earlier attempt has written are taken."""
+        """The delete files for these rows. Delete files that an earlier attempt has written are reused."""
         missing = [each for each in deleted if self._made.get(each.file.path, (None,))[0] != each.positions]
         for each, made in zip(missing, write_deleted(table, missing, self._written), strict=True):
             self._made[each.file.path] = each.positions, made
@@ -167,7 +169,7 @@ class Conversion:
 
 @dataclass(frozen=True)
 class _Group:
-    """Equality deletes of the same columns and the same scope."""
+    """Equality deletes that compare the same columns and have the same scope."""
 
     table: Table
     columns: tuple[Column, ...]
@@ -181,7 +183,7 @@ class _Group:
 
     @cached_property
     def sequences(self) -> pa.Array:
-        """The different sequence numbers of the deletes: the steps of their keys."""
+        """The distinct sequence numbers of the deletes, in order. They serve as the steps of the keys."""
         return pa.array(sorted({delete.sequence for delete in self.deletes}), pa.int64())
 
     def may_delete_from(self, data: LiveData) -> bool:
@@ -190,7 +192,7 @@ class _Group:
         return is_older and self.scope in (None, (about.spec_id, about.partition))
 
     def parts(self, at_once: int) -> Iterator[Part]:
-        """The keys, at most about so many at a time."""
+        """The keys, in parts of about ``at_once`` keys."""
         steps: dict[int, list[File]] = {sequence: [] for sequence in self.sequences.to_pylist()}
         for delete in self.deletes:
             steps[delete.sequence].append((delete.file.file_path, delete.file.file_format.value))
@@ -211,7 +213,7 @@ def _scope(table: Table, file: DataFile) -> _Scope:
 
 
 def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:
-    """The compared columns; one that was dropped is still compared, as it was last."""
+    """The compared columns. A dropped column is still compared, with its last type."""
     schemas = [table.schema(), *sorted(table.metadata.schemas, key=lambda each: -each.schema_id)]
     found = []
     for each in ids:

@@ -31,7 +31,7 @@ from calving.mutations.vectors import from_blob, puffin
 from calving.version import __version__
 
 _TOGETHER = 8
-"""Files that are written at the same time."""
+"""How many files are written at the same time."""
 _COLUMNS = (Column(FILE_PATH_ID, StringType()), Column(POS_ID, LongType()))
 _SCHEMA = pa.schema(
     [
@@ -99,7 +99,7 @@ def _vectors(table: Table, deleted: Mapping[str, Deleted], written: list[str]) -
 
 
 def _position_file(table: Table, deleted: Deleted, written: list[str]) -> DataFile:
-    """P3: a position-delete file about one data file, whose whole path is in the bounds."""
+    """P3: a position-delete file for one data file. Its bounds hold the whole path of the data file."""
     path = deleted.file.path
     positions = pa.array(deleted.positions.to_array(), pa.int64())
     rows = pa.table([pa.repeat(pa.scalar(path), len(positions)), positions], schema=_SCHEMA)

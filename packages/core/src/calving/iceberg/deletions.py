@@ -1,4 +1,4 @@
-"""The deleted rows of one head of a table, and the delete files that change when others are deleted, too."""
+"""The deleted rows of one head of a table, and the delete files that change if further rows are deleted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class KnownPositions:
         return self._known[known]
 
     def know(self, deletes: Iterable[DataFile], deleted: Iterable[Deleted]) -> None:
-        """Keep what was written: each of these rows into the delete file in the same place."""
+        """Keep the positions that were written: those of each item of ``deleted`` are in the item of ``deletes`` with
+        its index.
+        """
         for file, each in zip(deletes, deleted, strict=True):
             self._keep((key_of(file), each.file.path), each.positions)
 
@@ -41,16 +43,16 @@ class KnownPositions:
 
 
 class Deletions:
-    """Of one head."""
+    """The deleted rows of one head."""
 
     def __init__(self, table: Table, live: Live, known: KnownPositions) -> None:
         self._table, self._live, self._known = table, live, known
         self._before: dict[str, BitMap64] = {}
         self.new = 0
-        """Rows that ``added`` has found to be deleted now, and not before."""
+        """Rows that ``added`` has found to be newly deleted."""
 
     def before(self, path: str) -> BitMap64:
-        """The rows of a file that position deletes of the head delete."""
+        """The rows of a file that the head's position deletes delete."""
         if path not in self._before:
             self._before[path] = self._read(path)
         return self._before[path]
@@ -66,7 +68,9 @@ class Deletions:
     def added(
         self, files: Mapping[str, Candidate], hits: Mapping[str, BitMap64]
     ) -> tuple[list[Deleted], list[Candidate]]:
-        """The files with newly deleted rows, and the files without any live row, if the rows of ``hits`` go."""
+        """The files with newly deleted rows, and the files without any live row, if the rows in ``hits`` are
+        deleted.
+        """
         partly, wholly = [], []
         for path, rows in hits.items():
             file, before = files[path], self.before(path)
@@ -84,8 +88,8 @@ class Deletions:
     def removed(
         self, deleted: Sequence[Deleted], gone: Sequence[Candidate]
     ) -> tuple[frozenset[FileKey], frozenset[str]]:
-        """P1 and P6: replaced delete files, data files without live rows, and delete files about removed files. And the
-        manifests that name them.
+        """P1 and P6: the files to remove, and the manifests that name them. These are replaced delete files, data files
+        without live rows, and delete files for removed data files.
         """
         removed: set[FileKey] = set()
         manifests: set[str] = set()

@@ -1,6 +1,7 @@
 """Manifest entries with all their fields, and the live files of a snapshot.
 
-pyiceberg reads entries as version 2 defines them: without the place of a deletion vector, and without row ids.
+pyiceberg reads entries as version 2 defines them: without the position of a deletion vector in its file, and without
+row ids.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from pyiceberg.manifest import (
 from calving.mutations.candidates import Candidate
 
 FIRST_ROW_ID, REFERENCED, CONTENT_OFFSET, CONTENT_SIZE = 16, 17, 18, 19
-"""Places of a data file's fields of version 3; older ones end before them."""
+"""The indices of a data file's version 3 fields. Records of older versions end before these fields."""
 LIST_FIRST_ROW_ID = 15
-"""Place of ``first_row_id`` in a manifest file of version 3; older ones end before it."""
+"""The index of ``first_row_id`` in a manifest file of version 3. Records of older versions end before this field."""
 FILE_PATH_ID, POS_ID = 2147483546, 2147483545
 """The columns of a position-delete file."""
 _LIST = MANIFEST_LIST_FILE_SCHEMAS[3]
 _MOST_KNOWN = 200_000
 
 FileKey = tuple[str, int | None]
-"""A file in a manifest: its path, and for a deletion vector its offset in the file."""
+"""A file in a manifest: its path, and for a deletion vector the offset within the file."""
 
 
 def key_of(file: DataFile) -> FileKey:
@@ -56,7 +57,7 @@ def is_vector(file: DataFile) -> bool:
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
-    """The manifests with first row ids, which pyiceberg omits."""
+    """The manifests, with their first row ids, which pyiceberg omits."""
     with AvroFile[ManifestFile](
         io.new_input(path),
         _LIST,
@@ -67,7 +68,9 @@ def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
 
 
 def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
-    """The live entries of a manifest; sequence numbers, spec and row ids as inherited from it."""
+    """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
+    manifest.
+    """
     with AvroFile[ManifestEntry](
         io.new_input(manifest.manifest_path),
         MANIFEST_ENTRY_SCHEMAS[3],
@@ -144,7 +147,9 @@ class Live:
 
 
 class Manifests:
-    """Reads live files. Manifests never change, so each is read once. ``ids``: columns whose bounds are kept."""
+    """Reads live files. Manifests never change, so each manifest is read once. ``ids``: columns whose bounds are
+    kept.
+    """
 
     def __init__(self, ids: Collection[int]) -> None:
         self._ids = frozenset(ids)
@@ -191,7 +196,7 @@ class Manifests:
 
 
 def partition_of(file: DataFile) -> tuple[Any, ...]:
-    """The values of its partition."""
+    """The values of the file's partition."""
     return tuple(file.partition[i] for i in range(len(file.partition)))
 
 

@@ -1,10 +1,12 @@
 """Expires old snapshots in the commit that adds one, which keeps the cost of a commit constant.
 
-Only if the table's properties ask for it: ``calving.expire.max-snapshots`` (count), or
-``history.expire.max-snapshot-age-ms`` with ``history.expire.min-snapshots-to-keep`` (age), and not with ``gc.enabled =
-false``. Only snapshots of the branch that is written, never one that another branch or a tag can reach, and only
-snapshots that removed no files: ``expire_snapshots`` of other engines needs the others to find the files that a
-compaction or a deletion replaced. Data files are not touched.
+Snapshots expire only if the table's properties ask for it: ``calving.expire.max-snapshots`` (count), or
+``history.expire.max-snapshot-age-ms`` with ``history.expire.min-snapshots-to-keep`` (age). With ``gc.enabled = false``
+no snapshot expires.
+
+Only snapshots of the written branch expire. A snapshot stays if another branch or a tag can reach it. A snapshot that
+removed files stays, too: ``expire_snapshots`` of other engines needs it to find the files that a compaction or a
+deletion replaced. Data files are not touched.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ GC_ENABLED = "gc.enabled"
 _TAKES_AWAY = {"deleted-data-files", "removed-delete-files"}
 """Summary keys of a snapshot that removed files."""
 _AT_ONCE = 10
-"""Snapshots expire in groups: one update and one deletion of files for several commits."""
+"""Snapshots expire in groups of at least this many, so that several commits share one update and one deletion of
+files.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The snapshots to expire; ``beside`` are their neighbours that stay in the branch, None if other snapshots may
-    share manifests with them.
+    """The snapshots to expire. ``beside`` are their neighbours that stay in the branch; None if other snapshots, too,
+    may share manifests with the expired ones.
     """
 
     gone: tuple[Snapshot, ...] = ()
@@ -48,7 +52,7 @@ class Expired:
 
 
 def expired(metadata: TableMetadata, branch: str) -> Expired:
-    """The snapshots to expire by the properties, if there are enough of them."""
+    """The snapshots to expire according to the properties, if there are enough of them."""
     limits = metadata.properties
     if (MAX_SNAPSHOTS not in limits and MAX_AGE_MS not in limits) or limits.get(GC_ENABLED, "").lower() == "false":
         return Expired()
@@ -71,8 +75,8 @@ def expired(metadata: TableMetadata, branch: str) -> Expired:
 def remove_files(io: FileIO, found: Expired) -> None:
     """Delete the manifest lists of expired snapshots, and the manifests that only they list.
 
-    A manifest leaves a branch once, when it is merged, and never comes back: if neither the next older nor the next
-    newer snapshot that stays lists it, none does.
+    A manifest leaves a branch once, when it is merged, and never comes back. So if neither the next older nor the next
+    newer remaining snapshot lists a manifest, no snapshot lists it.
     """
     delete_orphans(io, _manifests_of_none(io, found))
     delete_orphans(io, [snapshot.manifest_list for snapshot in found.gone])
@@ -84,12 +88,12 @@ def _manifests_of_none(io: FileIO, found: Expired) -> set[str]:
     try:
         kept = {manifest.manifest_path for snapshot in found.beside for manifest in snapshot.manifests(io)}
         return {manifest.manifest_path for snapshot in found.gone for manifest in snapshot.manifests(io)} - kept
-    except Exception:  # a list that cannot be read does not show which manifests are unused: they stay
+    except Exception:  # without the manifest lists the unused manifests are unknown: they stay
         return set()
 
 
 def _only_adds(snapshot: Snapshot) -> bool:
-    """Whether a snapshot removed no files: an append, or such a commit of a sink."""
+    """Whether a snapshot removed no files: an append, or a commit of a sink that removed none."""
     summary = snapshot.summary
     if summary is None:
         return False

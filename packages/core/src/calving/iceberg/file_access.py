@@ -1,4 +1,4 @@
-"""What a task gets of a table's file access."""
+"""The part of a table's file access that tasks get."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pyiceberg.io import FileIO
 
 _OF_CATALOGS = ("uri", "token", "credential", "scope", "audience", "resource")
 _OF_CATALOGS_FROM = ("auth.", "oauth2-", "header.", "rest.", "ssl.", "glue.", "hive.")
-"""How the keys of a catalog's address and logins begin."""
+"""The prefixes of keys with a catalog's address and logins."""
 
 
 def carried(io: FileIO) -> dict[str, str]:
-    """The properties that reach the storage, as text. The catalog's address and logins are not among them, unless the
-    catalog signs each request to the storage.
+    """The properties that are needed to reach the storage, as text. They include the catalog's address and logins only
+    if the catalog signs each request to the storage.
     """
-    # A REST catalog puts its authenticator among them, which cannot travel.
+    # A REST catalog adds its authenticator to the properties, which cannot be sent to a task.
     found = {name: str(value) for name, value in io.properties.items() if isinstance(value, str | int)}
     return found if "s3.signer" in found else {name: value for name, value in found.items() if not _is_catalogs(name)}
 

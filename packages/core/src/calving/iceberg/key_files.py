@@ -1,4 +1,4 @@
-"""Key files as equality deletes of one head: in the partitions of their keys, or in all (E2)."""
+"""Turns key files into equality deletes for one head: in the partitions of their keys, or in all partitions (E2)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FIELD_ID = b"PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True)
 class Deletes:
-    """Equality deletes for a snapshot, those of them that were ``written`` for it, and key files that it can do
-    without.
+    """The equality deletes of a snapshot. ``written``: the paths of those that were written for it. ``unused``: the
+    paths of key files that the snapshot does not need.
     """
 
     files: tuple[DataFile, ...]
@@ -44,7 +44,7 @@ class EqualityDeletes:
     """Makes deletes of key files, for one head of a table."""
 
     def __init__(self, table: Table, live: Collection[int]) -> None:
-        """``live``: the ids of the specs that data files are live under, as they are below these deletes.
+        """``live``: the ids of the specs of the live data files below these deletes.
 
         :raises TableTroubleError: the table has no spec for deletes that apply to all partitions.
         """
@@ -56,7 +56,9 @@ class EqualityDeletes:
         self._everywhere = everywhere
 
     def of(self, key_files: Iterable[DataFile]) -> Deletes:
-        """A row may have moved to any partition, unless its id columns tell where it is."""
+        """The deletes for these key files. A delete applies to all partitions, because a row may have moved to any
+        partition; unless the id columns determine the row's partition.
+        """
         files: list[DataFile] = []
         written: list[str] = []
         unused: list[str] = []
@@ -74,7 +76,7 @@ class EqualityDeletes:
         return all(tells_partition(spec, ids) for spec in self._live)
 
     def _divided(self, file: DataFile) -> list[DataFile] | None:
-        """The keys by partition, once for each spec; None: the file was written for other columns."""
+        """The file's keys divided by partition, once for each spec; None if the file was written for other columns."""
         whole, ids = self._table.metadata.schema(), set(file.equality_ids or ())
         schema = optional(prune_columns(whole, ids), ids)
         made: list[DataFile] = []
@@ -104,7 +106,9 @@ class EqualityDeletes:
 
 
 def by_id_columns(steps: Iterable[Step]) -> dict[tuple[int, ...], list[list[DataFile]]]:
-    """For each set of id columns the key files of each step: the id columns of a table may change."""
+    """For each set of id columns, the key files of each step. There may be several sets, because a table's id columns
+    may change.
+    """
     found: dict[tuple[int, ...], list[list[DataFile]]] = {}
     steps = list(steps)
     for number, step in enumerate(steps):
@@ -127,7 +131,7 @@ def unpartitioned(specs: Iterable[PartitionSpec]) -> int | None:
 
 
 def live_specs(table: Table, branch: str) -> set[int]:
-    """The ids of the specs that data files are live under."""
+    """The ids of the specs of the branch's live data files."""
     head = table.metadata.snapshot_by_name(branch)
     return {
         manifest.partition_spec_id
@@ -137,14 +141,16 @@ def live_specs(table: Table, branch: str) -> set[int]:
 
 
 def _read(io: FileIO, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch | None]:
-    """The rows of a key file in this schema; None where it has others."""
+    """The rows of a key file in this schema; None for a batch that does not have its columns."""
     with io.new_input(path).open() as stream, pq.ParquetFile(stream) as file:
         for batch in file.iter_batches(use_threads=False):
             yield _fitted(batch, schema)
 
 
 def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch | None:
-    """The columns by their field ids, for one may have another name or a wider type by now."""
+    """The schema's columns, found by field id: since the file was written, a column may have been renamed or
+    widened.
+    """
     given = zip(batch.schema, batch.columns, strict=True)
     found = {(field.metadata or {}).get(_FIELD_ID): column for field, column in given}
     try:

@@ -1,7 +1,7 @@
 """Commits equality deletes as they are: several snapshots, one on top of the other, in one commit (E1).
 
-An equality delete applies to rows of earlier snapshots. So the deletes and the rows of one step share a snapshot, and
-the next step of the same source partitions gets another one, built on the metadata of the one before.
+An equality delete applies to rows of earlier snapshots. So the deletes and the rows of one step share a snapshot. The
+next step of the same source partitions gets another snapshot, built on the metadata of the previous one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Prepared:
 
 
 def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterable[Step]) -> Prepared:
-    """The snapshots of the steps. Only the last one gets ``summary``: the others hold a part of the commit."""
+    """The snapshots of the steps. Only the last one gets ``summary``, because each of the others holds only a part of
+    the commit.
+    """
     steps = list(steps)
     layers = _joined(steps, overlaps(table, steps))
     below = {name: value for name, value in summary.items() if name == COMMIT_ID}
@@ -63,29 +65,31 @@ def layered(table: Table, summary: Mapping[str, str], branch: str, steps: Iterab
         snapshots.append(snapshot)
         updates += changes
         unused += deletes.unused
-        requirements = requirements or required  # the others are built on the first
+        requirements = requirements or required  # the other snapshots are built on the first
         specs |= {file.spec_id for file in step.data_files}
     return Prepared(tuple(snapshots), tuple(updates), requirements, frozenset(unused))
 
 
 def add_unpartitioned(catalog: Catalog, table: Table) -> None:
-    """Add an unpartitioned spec to the table; the spec for rows stays the default."""
+    """Add an unpartitioned spec to the table. The default spec, by which rows are written, stays."""
     spec = PartitionSpec(spec_id=max(table.metadata.specs()) + 1)
     same = AssertTableUUID(uuid=table.metadata.table_uuid)
     catalog.commit_table(table, (same,), (AddPartitionSpecUpdate(spec=spec),))
 
 
 def _joined(steps: Iterable[Step], shared: Overlaps) -> list[Step]:
-    """Join steps as far as no step deletes rows of another: each partition's deletes come after its earlier rows.
+    """Join steps into as few snapshots as possible. Deletes of a source partition stay in a later snapshot than the
+    rows that they delete.
 
-    Steps of different partitions share a snapshot if they have no key in common; else the later one wins (M2).
+    Steps of different source partitions share a snapshot if they have no key in common. If they have one, the later
+    step wins (M2).
     """
     layers: list[list[Step]] = []
     last: dict[TopicPartition, int] = {}
     unknown: list[int] = []
     places: list[int] = []
     for number, step in enumerate(steps):
-        # Of an unknown source, it follows all that came before it, and all that come later follow it.
+        # A step of an unknown source follows all earlier steps, and all later steps follow it.
         below = [last[tp] for tp in step.source & last.keys()] + unknown if step.source else range(len(layers))
         place = max((each + bool(step.delete_files) for each in below), default=0)
         place = max([place, *(places[earlier] + above for earlier, above in shared.get(number, ()))])

@@ -1,8 +1,9 @@
-"""Snapshots of tables of format version 3, where every row has an id.
+"""Snapshots of tables of format version 3, in which every row has an id.
 
-pyiceberg 0.12 reads such tables and writes neither their manifests nor their manifest lists. By the specification (Row
-Lineage) a snapshot begins at the table's ``next-row-id``, and each new manifest of data files takes as many ids from
-there as it has rows. Manifests are not merged: the entries of a merged one would need ids of their own.
+pyiceberg 0.12 reads such tables, but cannot write their manifests and manifest lists. According to the specification
+(Row Lineage), a snapshot begins at the table's ``next-row-id``. From there, each new manifest of data files takes as
+many ids as it has rows. Manifests are not merged, because each entry of a merged manifest would need its own first row
+id.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class _Writer(ManifestWriterV2):
 
 
 class LineageSnapshot(SinkSnapshot):
-    """As ``SinkSnapshot``, for version 3."""
+    """A ``SinkSnapshot`` for tables of format version 3."""
 
     def __init__(self, table: Table, summary: Mapping[str, str], branch: str) -> None:
         super().__init__(table, summary, branch)
@@ -99,7 +100,7 @@ class LineageSnapshot(SinkSnapshot):
 
     def _rewritten(self, manifest: ManifestFile) -> ManifestFile:
         made = super()._rewritten(manifest)
-        # All of its entries have their own row ids: it takes none.
+        # All entries have their own row ids, so the manifest takes no new ids.
         made._data[LIST_FIRST_ROW_ID] = manifest._data[LIST_FIRST_ROW_ID]
         return made
 
@@ -156,13 +157,13 @@ class LineageSnapshot(SinkSnapshot):
 
 
 def _number(manifests: Sequence[ManifestFile], sequence_number: int, next_row_id: int) -> int:
-    """Gives manifests that have none their sequence numbers and first row ids; the row id after the last one."""
+    """Give sequence numbers and first row ids to the manifests that have none. Returns the next free row id."""
     for manifest in manifests:
         if manifest.sequence_number == UNASSIGNED_SEQ:
             manifest.sequence_number = sequence_number
         if manifest.min_sequence_number == UNASSIGNED_SEQ:
             manifest.min_sequence_number = sequence_number
-        # Also manifests from before the table was upgraded have no row id yet.
+        # Manifests from before the table's upgrade to version 3 have no row id either.
         if manifest.content == ManifestContent.DATA and manifest._data[LIST_FIRST_ROW_ID] is None:
             manifest._data[LIST_FIRST_ROW_ID] = next_row_id
             next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
@@ -170,6 +171,6 @@ def _number(manifests: Sequence[ManifestFile], sequence_number: int, next_row_id
 
 
 def new_snapshot(table: Table, summary: Mapping[str, str], branch: str) -> SinkSnapshot:
-    """A snapshot of the table's own format version."""
+    """A new snapshot for the table's format version."""
     kind = LineageSnapshot if table.metadata.format_version >= VERSION else SinkSnapshot
     return kind(table, summary, branch)

@@ -28,7 +28,7 @@ _TOGETHER = 4
 """Files that are searched at the same time."""
 _ROWS_OF_A_TASK = 1_000_000
 _ORDERED_AT_ONCE = 2_000_000
-"""Rows whose keys one commit brings into their order: it takes longer for that, and the later ones less."""
+"""The most rows whose keys one commit sorts. Sorting makes this commit slower, and later commits faster."""
 
 Wanted = tuple[Candidate, Keys]
 """A file, and the keys that it may contain."""
@@ -37,7 +37,9 @@ _Found = dict[str, tuple[Matches, bool]]
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """For the keys of which files, and how it is read. ``ids``: how many of the columns identify a row."""
+    """The key files whose keys are searched for, and how files are read. ``ids``: how many of the read columns identify
+    a row.
+    """
 
     table: Table
     reading: Reading
@@ -46,17 +48,17 @@ class Looking:
 
 
 class Lookups:
-    """The searches of one table. ``tasks`` is called on demand; None if tasks would run in this process."""
+    """The searches of one table. ``tasks`` is called on demand; it returns None if tasks would run in this process."""
 
     rows_here = 5_000_000
-    """So many rows that the cache does not hold, or a file more, are read in this process for one commit, and then
-    the cache holds them.
+    """The rows that one commit reads in this process if the cache does not hold them; at most one file more. The cache
+    then holds them.
     """
 
     def __init__(self, cache: KeyCache | None, tasks: Callable[[], Tasks | None] = lambda: None) -> None:
         self._cache, self._tasks = cache, tasks
         self._to_order = 0
-        """Rows whose keys this commit may still sort."""
+        """The number of rows whose keys this commit may still sort."""
         self._runs: dict[Column, Runs] = {}
 
     def begin(self, live: Collection[str]) -> None:
@@ -89,7 +91,9 @@ class Lookups:
     def _divided(
         self, looking: Looking, wanted: Sequence[Wanted]
     ) -> tuple[Sequence[Wanted], Sequence[Wanted], Tasks | None]:
-        """The files to search in this process, those to search in tasks, and the tasks; None if there are none."""
+        """The files to search in this process, the files to search in tasks, and the tasks; None if no tasks are
+        used.
+        """
         cold = {file.path: file.records for file, _ in wanted if not self._holds(looking, file)}
         if sum(cold.values()) <= self.rows_here or (tasks := self._tasks()) is None:
             return wanted, (), None
@@ -110,7 +114,7 @@ class Lookups:
         return (runs is not None and file.path in runs) or self._cache.holds(file.path, looking.reading.columns)
 
     def _runs_of(self, looking: Looking) -> Runs | None:
-        """None: several columns are read, or none are cached."""
+        """The runs for the read column; None if several columns are read, or if there is no cache."""
         if self._cache is None or len(looking.reading.columns) > 1:
             return None
         (column,) = looking.reading.columns
@@ -119,7 +123,10 @@ class Lookups:
         return self._runs[column]
 
     def _as_tasks(self, tasks: Tasks, looking: Looking, wanted: Sequence[Wanted]) -> list[Matches]:
-        """:raises Exception: what an engine raises."""
+        """Search these files in tasks.
+
+        :raises Exception: whatever the engine raises.
+        """
         table, mapping = looking.table, looking.table.name_mapping()
         lists = list(_lists(wanted, max(_ROWS_OF_A_TASK, sum(f.records for f, _ in wanted) // max(1, tasks.slots))))
         payloads = [
@@ -155,7 +162,7 @@ class Lookups:
     def _by_run(
         self, looking: Looking, wanted: Iterable[Wanted]
     ) -> tuple[list[tuple[Run, list[Wanted]]], list[Wanted]]:
-        """The files in runs, and the others. Runs grow before."""
+        """The files that are in runs, and the other files. Before, runs grow."""
         runs = self._runs_of(looking)
         in_runs: list[tuple[Run, list[Wanted]]] = []
         alone: list[Wanted] = []
@@ -171,7 +178,7 @@ class Lookups:
         return in_runs, alone
 
     def _in_run(self, looking: Looking, run: Run, group: Sequence[Wanted]) -> _Found:
-        """Files of one run, which are searched for the same keys."""
+        """The matches in files of one run. All files are searched for the same keys."""
         runs = self._runs_of(looking)
         found = runs.search(run, group[0][1]) if runs is not None else None
         if found is None:
@@ -179,7 +186,7 @@ class Lookups:
         return {file.path: (found.get(file.path, NO_MATCHES), True) for file, _ in group}
 
     def _together(self, looking: Looking, group: Sequence[Wanted]) -> _Found:
-        """Files that are searched for the same keys."""
+        """The matches in files that are searched for the same keys."""
         if len(group) == 1:
             return {group[0][0].path: self._here(looking, *group[0])}
         opened = [self._batches(looking, file) for file, _ in group]
@@ -209,7 +216,7 @@ class Lookups:
         return self._cache.batches(file.path, reading.columns, read, ".".join(looking.table.name()))
 
     def _ordered(self, looking: Looking, file: Candidate) -> pa.RecordBatch | None:
-        """The sorted keys of a file, if sorting pays off: the file was searched before."""
+        """The sorted keys of a file; None if sorting does not pay off. It pays off if the file was searched before."""
         if self._cache is None:
             return None
         name, columns = f"{file.path} in order", looking.reading.columns
@@ -225,8 +232,8 @@ class Lookups:
 
 
 def with_same_keys(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
-    """Files that are searched together for the same keys, which are hashed once for them: files with at most
-    ``TOGETHER`` times as many rows as there are keys, or a single file.
+    """Groups of files that are searched together for the same keys, so that the keys are hashed once for a group. A
+    group has at most ``TOGETHER`` times as many rows as there are keys, or is a single file.
     """
     for group in _by_keys(wanted):
         found: list[Wanted] = []
@@ -241,7 +248,7 @@ def with_same_keys(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
 
 
 def _by_keys(wanted: Iterable[Wanted]) -> Iterable[list[Wanted]]:
-    """The files that are searched for the same keys."""
+    """The files grouped by the keys for which they are searched."""
     found: defaultdict[int, list[Wanted]] = defaultdict(list)
     for each in wanted:
         found[id(each[1])].append(each)

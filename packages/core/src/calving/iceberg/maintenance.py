@@ -1,7 +1,7 @@
-"""Maintains one branch of a table beside the sinks that write it: changes files, and no row (E3).
+"""Maintains one branch of a table beside the sinks that write to it: changes files, but no row (E3).
 
-Each commit is attempted on exactly one head, as a sink's commits are. A refused attempt is prepared again on the newer
-head. Each commit copies the ledger of its head. A process may die at any time: an attempt lands whole or not at all,
+Like a sink's commit, each commit is attempted on exactly one head. A refused attempt is prepared again on the newer
+head. Each commit copies the ledger of its head. The process may die at any time: an attempt lands whole or not at all,
 and the next run loads the table again.
 """
 
@@ -29,7 +29,7 @@ MAX_TRIES = 50
 
 
 class Maintenance:
-    """Of one branch of one table."""
+    """The maintenance of one branch of one table."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Maintenance:
         at_once: int = KEYS_AT_ONCE,
         tasks: Callable[[], Tasks | None] = lambda: None,
     ) -> None:
-        """``key``: names the branch. ``about``: entries for the summaries of its snapshots. ``tasks``: the engine on
+        """``key``: names the branch. ``about``: entries for the summaries of the snapshots. ``tasks``: the engine on
         which very large files are searched.
         """
         self._catalog, self._table, self._key, self._about = catalog, table, key, about
@@ -84,11 +84,11 @@ class Maintenance:
                 if landed is None and is_refused:
                     target.discard()
                 if landed is None and tries == MAX_TRIES:
-                    if is_refused:  # by all attempts
+                    if is_refused:  # every attempt was refused
                         delete_orphans(state.table.io, conversion.unused(()))
                     raise
             if landed is not None:
-                # No other attempt can land any more: they all require an earlier head.
+                # No other attempt can land any more, because all others require an earlier head.
                 delete_orphans(state.table.io, conversion.unused(made[landed].deletes))
                 return made[landed]
             target.pause(1)

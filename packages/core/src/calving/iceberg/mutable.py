@@ -1,4 +1,4 @@
-"""Whether records can change the rows of a table: of one that exists, and of one that is to be created."""
+"""Checks whether records can change the rows of an existing table, or of a table that is to be created."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_mutations(
 ) -> None:
     """``new``: the table is to be created with this format version and schema.
 
-    :raises ConfigError: its rows cannot be changed as the settings say.
+    :raises ConfigError: the table's rows cannot be changed as the settings say.
     """
     check_version(name, version, mutations, new=new)
     try:
@@ -47,7 +47,7 @@ def check_version(name: str, version: int, mutations: RowMutations, *, new: bool
 def check_soft_field(name: str, mutations: RowMutations, kind: str) -> None:
     """``kind``: the type of the column that has the name of the soft-delete-field.
 
-    :raises ConfigError: it cannot mark deleted rows.
+    :raises ConfigError: a column of this type cannot mark deleted rows.
     """
     if mutations.delete_mode == "soft" and kind != "boolean":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Format versions and schemas of missing tables, and columns that tables get: from records, and from the settings."""
+"""Format versions and schemas of missing tables, and new columns of tables, from records and from the settings."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _MOMENTS = ("string", "int", "long", "double")
 
 
 def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:
-    """The format version of a table that the catalog creates with these properties, as far as one can know: a REST
-    catalog may have a default that it does not tell.
+    """The expected format version of a table that the catalog creates with these properties. A REST catalog may have
+    another default, which it does not tell.
 
-    :raises ConfigError: what is configured is no number.
+    :raises ConfigError: the configured version is no number.
     """
     told = catalog.properties.get("table-default.format-version") if is_rest(catalog) else None
     version = properties.get("format-version", told or "2")
@@ -45,8 +45,8 @@ def new_version(catalog: Catalog, properties: Mapping[str, str]) -> int:
 def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schema, PartitionSpec]:
     """The schema and the partition spec of a table that is created from the records that ask for it.
 
-    :raises ConfigError: it cannot be created as the settings say.
-    :raises BadRecordError: a few values would be bad, and nothing is tolerated.
+    :raises ConfigError: the table cannot be created as the settings say.
+    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
     mine, fold = rules.of(name), rules.case_insensitive
     kind = _decided(name, change, rules)
@@ -67,9 +67,9 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
 
 
 def _decided(name: str, change: SchemaChange, rules: TableRules) -> InferredType | None:
-    """The kind of what records ask for, before anything that is declared.
+    """The type that the records alone decide, without declared types.
 
-    :raises BadRecordError: a few values would be bad, and nothing is tolerated.
+    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
     if change.seen is None:
         return change.type
@@ -103,17 +103,20 @@ def _mind(name: str, few: Minority, rules: TableRules) -> None:
 
 
 def _moments(name: str, kind: InferredType, rules: TableRules) -> dict[str, InferredType]:
-    """Columns that a partition term cuts by time: they become timestamps, although the records do not say so."""
+    """Columns with a partition term of time. They become timestamps, although the records' values are not declared as
+    timestamps.
+    """
     columns = [column for term in rules.of(name).partition_by if (column := temporal(term, name)) is not None]
     found = {column: find(kind, column, rules.key) for column in columns}
     return {column: "timestamptz" for column, there in found.items() if there is not None and there[1] in _MOMENTS}
 
 
 def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -> list[SchemaChange]:
-    """The changes without those that would give two columns one name; the result does not depend on their order.
+    """The changes, without changes that would give two columns one name. The result does not depend on the order of
+    ``changes``.
 
-    :raises ConfigError: too many columns.
-    :raises BadRecordError: a few values would be bad, and nothing is tolerated.
+    :raises ConfigError: the table would have too many columns.
+    :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
     name = ".".join(table.name())
     declared, fold = rules.of(name).declared, rules.case_insensitive

@@ -9,7 +9,9 @@ from pyiceberg.io import FileIO
 
 
 def delete_orphans(io: FileIO, paths: Iterable[str]) -> None:
-    """Delete files, ignoring errors: a file that stays is an orphan, which takes space and does no other harm."""
+    """Delete files, ignoring errors. A file that is not deleted is an orphan: it takes space, but does no other
+    harm.
+    """
     for path in paths:
         with contextlib.suppress(Exception):
             io.delete(path)

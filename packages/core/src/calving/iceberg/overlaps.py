@@ -1,4 +1,4 @@
-"""Finds keys that several partitions of the topic change in one commit of equality deletes; the later wins (M2)."""
+"""Finds keys that several source partitions change in one commit of equality deletes. The later change wins (M2)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from calving.mutations.parts import KEYS_AT_ONCE, Part, parts
 from calving.protocol.admission import Step
 
 Overlaps = Mapping[int, set[tuple[int, bool]]]
-"""By the number of a step, earlier ones of other partitions that it has a key in common with. True: it deletes rows of
-these, and has to be in a later snapshot. False: they must not delete its rows, so it may be in no earlier snapshot.
+"""By the number of a step: the earlier steps of other source partitions with which it has a key in common. True: the
+step deletes rows of the earlier step, so it must be in a later snapshot. False: the earlier step must not delete the
+step's rows, so the step must not be in an earlier snapshot.
 """
 
 
 def overlaps(table: Table, steps: Sequence[Step], at_once: int = KEYS_AT_ONCE) -> Overlaps:
-    """Of these steps. Reads the id columns of their files, if they are of several partitions.
+    """The overlaps of these steps. Reads the id columns of their files if the steps come from several source
+    partitions.
 
-    ``at_once``: how many keys are held in memory, about.
+    ``at_once``: about how many keys are held in memory.
     """
     found: dict[int, set[tuple[int, bool]]] = {}
     if len({step.source for step in steps if step.source}) < 2:
@@ -39,14 +41,14 @@ def overlaps(table: Table, steps: Sequence[Step], at_once: int = KEYS_AT_ONCE) -
 
 
 def _are_apart(one: Step, other: Step) -> bool:
-    """Whether nothing else tells which of them comes first."""
+    """Whether the two steps have no source partition in common, which would decide their order."""
     return bool(one.source and other.source) and not one.source & other.source
 
 
 def _of(
     table: Table, steps: Sequence[Step], ids: tuple[int, ...], key_files: Sequence[Sequence[DataFile]], at_once: int
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of a step that has a row, and a step that has its key."""
+    """Pairs of a step that adds a row, and a step that changes the row's key."""
     metadata = table.metadata
     columns, mapping = columns_of(metadata.schema(), ids), table.name_mapping()
     reading = Reading(table.io, columns, tuple(mapping.root) if mapping is not None else ())
@@ -65,7 +67,7 @@ def _of(
 
 
 def _changers(part: Part, reading: Reading, by_step: Sequence[Sequence[File]]) -> pa.ListArray:
-    """For each key of the part the steps that have it, as far as the files of the part tell."""
+    """For each key of the part: the steps that change it, according to the files of the part."""
     own = frozenset(part.files)
     changes = part.keys.found_in_each(reading.all_of(f for f in of_step if f in own) for of_step in by_step)
     keys = pa.concat_arrays([each.keys for each in changes])
@@ -73,5 +75,5 @@ def _changers(part: Part, reading: Reading, by_step: Sequence[Sequence[File]]) -
         [pa.repeat(pa.scalar(step, pa.int32()), len(each.keys)) for step, each in enumerate(changes)]
     )
     order = pc.sort_indices(keys)
-    ends = pc.run_end_encode(keys.take(order)).run_ends  # a file of the part has each of its keys
+    ends = pc.run_end_encode(keys.take(order)).run_ends  # each key of the part is in one of its files
     return pa.ListArray.from_arrays(pa.concat_arrays([pa.array([0], pa.int32()), ends]), steps.take(order))

@@ -1,7 +1,8 @@
 """Parks commits of a failing table in files beside its data files, and reads them back in order.
 
 A parked commit holds all inputs of the commit. So parked commits that are made later, in order, write the same ledgers
-as at their time. Each file names the one before it and never changes: from the last one all can be found.
+that they would have written at once. Each file names the previous file and never changes, so all files can be found
+from the last one.
 """
 
 from __future__ import annotations
@@ -58,14 +59,15 @@ class ParkedCommit:
     """The files of this commit."""
 
     def can_join(self, later: ParkedCommit) -> bool:
-        """Whether ``later`` can be joined: not if offsets have restarted in between."""
+        """Whether ``later`` can be joined. It cannot be joined if offsets have restarted in between."""
         return self.reach.restarted == later.reach.restarted and len(self.entries) < _TOGETHER
 
     def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
-        """Of a mutation table: what waits for no earlier records, whatever the table holds; and what does.
+        """For a mutation table: a commit of the entries that wait for no earlier records, whatever the table holds; and
+        the entries that may wait.
 
-        The first part is a commit of which nothing has to be held back (G1) when it is made at last. The second has to
-        stay where its earlier records will be heard.
+        No entry of this commit has to be held back (G1) when the commit is made later. The other entries must stay
+        buffered until their earlier records are heard.
         """
         found = ordered(self.entries, self.read, self.reach, NO_LEDGER)
         reach = replace(self.reach, covered=found.covered)
@@ -74,10 +76,11 @@ class ParkedCommit:
     def judged_by(self, restarted: Mapping[TopicPartition, Place]) -> ParkedCommit:
         """This commit, given the restarts that are known now.
 
-        Its coordinator may not have read a restart that came before some of its entries, in another partition of the
-        control log. Its coverage of such a source partition may mix offsets from before and after: it is dropped, as a
-        coordinator drops its own when it reads the restart. In a control log of one partition the coverage is true,
-        because all entries came before the restart.
+        When its coordinator parked the commit, it may not have read a restart in another partition of the control log,
+        although the restart came before some entries of the commit. So the commit's coverage of the restarted source
+        partition may mix offsets from before and after the restart. This coverage is dropped, as a coordinator drops
+        its own when it reads a restart. In a control log of one partition the coverage is right, because all entries
+        came before the restart.
         """
         new = {
             tp: place
@@ -95,7 +98,7 @@ class ParkedCommit:
         return replace(self, reach=reach)
 
     def joined(self, later: ParkedCommit) -> ParkedCommit:
-        """Both as one. Another coordinator, which had read less, may have made ``later``."""
+        """Both commits as one. Another coordinator, which had read less of the log, may have parked ``later``."""
         a, b = self.reach, later.reach
         since = {p: min(a.since.get(p, 0), b.since.get(p, 0)) for p in {*a.since, *b.since}}
         reach = Reach(_union(a.covered, b.covered), _union(a.settled, b.settled), a.restarted, since)
@@ -109,18 +112,18 @@ class Parking:
     def __init__(self, storage: Storage, fresh: Callable[[], str] = lambda: uuid4().hex) -> None:
         self._storage, self._fresh = storage, fresh
         self._before: dict[str, str | None] = {}
-        """For each known file the one before it."""
+        """The previous file of each known file."""
         self._served: dict[TableId, set[str]] = {}
         """Files that can be deleted once no CommitComplete names them."""
         self._made: dict[TableId, set[str]] = {}
         """Files whose commits this coordinator has made."""
         self._marks: dict[TableId, TableMark] = {}
-        """The mark of each table after the last of these commits."""
+        """The mark of each table after the last commit that this coordinator has made."""
 
     def park(self, table: TableId, commit: ParkedCommit, before: Parked | None) -> str:
         """Park a commit after the earlier ones; returns its file.
 
-        :raises Exception: whatever a storage raises; nothing is lost by it.
+        :raises Exception: whatever the storage raises; nothing is lost.
         """
         last = before.last if before is not None else None
         directory = (last or _first_file(commit.entries)).rpartition("/")[0]
@@ -132,8 +135,8 @@ class Parking:
     def commits(self, table: TableId, parked: Parked) -> Iterator[ParkedCommit]:
         """The parked commits that are not ``made`` yet, the oldest first.
 
-        A further attempt continues after the last made commit. A new coordinator starts at the oldest file, because
-        only the table's ledger tells which commits others have made.
+        A further attempt continues after the last commit that was made. A new coordinator starts at the oldest file,
+        because only the table's ledger tells which commits other coordinators have made.
         """
         together: ParkedCommit | None = None
         made = self._made.get(table, set())
@@ -149,7 +152,7 @@ class Parking:
     def without(self, table: TableId, parked: Parked, places: Collection[Place]) -> Parked | None:
         """Parked commits of a table without the entries at ``places``, in new files; None if no entries are left.
 
-        :raises Exception: whatever a storage raises; nothing is lost by it.
+        :raises Exception: whatever the storage raises; nothing is lost.
         """
         left: Parked | None = None
         for commit in self.commits(table, parked):
@@ -159,7 +162,9 @@ class Parking:
         return left
 
     def made(self, table: TableId, commit: ParkedCommit, mark: TableMark | None) -> None:
-        """The commit has landed, and the table is at ``mark``. Without a mark an older state could not be detected."""
+        """The commit has landed, and the table is at ``mark``. The mark is needed to detect an older state of the
+        table.
+        """
         if mark is not None and mark.sequence:
             self._made.setdefault(table, set()).update(commit.files)
             self._marks[table] = mark

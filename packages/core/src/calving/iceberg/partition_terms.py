@@ -65,18 +65,18 @@ def partition_spec(terms: Sequence[str], schema: Schema, table: str) -> Partitio
 
 
 def takes(transform: Transform[Any, Any], kind: InferredType) -> bool:
-    """Whether columns of this kind can be partitioned so."""
+    """Whether columns of this type can be partitioned by ``transform``."""
     return isinstance(kind, str) and transform.can_transform(primitive(kind))
 
 
 def temporal(term: str, table: str) -> str | None:
-    """The column of a term that cuts time; None: it does not."""
+    """The column of a term of time, such as ``day(ts)``; None for other terms."""
     column, transform, _ = parse_term(term, table)
     return column if isinstance(transform, TimeTransform) else None
 
 
 def parse_term(term: str, table: str) -> tuple[str, Transform[Any, Any], str]:
-    """Column, transform, and what the partition field's name gets after the column's.
+    """The column, the transform, and the suffix that the partition field's name gets after the column's name.
 
     :raises ConfigError: the term is not understood.
     """

@@ -23,8 +23,8 @@ class Report:
         self._counts: MutationCounts | None = None
 
     def settled(self, done: Settled, head: Mapping[str, str], counts: MutationCounts | None) -> None:
-        """Add a settled commit. ``head``: the summary of the branch's head if it has changed. ``counts``: its row
-        mutations.
+        """Add a settled commit. ``head``: the summary of the branch's head, if the head has changed. ``counts``: the
+        commit's row mutations.
         """
         if done.snapshot_id is not None and counts is not None:
             self._counts = (self._counts or MutationCounts()) + counts
@@ -33,7 +33,7 @@ class Report:
         self._head = head or self._head
 
     def value(self, outcome: Committed | Failed) -> TableCommit:
-        """The report. Its seconds are more than those of its steps: pauses between tries belong to no step."""
+        """The report. Its total seconds exceed the sum of its steps, because pauses between tries belong to no step."""
         failed = isinstance(outcome, Failed)
         return TableCommit(
             self._table,

@@ -1,4 +1,6 @@
-"""Resolves keys of changed rows to positions in the files of one snapshot, the head on which the next one is built."""
+"""Resolves keys of changed rows to positions in the files of one snapshot: the head on which the next snapshot is
+built.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Resolved:
 
 
 class Resolver:
-    """The resolver of one table, for all commits of a process: it caches what it reads, because files never change."""
+    """The resolver of one table, for all commits of a process. It caches what it reads, because files never change."""
 
     def __init__(
         self,
@@ -65,9 +67,9 @@ class Resolver:
         at_once: int = KEYS_AT_ONCE,
     ) -> None:
         """``order_field``: the dotted path of the column that decides which row of a key wins. ``tasks``: the engine on
-        which very large files are searched. ``appends``: whether rows may come without their keys in key files, so that
-        the number of deletes does not follow from the number of rows. ``at_once``: how many keys are held in memory,
-        about.
+        which very large files are searched. ``appends``: whether data files may have rows whose keys are in no key
+        file. Then the number of deletes does not follow from the number of rows. ``at_once``: about how many keys are
+        held in memory.
         """
         self.order_field, self.lookups, self._clock, self._appends = order_field, Lookups(cache, tasks), clock, appends
         self.at_once = at_once
@@ -78,8 +80,7 @@ class Resolver:
         """Matches of the keys of ``_steps``: after a refused attempt only new files are searched."""
 
     def resolve(self, table: Table, branch: str, steps: Sequence[Step]) -> Resolved:
-        """For each step, delete the rows of its keys that come before it, in the head of the branch and in earlier
-        steps.
+        """For each step: delete the rows with its keys from the head of the branch and from earlier steps.
 
         :raises TableTroubleError: files of the table cannot be read, or the table cannot have deletes.
         """
@@ -107,7 +108,7 @@ class Resolver:
 
 
 _About = tuple[tuple[int, ...], int, str]
-"""Id columns, the number of a part of the keys, and a file."""
+"""The id columns, the number of a part of the keys, and the path of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,7 @@ class _Asked:
 
 
 class _Resolution:
-    """One resolution."""
+    """The resolution of the keys of one commit attempt."""
 
     def __init__(
         self, resolver: Resolver, table: Table, branch: str, steps: tuple[Step, ...], clock: Callable[[], float]
@@ -181,13 +182,13 @@ class _Resolution:
             return
         for file, matches in found:
             rows = matches.rows
-            if file.step is not None:  # a row is deleted by a step after its own
+            if file.step is not None:  # only a later step deletes a row of a new file
                 rows = rows.filter(pc.greater(keys.last_steps.take(matches.keys), file.step))
             self._hits[file.path].update(rows.to_pylist())
 
     def _tell(self, keys: Keys, found: Sequence[Found], look_on: Callable[[], Sequence[Found]]) -> None:
-        """Count the rows that have one of the keys, and the deletes that meet none. ``look_on``: into the new files
-        that no key is deleted from.
+        """Count the rows that have one of the keys, and the deletes without a row. ``look_on`` searches the remaining
+        new files, from which no row is deleted.
         """
         having = [matches.living(self._dead(file.path)).keys for file, matches in found]
         of_table = [each for (file, _), each in zip(found, having, strict=True) if file.step is None]
@@ -197,12 +198,14 @@ class _Resolution:
             self._counts["unmatched"] += len(keys) - different(having)
 
     def _dead(self, path: str) -> BitMap64:
-        """The rows of a file that were deleted before, or go for keys of an earlier part."""
+        """The rows of a file that were deleted before, or are deleted for keys of an earlier part."""
         before = self._deletions.before(path)
         return before | self._hits[path] if path in self._hits else before
 
     def _look(self, asked: _Asked, steps: range, *, new: bool = False) -> list[Found]:
-        """The rows of the keys in all files that have some, of the table and of these steps, or of ``new`` only."""
+        """All files with rows of the keys, and these rows. Searches the files of the table and of these ``steps``; with
+        ``new`` only the files of the steps.
+        """
         pruning = Pruning(asked.keys, asked.columns, self._table.metadata.specs())
         among = (file for file in self._files.values() if (not new if file.step is None else file.step in steps))
         wanted = [(file, few) for file in among if (few := pruning.keys_of(file)) is not None]

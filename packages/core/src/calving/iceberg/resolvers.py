@@ -17,8 +17,8 @@ from calving.mutations.lookup import Tasks
 
 
 class Resolvers:
-    """The resolvers of a process. ``mutations`` gives a table's settings, ``tasks`` the engine for searches in large
-    ones.
+    """The resolvers of a process. ``mutations`` returns a table's settings. ``tasks`` returns the engine for searches
+    in large tables.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Resolvers:
         self._made: dict[TableId, Resolver] = {}
         self._lock = threading.Lock()
         self._served: dict[TableId, tuple[UUID, tuple[str, ...]]] = {}
-        """Files that the last cycle's commits of a table have read and do not name."""
+        """Files that the last cycle's commits of a table have used, but that are not part of the table."""
 
     def of(self, table: TableId) -> Resolver | None:
         """The resolver of a table; None if it is only appended to, or keeps equality deletes."""
@@ -52,8 +52,9 @@ class Resolvers:
         return {} if self._cache is None else self._cache.by_owner()
 
     def served(self, table: TableId, cycle: UUID, paths: Iterable[str], io: FileIO) -> None:
-        """Note key files, and data files without live rows, which are not needed after their commit. Those of an
-        earlier cycle are deleted now: the position that was saved after it is behind them.
+        """Note files that are not needed after their commit: key files, and data files without live rows. Files from an
+        earlier cycle are deleted now: since then a saved position above their entries was written, so no coordinator
+        reads them again.
         """
         before, found = self._served.pop(table, (cycle, ()))
         if before == cycle:

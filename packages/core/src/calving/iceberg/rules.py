@@ -1,4 +1,4 @@
-"""How tables are created and written: settings that the drivers follow."""
+"""The settings by which the drivers create and write tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TableSettings:
     columns: Mapping[str, InferredType] = field(default_factory=dict)
     """Columns with which the table is created."""
     types: Mapping[str, InferredType] = field(default_factory=dict)
-    """Types of columns by name, for columns that occur in records."""
+    """The types that columns get when they occur in records, by name."""
 
     @property
     def declared(self) -> Mapping[str, InferredType]:
@@ -45,7 +45,7 @@ class TableRules:
     new_columns: int = Limits().new_columns
     columns: int = Limits().columns
     share: float = TYPE_SHARE
-    """A kind that at most this share of a new column's values needs does not decide its type."""
+    """A type does not decide the type of a new column if at most this share of the column's values needs it."""
     tolerates: bool = False
     """Whether bad records become dead letters."""
 

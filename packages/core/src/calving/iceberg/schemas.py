@@ -37,8 +37,8 @@ def change_schema(table: Table, changes: Sequence[SchemaChange]) -> None:
     changed = [change for change in changes if change.kind != "add"]
     with table.transaction() as transaction:
         if changed:
-            # Keep the name mapping as it is: pyiceberg would add the columns' own names, by which no file was read so
-            # far.
+            # Keep the name mapping as it is: pyiceberg would add the columns' names, but no file was read by these
+            # names so far.
             with UpdateSchema(transaction) as update:
                 for change in changed:
                     if change.kind == "widen":
@@ -73,7 +73,7 @@ def spelt(kind: InferredType, names: Iterable[str]) -> InferredType:
 
 
 def as_in(schema: Schema, names: Iterable[str], *, fold: bool) -> tuple[str, ...]:
-    """The names as the schema spells them, with ``fold`` regardless of case; unknown names unchanged."""
+    """The names as the schema spells them. With ``fold``, case is ignored. Unknown names stay as they are."""
     return tuple(_as_in(schema, name) for name in names) if fold else tuple(names)
 
 
@@ -85,8 +85,8 @@ def _as_in(schema: Schema, name: str) -> str:
 
 
 def schema_of(kind: InferredType, id_columns: Sequence[str], table: str) -> Schema:
-    """The schema of a new table. Required are the identifier fields and the structs around them, and the fields that
-    the records' schema requires.
+    """The schema of a new table. The identifier fields, the structs around them, and the fields that the records'
+    schema requires are required.
 
     :raises ConfigError: an id-column is not among the fields.
     """

@@ -1,9 +1,9 @@
 """One snapshot of data and delete files, built on pyiceberg's internals (0.12; pinned).
 
 Beyond pyiceberg's append it supports files of any spec of the table, delete files and data files in one snapshot, and
-removed files; it does not copy the table's metadata on each access (pyiceberg does a dozen times per commit); and it
+removed files. It does not copy the table's metadata on each access; pyiceberg does so a dozen times per commit. And it
 makes three corrections without which Java cannot read the table: field 135 is a list of int, summary values are
-strings, and a snapshot is never older than the last.
+strings, and a snapshot is never older than the previous one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DATA_FILE = 2
 _EQUALITY_IDS = 135
 _REFERENCED = NestedField(143, "referenced_data_file", StringType(), required=False)
 _DELETES_AT_ONCE = 10_000
-"""Entries of one manifest of delete files."""
+"""The most entries of one manifest of delete files."""
 
 
 class _PlainTransaction:
@@ -56,8 +56,8 @@ class _PlainTransaction:
 
 
 class _NullableSpec(PartitionSpec):
-    """A spec whose partition values may be null. pyiceberg makes the value of a required column required, but such a
-    column in a null struct has no value.
+    """A spec whose partition values may be null. pyiceberg makes the partition value of a required column required. But
+    a required column within a null struct has no value.
     """
 
     def partition_type(self, schema: Schema) -> StructType:
@@ -66,7 +66,7 @@ class _NullableSpec(PartitionSpec):
 
 
 class _DeleteManifestWriter(ManifestWriterV2):
-    """pyiceberg only writes data manifests."""
+    """Writes manifests of delete files, which pyiceberg cannot write."""
 
     def content(self) -> ManifestContent:
         return ManifestContent.DELETES
@@ -79,7 +79,7 @@ class _DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
-        """Entries have the fields of version 3; version 2 allows only the referenced data file of them."""
+        """Entries have the fields of version 3. Version 2 allows only one of these fields, the referenced data file."""
         return AvroOutputFile[ManifestEntry](
             output_file=self._output_file,
             file_schema=_with_field(self._with_partition(2), _REFERENCED),
@@ -128,13 +128,14 @@ class SinkSnapshot(_MergeAppendFiles):
         added = updates[0]
         last = self._transaction.table_metadata.last_updated_ms
         if isinstance(added, AddSnapshotUpdate) and added.snapshot.timestamp_ms <= last:
-            # Java refuses a table whose snapshot log goes back by more than a minute, as a clock may.
+            # Java refuses a table whose snapshot log goes back in time by more than a minute. A clock may go back that
+            # far.
             snapshot = added.snapshot.model_copy(update={"timestamp_ms": last + 1})
             updates = (added.model_copy(update={"snapshot": snapshot}), *updates[1:])
         return updates, requirements
 
     def _with_retention(self, update: TableUpdate) -> TableUpdate:
-        """The update with the branch's retention settings, which a plain move of its head would remove."""
+        """The update, with the branch's retention settings. Without them, moving the head would remove the settings."""
         if not isinstance(update, SetSnapshotRefUpdate):
             return update
         ref = self._transaction.table_metadata.refs.get(update.ref_name)
@@ -142,7 +143,7 @@ class SinkSnapshot(_MergeAppendFiles):
         return update.model_copy(update={name: getattr(ref, name) for name in kept})
 
     def discard(self) -> None:
-        """Delete the files that ``prepare`` wrote. Only when it is certain that the commit has not landed."""
+        """Delete the files that ``prepare`` wrote. Call it only if the commit has certainly not landed."""
         self._clean_all_uncommitted()
         delete_orphans(self._io, self._written)
 
@@ -201,7 +202,7 @@ class SinkSnapshot(_MergeAppendFiles):
         return writer.to_manifest_file()
 
     def _kept_or_deleted(self, manifest: ManifestFile) -> Iterator[ManifestEntry]:
-        """The live entries of a manifest, as a rewritten one holds them."""
+        """The live entries of a manifest, as its rewritten manifest holds them."""
         for entry in self._known.get(manifest.manifest_path) or read_entries(self._io, manifest):
             is_gone = key_of(entry.data_file) in self._to_remove
             if is_gone:
@@ -264,7 +265,7 @@ class SinkSnapshot(_MergeAppendFiles):
 
 
 def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> DataFile:
-    """The file as a manifest entry; older format versions omit the last fields."""
+    """The file as pyiceberg's ``DataFile`` for a manifest entry. Older format versions omit the last fields."""
     converted = DataFile.from_args(
         3,
         content=DataFileContent(int(file.content)),
@@ -307,7 +308,7 @@ def integer_equality_ids(schema: Schema) -> Schema:
 
 
 def _with_field(schema: Schema, wanted: NestedField) -> Schema:
-    """The schema of manifest entries with a field of its ``data_file``, in the place of the one that has its id."""
+    """The schema of manifest entries, in which ``wanted`` replaces the field of ``data_file`` with the same id."""
     data_file = schema.find_type(_DATA_FILE)
     if not isinstance(data_file, StructType):
         raise TypeError("a manifest entry without data_file")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """Seconds by step, added up over all tries; steps do not nest. Pauses between tries belong to no step."""
+    """Seconds by step, added up over all tries. Steps do not nest, and pauses between tries belong to no step."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -15,7 +15,7 @@ from calving.model.mutations import MutationCounts
 from calving.writing.partitioning import partition_path
 
 _SIZE = 5
-"""Place of ``file_size_in_bytes``."""
+"""The index of ``file_size_in_bytes``."""
 
 
 _MUTATIONS = "calving.mutations."
@@ -35,8 +35,8 @@ def mutations_in(summary: Mapping[str, str]) -> dict[str, int]:
 
 
 class SummaryCollector(SnapshotSummaryCollector):
-    """Names partitions as in file paths, where pyiceberg would print Python dates; and counts a deletion vector by its
-    own bytes, as Java does.
+    """Names partitions as file paths do; pyiceberg would print Python dates. Counts a deletion vector by its own bytes,
+    as Java does.
     """
 
     def __init__(self, partition_summary_limit: int) -> None:
@@ -73,7 +73,7 @@ class SummaryCollector(SnapshotSummaryCollector):
 
 
 def _sized(file: DataFile) -> DataFile:
-    """A deletion vector with its own size instead of its file's."""
+    """``file``; a deletion vector gets its own size instead of the size of its Puffin file."""
     if not is_vector(file):
         return file
     own = DataFile(*file._data)

@@ -38,9 +38,10 @@ log = logging.getLogger(__name__)
 _TRIES = 6
 _UNUSED_SECONDS = 600.0
 _MOST_MISSING = 1_000
-"""The most missing tables that are cached: records can name any number."""
+"""The most missing tables that are cached: records can name any number of missing tables."""
 DEFAULT_PROPERTIES = {
-    # These keep the cost of a commit constant at short intervals; ``auto-create-props`` override each.
+    # These properties keep the cost of a commit constant at short intervals. ``auto-create-props`` may override each of
+    # them.
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -60,7 +61,7 @@ class Tables:
     ) -> None:
         self._catalog, self._catalog_name, self._rules, self._clock = catalog, catalog_name, rules, clock
         self._used: dict[str, float] = {}
-        """When records last went to a table, or asked for a missing one; the oldest first."""
+        """The time when records last went to a table or needed a missing one, the oldest first."""
         self._known: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
@@ -69,10 +70,10 @@ class Tables:
         """Tables that could not be loaded the last time, and why."""
 
     def refresh(self, names: Iterable[str]) -> None:
-        """Load these tables again, and those that were missing. One that cannot be loaded stays as it was, if
-        others can: its files wait for its commit, and the other tables go on (C4).
+        """Load these tables again, and the tables that were missing. If at least one table can be loaded, a table that
+        cannot be loaded stays as it was before: its files wait for its commit, and the other tables go on (C4).
 
-        :raises UnavailableError: none can be loaded, or one that has not been loaded before.
+        :raises UnavailableError: no table can be loaded; or a table cannot be loaded that was not loaded before.
         """
         found, troubled = find_tables(self._catalog, sorted({*names, *self._missing}), self._known)
         for name in troubled.keys() - self.troubled.keys():
@@ -84,13 +85,14 @@ class Tables:
 
     @property
     def loaded(self) -> Mapping[str, Table]:
-        """As they were last loaded."""
+        """The tables as they were last loaded."""
         return dict(self._known)
 
     def drop_unused(self) -> None:
-        """Between batches, drop tables that no record has used for a while: names come from records.
+        """Between batches, drop tables that no record has used for a while: names come from records, so their number is
+        unbounded.
 
-        A later record asks for such a table again.
+        A dropped table is loaded again when a record needs it.
         """
         self._barren.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
@@ -130,11 +132,11 @@ class Tables:
         )
 
     def apply(self, changes: Iterable[SchemaChange]) -> None:
-        """Load the missing tables that records ask for, and make the schema changes that they need.
+        """Load or create the missing tables that records need, and make the schema changes that records need.
 
         :raises ConfigError: the change is not possible.
         :raises UnavailableError: others kept changing the table; try again.
-        :raises BadRecordError: a few values would be bad in a new column, and nothing is tolerated.
+        :raises BadRecordError: a few values would be bad in a new column, and bad records are not tolerated.
         """
         changes = list(changes)
         self.refresh({change.table for change in changes if change.kind == "load"})
@@ -177,7 +179,7 @@ class Tables:
         if version > VERSION:
             raise ConfigError(f"{what}: format version {version} is not known, only 1 to {VERSION}")
         if version == VERSION and not is_rest(self._catalog):
-            # With other catalogs pyiceberg writes the metadata, and it refuses this version.
+            # With other catalogs pyiceberg writes the metadata, and pyiceberg refuses this version.
             raise ConfigError(f"{what}: format version {version} can only be written through a REST catalog")
 
     def _spec(self, name: str, table: Table) -> TableSpec:
@@ -226,7 +228,7 @@ class Tables:
         if rules.mutations is not None:
             id_columns = as_in(schema, rules.id_columns, fold=self._rules.case_insensitive)
             check_mutations(name, version, schema, id_columns, rules.mutations, new=True)
-            properties["format-version"] = str(version)  # not the default of a catalog that does not tell it
+            properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
         try:

@@ -1,6 +1,7 @@
-"""One table in one commit by rule C6: an attempt on exactly the loaded metadata, and the check whether it landed.
+"""One table in one commit by rule C6: an attempt on exactly the loaded metadata, and the check whether the attempt
+landed.
 
-pyiceberg's own commit path is not used: its retries rebase without reading the ledger again.
+pyiceberg's own commit path is not used, because its retries rebase without reading the ledger again.
 """
 
 from __future__ import annotations
@@ -92,7 +93,9 @@ class IcebergTarget:
         """The summary of the branch's head after the last attempt that the catalog accepted."""
         self._required: tuple[object, ...] = ()
         self._tried: list[int] = []
-        """The snapshot ids of all attempts: that an earlier one landed may show only after a later one."""
+        """The snapshot ids of all attempts. The snapshot of an earlier attempt may become visible only after a later
+        attempt.
+        """
         self.unused: dict[int, frozenset[str]] = {}
         """By an attempt's snapshot id, the files of a mutation table that the snapshot does not need."""
 
@@ -155,7 +158,8 @@ class IcebergTarget:
     def commit(self, state: LoadedTable, prepared: Prepared, changes: tuple[TableUpdate, ...] = ()) -> int:
         """Commit once, on exactly ``state``. Returns the id of the last snapshot.
 
-        :raises CommitRefusedError, CommitUncertainError: ``landed`` finds its snapshot, if there is one.
+        :raises CommitRefusedError, CommitUncertainError: call ``landed`` to find out whether the commit made a
+            snapshot.
         """
         table = state.table
         self._snapshots = prepared.snapshots
@@ -170,7 +174,7 @@ class IcebergTarget:
         except CommitFailedException as error:
             raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
         except Exception as error:  # a catalog or its transport may raise anything: the table itself shows the result
-            # A denial is not asked for again at once. Had it landed nevertheless, the next cycle would find it there.
+            # After a denial do not try again at once. If the commit has landed nevertheless, the next cycle finds it.
             self._raise_denial("was not committed", error)
             raise CommitUncertainError(f"table {'.'.join(self._table)}: {type(error).__name__}: {error}") from error
         self._see(table)
@@ -253,13 +257,13 @@ class IcebergTarget:
         raise AssertionError("unreachable")
 
     def _raise_denial(self, what: str, error: Exception) -> None:
-        """:raises TableTroubleError: the catalog denies access, which another try would not change."""
+        """:raises TableTroubleError: the catalog denies access, so another try would fail, too."""
         denied = denial(error, self._catalog.name, self._catalog.properties)
         if denied is not None:
             raise TableTroubleError(f"table {'.'.join(self._table)} {what}: {denied}") from error
 
     def _create_branch(self, table: Table) -> Table:
-        """Create the branch from main, as Java does; pyiceberg would create it empty."""
+        """Create the branch from main, as Java does. pyiceberg would create an empty branch."""
         for tries in range(1, LOAD_TRIES + 1):
             try:
                 if table.metadata.current_snapshot_id is None:

@@ -1,4 +1,6 @@
-"""Key columns of data files on local disk: a file is read from the table's storage once, for it never changes."""
+"""Key columns of data files, cached on local disk. Data files never change, so each is read from the table's storage
+once.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,12 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class KeyCache:
-    """Of one process, which takes it along when it ends; what was used longest ago goes first."""
+    """The key cache of one process, deleted when the process ends. The columns that were used longest ago are evicted
+    first.
+    """
 
     def __init__(self, max_bytes: int, above: Path | None = None) -> None:
-        """``above``: the folder that it is made in, else the one for temporary files."""
+        """``above``: the folder in which the cache is made; by default the folder for temporary files."""
         folder = above or Path(tempfile.gettempdir())
         _sweep(folder)
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=folder))
@@ -37,8 +41,8 @@ class KeyCache:
     def batches(
         self, path: str, columns: Sequence[Column], read: Callable[[], Batches], owner: str = ""
     ) -> tuple[Batches, bool]:
-        """The columns of a data file of the table ``owner``, which ``read`` gives where they are not held; and whether
-        they were.
+        """The columns of a data file of the table ``owner``, and whether they were in the cache. If not, ``read`` reads
+        them.
         """
         held = self.get(path, columns)
         if held is not None:
@@ -46,7 +50,7 @@ class KeyCache:
         return self._kept(_name(path, columns), read(), owner), False
 
     def get(self, path: str, columns: Sequence[Column]) -> Sequence[pa.RecordBatch] | None:
-        """The columns of a data file; None: they are not held."""
+        """The columns of a data file; None if they are not in the cache."""
         name = _name(path, columns)
         with self._lock:
             if name not in self._sizes:
@@ -59,18 +63,18 @@ class KeyCache:
             return None
 
     def drop(self, path: str, columns: Sequence[Column]) -> None:
-        """Hold the columns of a data file no longer."""
+        """Remove the columns of a data file from the cache."""
         name = _name(path, columns)
         with self._lock:
             self.bytes -= self._sizes.pop(name, (0, ""))[0]
             (self._folder / name).unlink(missing_ok=True)  # readers that have it open are not affected
 
     def holds(self, path: str, columns: Sequence[Column]) -> bool:
-        """Whether the columns of a data file are held."""
+        """Whether the columns of a data file are in the cache."""
         return _name(path, columns) in self._sizes
 
     def has_room_for(self, paths: Iterable[str], columns: Sequence[Column]) -> bool:
-        """Whether the keys of all of these, in their order and with the number of each row, push nothing out."""
+        """Whether the sorted keys of all these files, with the number of each row, fit without evicting anything."""
         sizes = [self._sizes.get(_name(path, columns), (None, ""))[0] for path in paths]
         return None not in sizes and self.bytes + 3 * sum(filter(None, sizes)) <= self._max_bytes
 
@@ -120,14 +124,14 @@ def _name(path: str, columns: Sequence[Column]) -> str:
 
 
 def _mapped(path: Path) -> Sequence[pa.RecordBatch]:
-    """The pages that are read are the system's, and not memory of this process."""
+    """The batches of a file, mapped into memory: the pages belong to the system's page cache, not to this process."""
     # A file with a footer would be opened by Arrow's threads, which takes five times as long.
     with pa.ipc.open_stream(pa.memory_map(str(path))) as reader:
         return list(reader)
 
 
 def _sweep(folder: Path) -> None:
-    """Delete what processes that are gone have left."""
+    """Delete the folders of processes that have ended."""
     for left in folder.glob(f"{_PREFIX}-{os.getuid()}-*"):
         pid = left.name.split("-")[3]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():

@@ -1,4 +1,4 @@
-"""Data files that may have rows of given keys, as their manifests tell."""
+"""Finds the data files that may have rows of given keys, from the entries in their manifests."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ from calving.writing.keys import scaled
 from calving.writing.partitioning import Partitioner, divide, to_record
 
 _FEW = 100_000
-"""Values that are compared with bounds one by one; of more, only the least and the greatest are."""
+"""Up to this many values are compared with bounds one by one. Of more values, only the least and the greatest are
+compared.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A data file. ``step`` is the one of the commit that adds it; None: the table has it already."""
+    """A data file. ``step``: the number of the commit's step that adds the file; None if the table has the file
+    already.
+    """
 
     path: str
     file_format: str
@@ -64,7 +68,7 @@ def new_files(
 
 
 def tells_partition(spec: PartitionSpec, ids: Iterable[int]) -> bool:
-    """Whether the columns of these ids tell the partition of a row, and there is one."""
+    """Whether the spec has partitions, and the columns of these ids determine the partition of a row."""
     known = set(ids)
     own = [each for each in spec.fields if each.source_id in known and not isinstance(each.transform, VoidTransform)]
     return bool(spec.fields) and len(own) == len(spec.fields)
@@ -78,12 +82,14 @@ class Pruning:
         self._partitions: dict[int, Mapping[tuple[Any, ...], Keys] | None] = {}
 
     def keys_of(self, file: Candidate) -> Keys | None:
-        """The keys of which the file may have rows; None: of no key."""
+        """The keys of which the file may have rows; None if it can have no such row."""
         keys = self._of_partition(file)
         return keys if keys is not None and all(bounds.meet(file) for bounds in self._bounds) else None
 
     def _of_partition(self, file: Candidate) -> Keys | None:
-        """L1: where rows are partitioned by something else, a row of the key may be in any partition."""
+        """The keys of the file's partition; None if there are none. L1: if the key does not determine the partition, a
+        row of the key may be in any partition.
+        """
         if file.spec_id not in self._partitions:
             self._partitions[file.spec_id] = self._partitions_of(self._specs[file.spec_id])
         found = self._partitions[file.spec_id]
@@ -104,8 +110,9 @@ class Pruning:
     @cached_property
     def _bounds(self) -> list[_Bounds]:
         found = zip(self._columns, self._keys.columns, strict=True)
-        is_one = len(self._columns) == 1  # whose keys differ
-        # Engines do not agree on the order of UUIDs, two values are soon both there, and null is within no bounds.
+        is_one = len(self._columns) == 1  # then its values differ, as keys do
+        # Not for UUIDs, because engines do not agree on their order; not for booleans, because most files have both
+        # values; and not for null, which is within no bounds.
         return [
             _Bounds(column, values if is_one else values.unique())
             for column, values in found
@@ -114,7 +121,7 @@ class Pruning:
 
 
 class _Bounds:
-    """The different values of one column, against the bounds of files."""
+    """The different values of one column, to compare with the bounds of files."""
 
     def __init__(self, column: Column, values: pa.Array) -> None:
         self._id = column.field_id
@@ -124,7 +131,7 @@ class _Bounds:
         self._ends = ends["min"].as_py(), ends["max"].as_py()
 
     def meet(self, file: Candidate) -> bool:
-        """Whether a value is within the bounds; a bound that is not known excludes nothing."""
+        """Whether one of the values is within the file's bounds. An unknown bound excludes no value."""
         low, high = file.lower.get(self._id), file.upper.get(self._id)
         if low is not None and self._ends[1] < self._bound(low):
             return False
@@ -144,5 +151,5 @@ def _bound_of(column: Column) -> Callable[[bytes], Any]:
         case DecimalType():
             scale = kind.scale
             return lambda bound: scaled(int.from_bytes(bound, "big", signed=True), scale)
-    # Also of a column that was narrower when the file was written.
+    # This also decodes bounds of a column that was narrower when the file was written.
     return lambda bound: int.from_bytes(bound, "little", signed=True)

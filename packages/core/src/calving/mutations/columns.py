@@ -35,7 +35,7 @@ from pyiceberg.types import (
 from calving.records.fields import arrow_type
 
 File = tuple[str, str]
-"""Its path and its format."""
+"""A file's path and format."""
 _BATCH_ROWS = 256 * 1024
 _NUMBERS: dict[type[PrimitiveType], pa.DataType] = {
     IntegerType: pa.int64(),
@@ -72,7 +72,7 @@ class Column:
         return _NUMBERS.get(type(self.kind), pa.binary())
 
     def plain(self, found: pa.Array) -> pa.Array:
-        """A file's values of the column, converted from an older type if the file has one."""
+        """A file's values of the column, converted if the file has an older type of the column."""
         kind = found.type
         if isinstance(found, pa.ExtensionArray):
             return self.plain(found.storage)
@@ -101,14 +101,14 @@ class Reading:
     mapped: tuple[MappedField, ...] = ()
 
     def batches(self, path: str, file_format: str) -> Iterator[pa.RecordBatch]:
-        """The columns of all rows, in the order of the file; a column that the file does not have is null."""
+        """The columns of all rows, in the order of the file. A column that the file does not have is null."""
         names = [str(column.field_id) for column in self.columns]
         with self.io.new_input(path).open() as stream:
             for found in _READERS[file_format.upper()](self, stream):
                 yield pa.RecordBatch.from_arrays(found, names)
 
     def all_of(self, files: Iterable[File]) -> Iterator[pa.RecordBatch]:
-        """The same of several files, one after the other."""
+        """The columns of all rows of several files, one file after the other."""
         for file in files:
             yield from self.batches(*file)
 
@@ -142,7 +142,9 @@ class Reading:
             yield [column.plain(each) for column, each in zip(self.columns, found, strict=True)]
 
     def _places(self, schema: pa.Schema, file_format: str) -> tuple[list[tuple[str, ...]], list[str]]:
-        """The names that lead to each column, none where the file does not have it; and the paths of those it has."""
+        """The names that lead to each column, empty if the file does not have the column; and the paths of the columns
+        that it has.
+        """
         fields, key = list(schema), _ID_OF[file_format]
         mapped = () if any(key in (field.metadata or {}) for field in fields) else self.mapped
         places = [_place(fields, column.field_id, key, mapped) for column in self.columns]
@@ -176,7 +178,7 @@ def _place(fields: Sequence[pa.Field], field_id: int, key: bytes, mapped: Sequen
 
 
 def _id_of(known: MappedField | None) -> int | None:
-    # It is false without fields of its own.
+    # Compare with None: a mapped field without fields of its own is false.
     return known.field_id if known is not None else None
 
 

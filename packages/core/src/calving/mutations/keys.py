@@ -19,27 +19,29 @@ from calving.mutations.sorting import Sorted, search
 from calving.records.equal import are_last, numbered
 
 TOGETHER = 2
-"""Rows that are searched for a key at a time."""
+"""How many rows are searched at a time, for each key."""
 _KEY, _PLACE = "key", "place"
 _Column = TypeVar("_Column", pa.Array, pa.ChunkedArray)
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Rows of a file, the number of the key that each has, and its order value if one was read."""
+    """Rows of a file. For each row: the number of its key, and its order value if order values were read."""
 
     rows: pa.Array
     keys: pa.Array
     orders: pa.Array
 
     def within(self, start: int, end: int) -> Matches:
-        """Those of a part of the rows, which ascend, numbered from its start."""
+        """The matches from row ``start`` up to row ``end``, numbered from ``start``. Rows must be in ascending
+        order.
+        """
         first, last = (bisect_left(self.rows, row, key=lambda each: each.as_py()) for row in (start, end))
         rows, keys, orders = (each.slice(first, last - first) for each in (self.rows, self.keys, self.orders))
         return Matches(pc.subtract(rows, start), keys, orders)
 
     def living(self, dead: BitMap64) -> Matches:
-        """Those without the rows that are ``dead``."""
+        """The matches without the rows in ``dead``."""
         if not dead:
             return self
         mask = pa.array([row not in dead for row in self.rows.to_pylist()], pa.bool_())
@@ -51,15 +53,17 @@ NO_MATCHES = Matches(pa.array([], pa.int64()), pa.array([], pa.int32()), pa.null
 
 
 def different(keys: Sequence[pa.Array]) -> int:
-    """How many keys there are in all of them."""
+    """How many different keys the arrays have together."""
     return len(pa.chunked_array(keys, pa.int32()).unique())
 
 
 class Keys:
-    """Different keys, numbered from 0, each with the last step of the commit that changes it. Null is a value."""
+    """Different keys, numbered from 0. Each has the number of the commit's last step that changes it. Null is a
+    value.
+    """
 
     def __init__(self, columns: Sequence[Column], steps: Sequence[Iterable[pa.RecordBatch]]) -> None:
-        """``steps``: for each, rows whose first columns are these."""
+        """``steps``: the rows of each step; their first columns are ``columns``."""
         self._names = [str(column.field_id) for column in columns]
         found = [(number, rows) for number, rows_of in enumerate(steps) for rows in rows_of]
         parts = ([rows.column(place) for _, rows in found] for place in range(len(columns)))
@@ -71,7 +75,7 @@ class Keys:
         self._numbers: pa.Array | None = None
 
     def part(self, numbers: pa.Array) -> Keys:
-        """Some of the keys, with the numbers that they have here."""
+        """The keys with these numbers. They keep their numbers."""
         found = copy.copy(self)
         found.columns = [column.take(numbers) for column in self.columns]
         found._numbers = numbers
@@ -84,13 +88,13 @@ class Keys:
 
     @cached_property
     def rows(self) -> pa.RecordBatch:
-        """One for each key."""
+        """One row for each key."""
         return pa.RecordBatch.from_arrays(self.columns, self._names)
 
     def found_in(self, batches: Iterable[pa.RecordBatch]) -> Matches:
         """The rows of a file that have one of the keys.
 
-        The batches hold the key columns of all of its rows, and maybe the order column.
+        The batches hold the key columns of all rows of the file, and maybe the order column.
         """
         rows, keys, orders = [], [], []
         start = 0
@@ -105,7 +109,7 @@ class Keys:
         return Matches(_joined(rows, pa.int64()), self._numbered_here(_joined(keys, pa.int32())), _joined(orders, kind))
 
     def _at_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """``TOGETHER`` times as many rows as there are keys, which are hashed for every search."""
+        """Tables with about ``TOGETHER`` times as many rows as there are keys, because each search hashes all keys."""
         some: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
@@ -118,7 +122,9 @@ class Keys:
             yield pa.Table.from_batches(some)
 
     def found_in_each(self, files: Iterable[Iterable[pa.RecordBatch]]) -> list[Matches]:
-        """The same of several files, for which the keys are hashed once."""
+        """Like ``found_in``, for several files at once. Files are searched together, so that the keys are hashed less
+        often.
+        """
         ends = [0]
 
         def rows() -> Iterator[pa.RecordBatch]:
@@ -133,7 +139,7 @@ class Keys:
         return [found.within(start, end) for start, end in pairwise(ends)]
 
     def searched(self, found: pa.RecordBatch) -> Matches:
-        """The same of keys of one column in their order, without an order column."""
+        """Like ``found_in``, for a file's sorted keys of one column, without an order column."""
         rows, keys = search(self._sorted, found)
         return Matches(rows, self._numbered_here(keys), pa.nulls(len(rows)))
 
@@ -146,7 +152,9 @@ class Keys:
         return places, numbers.take(places)
 
     def _several(self, some: pa.Table) -> tuple[pa.Array, pa.Array]:
-        """A mask for each column leaves few rows, which are compared whole."""
+        """The rows that have one of the keys, and the numbers of these keys. A mask for each column first leaves few
+        rows, which are then compared as a whole.
+        """
         mask: Any = None
         for column, values in zip(some.columns, self._values, strict=False):  # an order column may follow
             found = pc.is_in(column, value_set=values)
@@ -172,7 +180,7 @@ class Keys:
         return self._by_value(self.columns).append_column(_KEY, numbers)
 
     def _by_value(self, columns: Sequence[_Column]) -> pa.Table:
-        """Rows with the numbers of their values instead of these: a join takes no null for another."""
+        """The rows, with a number in place of each value, because a join does not match null with null."""
         found = (pc.index_in(column, value_set=known) for column, known in zip(columns, self._values, strict=False))
         return pa.Table.from_arrays(list(found), self._names)
 

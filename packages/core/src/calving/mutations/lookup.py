@@ -1,4 +1,4 @@
-"""Searches data files of one table in a task: the payload and the answer are text (L5)."""
+"""Searches data files of one table in a task. The payload and the answer are text (L5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROW = "row"
 
 
 class Tasks(Protocol):
-    """Runs tasks on the sink's engine, which other jobs use, too."""
+    """Runs tasks on the sink's engine, which other jobs use as well."""
 
     @property
     def slots(self) -> int:
@@ -76,7 +76,7 @@ class Lookup:
 
 
 def look(text: str) -> str:
-    """The task: for each file its rows that have one of the keys."""
+    """The task: finds in each file the rows that have one of the keys."""
     lookup = Lookup.from_json(text)
     io = load_file_io(dict(lookup.io), lookup.location)
     reading = Reading(io, lookup.columns, tuple(lookup.mapping.root) if lookup.mapping is not None else ())
@@ -96,7 +96,7 @@ def matches(answer: str, keys: Sequence[Keys]) -> Iterator[Matches]:
 
 
 def _found(keys: Keys, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-    """The key, and the order value, of each row that has one of the keys; and which row it is."""
+    """For each row that has one of the keys: its key, its order value, and its position in the file."""
     found = keys.found_in(batches)
     table = pa.Table.from_batches([keys.rows.take(found.keys)])
     if len(found.orders):

@@ -1,4 +1,4 @@
-"""With an order field: which rows of a key lose, where the greatest order value wins (M8)."""
+"""For tables with an order field: finds the rows of a key that lose, because the greatest order value wins (M8)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ Place = tuple[str, int]
 
 _KEY, _STEP, _FILE = "key", "step", "file"
 _OF_TABLE = -1
-"""Instead of a step: the table has the row already."""
+"""Stands for a step: the table has the row already."""
 _CHANGE = -1
-"""Instead of a file: a step changes the key. Less than the number of any file: the rows of the step come behind it."""
+"""Stands for a file: the event is a step's change of the key. Less than the number of any file, so that the rows of the
+step sort after the change.
+"""
 _AT_ONCE = 64 * 1024
 _Event = tuple[int, int, int, int, Any]
-"""The key, the step, the file, the position in it, and the order value of a row; or of a change, with no position."""
+"""The key, the step, the file, the position in the file, and the order value of a row or of a change. A change's
+position has no meaning.
+"""
 
 
 def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> Iterator[Place]:
-    """The rows that lose. ``changes``: for each step the keys that it changes; of several changes of one key the last
-    counts.
+    """The rows that lose. ``changes``: for each step, the keys that it changes. If a step changes a key several times,
+    the last change counts.
 
     ``found``: all live rows that have one of the keys.
     """
@@ -42,8 +46,8 @@ def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> It
 
 
 def _of_key(events: Iterable[_Event]) -> Iterator[tuple[int, int]]:
-    """The file and the position of each row that loses. A change that loses to a live row takes the rows of its step
-    along, and deletes nothing.
+    """The file and the position of each row that loses. If a change loses to a live row, the rows of its step lose,
+    too, and the change deletes nothing.
     """
     live: list[tuple[int, int, Any]] = []
     lost: int | None = None
@@ -61,18 +65,18 @@ def _of_key(events: Iterable[_Event]) -> Iterator[tuple[int, int]]:
 
 
 def _is_greater(order: Any, than: Any) -> bool:
-    """Nothing is less than any value."""
+    """Whether ``order`` is greater. None is less than any value."""
     return order is not None and (than is None or order > than)
 
 
 def _events(changes: Sequence[Matches], found: Sequence[Found]) -> pa.RecordBatch:
-    """All changes and rows, in no order."""
+    """All changes and rows, in no particular order."""
     rows = (
         _batch(matches, _OF_TABLE if file.step is None else file.step, number)
         for number, (file, matches) in enumerate(found)
     )
     changed = (_batch(matches, step, _CHANGE).filter(are_last(matches.keys)) for step, matches in enumerate(changes))
-    # Without a row the type of the order values is unknown.
+    # Leave out empty batches: they do not have the type of the order values.
     return pa.concat_batches([each for each in chain(rows, changed) if each.num_rows])
 
 
@@ -83,8 +87,8 @@ def _batch(matches: Matches, step: int, file: int) -> pa.RecordBatch:
 
 
 def _contested(keys: Keys, events: pa.RecordBatch) -> pa.RecordBatch:
-    """Those of keys that a step changes when there are rows of it from before: key by key, as they are found, and step
-    by step.
+    """The events of keys that a step changes although an earlier step or the table has rows of them. Sorted by key,
+    step and file.
     """
     rows = events.filter(pc.not_equal(events[_FILE], _CHANGE))
     before = rows[_KEY].filter(pc.less(rows[_STEP], keys.last_steps.take(rows[_KEY])))

@@ -1,4 +1,4 @@
-"""The keys of key files, a part after the other: so many are held in memory, however many a commit has."""
+"""Reads the keys of key files in parts, so that memory is bounded however many keys a commit has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYS_AT_ONCE = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the keys, and the files that they were read from, which may have others, too."""
+    """Some of the keys, and the files from which they were read. These files may have other keys, too."""
 
     keys: Keys
     files: tuple[File, ...]

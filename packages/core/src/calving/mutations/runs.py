@@ -1,5 +1,5 @@
-"""Runs: the keys of several files, sorted together. A search costs by run, so that a table may have many small files
-(L6).
+"""Runs: the keys of several files, sorted together. The cost of a search grows with the number of runs, not of files,
+so a table may have many small files (L6).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from calving.mutations.keys import Keys, Matches
 from calving.mutations.sorting import KEY, ROW, pays
 
 _TOGETHER = 4
-"""Files, or runs, of about the same size that become one run: so a row is sorted once for each time that its run grows
-by this factor.
+"""The least number of files or runs of about the same size that are merged into one run. So a row is sorted again only
+when its run grows by about this factor.
 """
 _MOST_ROWS = 1_000_000
-"""Of a run, which are held in memory while they are sorted."""
+"""The most rows of a run. They are held in memory while they are sorted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """The files whose keys it holds. Rows are numbered through all of them."""
+    """The files whose keys the run holds. Their rows are numbered from the first file through the last."""
 
     name: str
     files: tuple[str, ...]
@@ -40,11 +40,11 @@ class Run:
 
     @property
     def is_merged(self) -> bool:
-        """Whether its keys are sorted; false for a file that is in no run yet."""
+        """Whether the run's keys are sorted. False for a file that is in no run yet."""
         return self.files != (self.name,)
 
     def by_file(self, found: Matches) -> Mapping[str, Matches]:
-        """The matches in each file that has some, with its own numbers of rows."""
+        """The matches in each file that has any, with the row numbers of that file."""
         order = pc.sort_indices(found.rows)
         rows, keys = found.rows.take(order), found.keys.take(order)
         numbers, divided, first = rows.to_pylist(), {}, 0
@@ -59,7 +59,7 @@ class Run:
 
 
 class Runs:
-    """The runs of one table, whose keys have one column. They are in the cache, and only there."""
+    """The runs of one table, whose keys have one column. The cache alone holds their keys."""
 
     def __init__(self, cache: KeyCache, column: Column, owner: str) -> None:
         """``owner``: the table's name."""
@@ -70,13 +70,13 @@ class Runs:
         return path in self._of
 
     def keep(self, live: Collection[str]) -> None:
-        """Give up runs of which at least half of the files are gone."""
+        """Give up runs that have lost at least half of their files."""
         for run in set(self._of.values()):
             if 2 * sum(path in live for path in run.files) <= len(run.files):
                 self._give_up(run)
 
     def grow(self, files: Iterable[Candidate], most: int) -> int:
-        """Merge cached files and runs of about the same size, ``most`` rows at most. Returns how many rows were sorted.
+        """Merge cached files and runs of about the same size, at most ``most`` rows. Returns how many rows were sorted.
 
         The files are searched for the same keys.
         """
@@ -93,7 +93,7 @@ class Runs:
         return most - left
 
     def divided(self, files: Iterable[Candidate]) -> dict[Run, list[Candidate]]:
-        """Those of the files that are in runs."""
+        """The files that are in runs, by run."""
         found: defaultdict[Run, list[Candidate]] = defaultdict(list)
         for file in files:
             if (run := self._of.get(file.path)) is not None:
@@ -101,9 +101,9 @@ class Runs:
         return found
 
     def search(self, run: Run, keys: Keys) -> Mapping[str, Matches] | None:
-        """The matches in each of its files that has some; None: the cache no longer holds it.
+        """The matches in each file of the run that has any; None if the cache no longer holds the run.
 
-        ``keys``: without null.
+        ``keys`` must not contain null.
         """
         held = self._cache.get(run.name, self._columns)
         if held is None:
@@ -121,7 +121,7 @@ class Runs:
             self._of.pop(path, None)
 
     def _merge(self, units: Sequence[Run]) -> int:
-        """Make one run of them. Returns its rows; 0 if the cache has lost one of them."""
+        """Merge the units into one run. Returns the number of its rows; 0 if the cache has lost one of the units."""
         held = [self._cache.get(unit.name, self._columns) for unit in units]
         starts = [0, *accumulate(unit.rows for unit in units)]
         parts = [_rows(unit, batches) for unit, batches in zip(units, held, strict=True) if batches is not None]
@@ -142,7 +142,7 @@ class Runs:
 
 
 def _rows(unit: Run, held: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
-    """The keys of a file or a run, and the number of the row of each."""
+    """The keys of a file or a run, and the row number of each key."""
     if unit.is_merged:
         (batch,) = held
         return batch.column(KEY), batch.column(ROW)
@@ -155,7 +155,7 @@ def _rows(unit: Run, held: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array
 
 
 def _fitting(units: Iterable[Run], most: int) -> list[Run]:
-    """As many of them, the smallest first, as have so many rows together."""
+    """The smallest units, as many as have at most ``most`` rows together."""
     found = sorted(units, key=lambda unit: unit.rows)
     rows = accumulate(unit.rows for unit in found)
     return [unit for unit, count in zip(found, rows, strict=True) if count <= most]

@@ -1,4 +1,4 @@
-"""Key columns in their own order: few keys are searched for in them, instead of comparing every row (L6)."""
+"""Sorted key columns: a few keys are found in them by binary search, without comparing every row (L6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ROWS_OF_A_SEARCH = 12
-"""Rows that are compared in the time that the search for one key takes; measured, with keys of numbers and of text."""
+"""The number of rows that can be compared in the time of a search for one key. It was measured with keys of numbers and
+of text.
+"""
 KEY, ROW = "key", "row"
 """The columns of sorted keys: a key, and the row that has it."""
 _KINDS = (pa.int32(), pa.int64(), pa.string(), pa.binary())
@@ -18,17 +20,17 @@ _KINDS = (pa.int32(), pa.int64(), pa.string(), pa.binary())
 
 def is_searchable(keys: pa.Array) -> bool:
     """Whether these keys of one column can be searched for."""
-    has_search = hasattr(pc, "search_sorted")  # older releases of Arrow have none
+    has_search = hasattr(pc, "search_sorted")  # older releases of Arrow do not have it
     return has_search and keys.type in _KINDS and not keys.null_count
 
 
 def pays(keys: int, rows: int) -> bool:
-    """Whether to search for so many keys is cheaper than to compare so many rows."""
+    """Whether searching for this many keys is cheaper than comparing this many rows."""
     return keys * _ROWS_OF_A_SEARCH < rows
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The keys of a file, sorted, and the row of each; one without a key is left out."""
+    """The keys of a file, sorted, and the row of each key. A row whose key is null is left out."""
     column = pa.Table.from_batches(batches).column(0).combine_chunks()
     order = pc.sort_indices(column)
     order = order.slice(0, len(column) - column.null_count)  # null comes last
@@ -37,7 +39,7 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Keys in their order, and the place of each before."""
+    """Sorted keys, and the place of each key before sorting."""
 
     keys: pa.Array
     places: pa.Array
@@ -48,19 +50,19 @@ class Sorted:
         return Sorted(keys.take(places), places.cast(pa.int32()))
 
     def between(self, ends: pa.Array) -> Sorted:
-        """Those that are neither less than the first of two values nor greater than the second."""
+        """The keys from the first of two values up to and including the second."""
         first = pc.search_sorted(self.keys, ends[0], side="left").as_py()
         end = pc.search_sorted(self.keys, ends[1], side="right").as_py()
         return Sorted(self.keys.slice(first, end - first), self.places.slice(first, end - first))
 
 
 def search(wanted: Sorted, found: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
-    """The rows of sorted keys that have one of the wanted, and the place of that one."""
+    """The rows of ``found`` that have one of the wanted keys, and the place of that wanted key."""
     column = found.column(KEY)
     if not len(column):
         return pa.array([], pa.int64()), pa.array([], pa.int32())
     wanted = wanted.between(column.take(pa.array([0, len(column) - 1])))
-    first = pc.search_sorted(column, wanted.keys, side="left").cast(pa.int64())  # within, as no key is greater than all
+    first = pc.search_sorted(column, wanted.keys, side="left").cast(pa.int64())  # in range: none exceeds all
     has = pc.equal(column.take(first), wanted.keys)
     keys, places, first = wanted.keys.filter(has), wanted.places.filter(has), first.filter(has)
     end = pc.search_sorted(column, keys, side="right").cast(pa.int64())

@@ -14,12 +14,12 @@ from calving.errors import TableTroubleError
 _MAGIC = bytes.fromhex("d1d33964")
 _PUFFIN = b"PFA1"
 _FIELDS = [2147483645]
-"""The field that Java names in the footer: the position of a row (``_pos``)."""
+"""The id of the field that Java names in the footer: the position of a row (``_pos``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the blob of a data file is within its Puffin file."""
+    """The place of a data file's blob within its Puffin file."""
 
     offset: int
     size: int
@@ -35,9 +35,9 @@ def to_blob(positions: BitMap64) -> bytes:
 
 
 def from_blob(blob: bytes, where: str) -> BitMap64:
-    """The positions of a blob, which is ``where``.
+    """The positions in a blob. ``where`` names the blob's place in errors.
 
-    :raises TableTroubleError: it is damaged.
+    :raises TableTroubleError: the blob is damaged.
     """
     body, checksum = blob[4:-4], blob[-4:]
     if (
@@ -54,7 +54,7 @@ def from_blob(blob: bytes, where: str) -> BitMap64:
 
 
 def puffin(vectors: Mapping[str, BitMap64], created_by: str) -> tuple[bytes, dict[str, Placed]]:
-    """A Puffin file with one deletion vector for each data file, and where each is in it."""
+    """A Puffin file with one deletion vector for each data file, and the place of each vector in the file."""
     content = bytearray(_PUFFIN)
     places: dict[str, Placed] = {}
     blobs = []

@@ -1,1 +1,1 @@
-"""The drivers: they carry out the effects of the machines. ``app`` wires them together."""
+"""The drivers, which carry out the effects of the protocol's machines. ``app`` wires the drivers together."""

@@ -53,14 +53,14 @@ _APART_SECONDS = 2.5
 _STEP_SECONDS = 20.0
 """The longest step of the worker's loop: a call to a broker that does not answer."""
 _RESIGNED_SECONDS = 5.0
-"""The time that another process has to take over the lead."""
+"""How long this process waits, so that another process can take over the lead."""
 
 
 class App:
     """One worker process of a sink."""
 
     def __init__(self, sink: Sink, engine: Engine | None = None, *, alone: bool = False) -> None:
-        """``alone``: the process runs this sink only, and needs no library besides the sink's."""
+        """``alone``: the process runs only this sink, and needs only the sink's libraries."""
         self._sink, self._alone = sink, alone
         keys = sink.keys
         self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
@@ -101,7 +101,9 @@ class App:
         return Progress.of(self._board.status)
 
     def stopped_loops(self) -> Mapping[str, float]:
-        """Loops that have ended no step within three times their longest step, and for how many seconds."""
+        """Loops whose last step ended longer ago than three times their longest step, each with the seconds since
+        then.
+        """
         now, moved = time.monotonic(), self._leadership.moved
         still = {"worker": (now - self._round, _STEP_SECONDS)}
         if moved is not None:
@@ -109,7 +111,7 @@ class App:
         return {name: seconds for name, (seconds, longest) in still.items() if seconds > 3 * longest}
 
     def pause(self) -> None:
-        """Start no more batches; answer the coordinator with the finished ones."""
+        """Start no more batches; answer the coordinator with the finished batches."""
         self._paused = True
 
     def resume(self) -> None:
@@ -132,7 +134,7 @@ class App:
         self._stop.set()
 
     def run(self, *, until_caught_up: bool = False, on_progress: Callable[[Progress], None] | None = None) -> None:
-        """Run until ``stop`` or, with ``until_caught_up``, until every record now in the topics is committed.
+        """Run until ``stop``. With ``until_caught_up``, also end when every record now in the topics is committed.
 
         :raises CalvingError: an operator has to act; other errors are retried.
         """
@@ -202,9 +204,9 @@ class App:
                 steps.done()
 
     def _is_apart(self, error: CalvingError) -> bool:
-        """Whether other workers may reach a store that this process cannot reach, so that they should take its
-        partitions. A store that refuses connections refuses them to all, and is usually back soon. With Kafka the group
-        itself decides.
+        """Whether the process should leave the group, so that other workers take its partitions: they may reach a store
+        that this process cannot reach. A store that refuses connections refuses all workers, and is usually back soon.
+        With Kafka the group itself decides.
         """
         lasts = time.monotonic() - self._well > _APART_SECONDS
         return self._backend.mirrors and (
@@ -228,7 +230,8 @@ class App:
 
         def meanwhile(group: Group) -> None:
             self._round = time.monotonic()
-            # Spark takes longest to start, and other workers do not have to wait for it.
+            # Start Spark only after joining: Spark takes longest to start, and other workers do not have to wait for
+            # it.
             if group.joined:
                 self._engine.begin()
             if self._parts is None:
@@ -262,7 +265,7 @@ class App:
         attempt.run(step, wind_down_seconds=self._sink.keys.stop_timeout_ms / 1000)
 
     def _stale(self) -> str | None:
-        """Why the process should end, if it leads and no commit cycle was full for too long; else None."""
+        """The reason to end the process, if it leads and no commit cycle was full for too long; otherwise None."""
         limit, led_since = self._sink.keys.full_cycle_ms, self._led_since
         if limit is None or led_since is None:
             return None
@@ -290,7 +293,7 @@ class App:
 
     def _staying(self, made: T) -> T:
         if self._alone:
-            gc.freeze()  # imported modules stay: else every full garbage collection would scan them again
+            gc.freeze()  # imported modules stay; otherwise every full garbage collection would scan them again
         return made
 
     def _stalled_batch(self) -> str | None:

@@ -1,4 +1,4 @@
-"""One attempt of a worker: from the stored positions to the first error. The membership outlives it."""
+"""One attempt of a worker: from the stored positions to the first error. The group membership outlives the attempt."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _CAUGHT_UP_SECONDS = 0.3
 
 
 class Membership:
-    """The membership in the consumer group. It is kept over attempts: each leave and join makes all other
-    members wait.
+    """The membership in the consumer group. It is kept from one attempt to the next, because each leave and join makes
+    all other members wait.
     """
 
     def __init__(self, sink: Sink, topics: Source) -> None:
@@ -45,7 +45,7 @@ class Membership:
         return self._group
 
     def leave(self) -> None:
-        """Safe to call twice."""
+        """Leave the group. Safe to call twice."""
         if self._group is not None:
             group, self._group = self._group, None
             try:
@@ -55,7 +55,7 @@ class Membership:
 
 
 class _Nobody(Listener):
-    """Ignores changes; the loop is told the assignment later."""
+    """Ignores changes of the assignment; the loop gets the assignment later."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         pass
@@ -83,8 +83,8 @@ class Attempt:
         reporter: Reporter,
     ) -> None:
         """``member`` is the process's name in the backend. ``prepare`` checks that reading may continue, and returns
-        the runner of batches; meanwhile ``meanwhile`` is called on another thread. ``stopping``: whether a clean stop
-        was requested.
+        the runner of batches. ``meanwhile`` is called on another thread at the same time. ``stopping``: whether a clean
+        stop was requested.
         """
         self._sink, self._backend, self._member = sink, backend, member
         self._membership, self._prepare, self._meanwhile = membership, prepare, meanwhile
@@ -99,8 +99,8 @@ class Attempt:
         try:
             try:
                 session = self._backend.open(self._member)
-                # The cursor first: it must be open when the coordinator sends StartCommit because this member has
-                # joined.
+                # Open the cursor before joining: this member's join makes the coordinator send StartCommit, which the
+                # cursor must read.
                 cursor = session.follow(replay=False)
             except UnreachableError:
                 raise
@@ -109,7 +109,7 @@ class Attempt:
             group = self._membership.group()
             preparing = beside("calving-preparing", partial(self._prepare, session, cursor.log))
             if not self._is_prepared(preparing, group, wind_down_seconds):
-                # The checks may still use session and cursor: the process ends without closing them.
+                # The checks may still use the session and the cursor, so the process ends without closing them.
                 session = cursor = None
                 return
             runner = preparing.result()
@@ -139,9 +139,10 @@ class Attempt:
                     part.close()
 
     def _is_prepared(self, preparing: Future[BatchRunner], group: Group, seconds: float) -> bool:
-        """Wait for the start's checks, but at most ``seconds`` after a stop is requested; false if they have not ended.
+        """Wait for the start's checks to end, but at most ``seconds`` after a stop is requested. Returns false if the
+        checks have not ended.
 
-        The group is polled meanwhile: a member that joins and then does not poll makes all others wait.
+        Meanwhile the group is polled, because a member that joins and does not poll makes all others wait.
         """
         deadline = float("inf")
         try:
@@ -151,14 +152,14 @@ class Attempt:
                 if self._stopping():
                     deadline = min(deadline, time.monotonic() + seconds)
         except CalvingError:
-            preparing.exception()  # no other thread uses its session meanwhile
+            preparing.exception()  # wait until the checks no longer use the session
             raise
         if not preparing.done():
             log.warning("the start's checks are abandoned: they have not ended %.0f s after the stop", seconds)
         return preparing.done()
 
     def _wind_down(self, loop: WorkerLoop, runner: BatchRunner, seconds: float) -> None:
-        """Let the running batch end, and publish the finished ones (W6)."""
+        """Let the running batch end, and publish the finished batches (W6)."""
         loop.machine.stop()
         deadline = time.monotonic() + seconds
         while loop.machine.busy and time.monotonic() < deadline:
@@ -192,8 +193,8 @@ class CaughtUp:
         is_published = all(stored.get(tp, 0) >= end for tp, end in self._ends.items() if end > 0)
         if coordinator is None:
             return is_published and self._others_have_committed()
-        # A stop within a cycle, or right after one that committed tables, would leave entries in the control log that
-        # no stored position covers. So the last cycle is one that finds nothing to commit.
+        # A stop within a cycle, or right after a cycle that committed tables, would leave entries in the control log
+        # above the saved position. So the last cycle must be one that finds nothing to commit.
         if not coordinator.idle:
             return False
         if is_published and not coordinator.buffered:
@@ -205,7 +206,7 @@ class CaughtUp:
         return False
 
     def _others_have_committed(self) -> bool:
-        """Another worker leads; or it has died, and its lease is still valid."""
+        """Whether every publication is committed. Another worker leads, or it has died and its lease is still valid."""
         if self._looking is None:
             self._looking = beside("calving-looking", self._nothing_waits)
         if not self._looking.done():

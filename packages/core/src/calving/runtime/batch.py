@@ -42,20 +42,21 @@ log = logging.getLogger(__name__)
 
 _ROUNDS = 8
 _WORTH_A_TASK = 50_000
-"""Records below which a further split of a batch costs more than it saves."""
+"""A task with fewer records than this costs more than it saves, so the batch is not split further."""
 _FEWEST = 1_000
-"""The records that a batch may have even if credentials expire within it: less would not take a shorter time."""
+"""The records that a batch may have even if credentials expire within it: a smaller batch would not take less time."""
 _RANGE_RECORDS = 200
 """The fixed cost of a range, in records."""
 _UNEVEN = 1.5
-"""How much larger than its share a task may be rather than that a partition is split, which takes a shuffle."""
+"""A task may be this many times larger than its share. Only beyond that is a partition split, which needs a shuffle."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorLimits:
     """The circuit breaker: the number of bad records in one batch above which the sink stops.
 
-    The share is checked only in batches with more than ``share_from`` bad records, so that a few do not stop the sink.
+    The share is checked only in batches with more than ``share_from`` bad records, so that a few bad records do not
+    stop the sink.
     """
 
     per_batch: int
@@ -82,9 +83,11 @@ class BatchRunner:
         self._batches: Serial[tuple[int, BatchOutcome]] = Serial("calving-batch")
         self._running: Future[tuple[int, BatchOutcome]] | None = None
         self.totals = Batches()
-        """Totals of the batches since the start; replaced as a whole."""
+        """Totals of the batches since the start. The object is replaced as a whole."""
         self.fewer: int | None = None
-        """The most records that the next batch should have, if the credentials for the last one expired within it."""
+        """The most records that the next batch should have, if the credentials for the last batch expired during that
+        batch.
+        """
         self._started = time.monotonic()
 
     def start(self, number: int, spans: Spans) -> None:
@@ -97,13 +100,13 @@ class BatchRunner:
         return running.result()
 
     def drop(self) -> None:
-        """Drop the running batch; its files are orphans. The next batch starts when it has ended."""
+        """Drop the running batch; its files are orphans. The next batch starts when the dropped batch has ended."""
         if self._running is not None:
             self._running.cancel()
             self._running = None
 
     def stalled(self, seconds: float) -> str | None:
-        """Why the process should end, if the batch has run longer than ``seconds``; else None."""
+        """The reason to end the process, if the batch has run longer than ``seconds``; otherwise None."""
         if self._batches.seconds <= seconds:
             return None
         return f"a batch has been running for {self._batches.seconds:.0f} s: it is {self._batches.place}"
@@ -122,13 +125,14 @@ class BatchRunner:
             return self.run(spans)
         except CalvingError:
             raise
-        except Exception as error:  # from any library that a task of the local engine calls
+        except Exception as error:  # any library that a task of the local engine calls may raise it
             raise JobFailedError(f"the batch failed: {type(error).__name__}: {error}") from error
 
     def run(self, spans: Spans) -> BatchOutcome:
         """Run one batch over these spans.
 
-        :raises BadRecordError, DataLossError, ConfigError: an operator has to act. :raises UnavailableError: try again.
+        :raises BadRecordError, DataLossError, ConfigError: an operator has to act.
+        :raises UnavailableError: try again.
         """
         started = time.monotonic()
         rules = self._path.routing.rules
@@ -150,21 +154,21 @@ class BatchRunner:
         return outcome
 
     def _expired(self, error: CredentialsExpiredError, records: int) -> UnavailableError:
-        """The error to raise for a batch of so many records whose credentials a store did not accept."""
+        """The error to raise for a batch of ``records`` records whose credentials a store no longer accepts."""
         self.fewer = max(_FEWEST, records // 2)
         trouble = next(iter(self._tables.troubled.values()), None)
         if trouble is None:
             return CredentialsExpiredError(
                 f"{error}. The batch had {counted(records, 'record')}, the next has {self.fewer} at most"
             )
-        # Only a load brings new ones, so this lasts as long as the trouble with the table.
+        # Only loading the table brings new credentials, so this error lasts as long as the trouble with the table.
         return type(trouble)(f"{trouble}; the credentials of its last load are not accepted any more: {error}")
 
     def _rounds(self, ranges: Sequence[Sequence[Range]]) -> list[TaskResult]:
         """Run tasks until all records fit their tables. Each further round runs only tasks affected by schema changes.
 
-        A new column also affects tasks that have written to its table: an empty list or object asks for no column, but
-        is written to the column once another record has asked for it.
+        A new column also affects tasks that have already written to its table. An empty list or object does not need a
+        new column, but is written to the column once another record needs it.
         """
         done: list[TaskResult] = []
         held_up: list[TaskResult] = []
@@ -185,7 +189,7 @@ class BatchRunner:
             careful = careful or is_unclear
             changes = _changes(held_up)
             if is_unclear or any(r.number == RECEIVED for r in results):
-                # With a shuffle, files mix rows of all tasks.
+                # With a shuffle, files mix rows of all tasks, so all tasks run again.
                 void, waiting = done, everything
             else:
                 void = _void(done, changes)
@@ -202,7 +206,9 @@ class BatchRunner:
             self._tables.delete_files(result.files)
 
     def _cut(self, spans: Spans) -> list[list[Range]]:
-        """Without a split partition, if that spares a table's rows the shuffle, and tasks are of about equal size."""
+        """The ranges of each task. No partition is split if that saves the shuffle of a mutation table, and if the
+        tasks are of about equal size.
+        """
         slots = self._engine.slots
         in_steps = any(_in_steps(table) for table in self._tables.specs().values())
         return (cut_whole(spans, slots) if in_steps else None) or cut(spans, slots)
@@ -247,7 +253,9 @@ class BatchRunner:
 
 
 def in_steps(files: Sequence[DataFile]) -> list[TableFiles]:
-    """The files of one table as steps: a key file, which deletes from all files before it, begins one."""
+    """The files of one table as steps. Each key file begins a step, because it deletes rows from all files before
+    it.
+    """
     found: list[TableFiles] = []
     for is_data, some in groupby(files, lambda file: file.content is FileContent.DATA):
         if not is_data or not found:
@@ -272,7 +280,7 @@ def _void(done: Sequence[TaskResult], changes: Sequence[SchemaChange]) -> list[T
 
 
 def _is_unclear(results: Sequence[TaskResult]) -> bool:
-    """Whether a record that is not identified breaks writing."""
+    """Whether writing failed because of a record that is not known yet."""
     reason = next((r.unclear for r in results if r.unclear is not None), None)
     if reason is not None:
         log.warning("a record breaks the batch, which runs again to find that record: %s", reason)
@@ -280,12 +288,13 @@ def _is_unclear(results: Sequence[TaskResult]) -> bool:
 
 
 def cut(spans: Spans, slots: int) -> list[list[Range]]:
-    """Ranges for at most ``slots`` tasks of about equal size, so that small backlogs of many partitions are spread,
-    too; a partition may be split over tasks.
+    """Ranges for at most ``slots`` tasks of about equal size. Small backlogs of many partitions are spread over the
+    tasks, too. A partition may be split over tasks.
     """
     total = sum(span.end - span.start + _RANGE_RECORDS for span in spans.values())
     count = _count(spans, slots)
-    # At the end of a task a range is split, which costs its fixed cost again, or less room than that stays empty.
+    # At the end of a task, a range is split and pays its fixed cost again, unless the room left is smaller than that
+    # cost.
     share = -(-(total + (count - 1) * _RANGE_RECORDS) // count)
     tasks: list[list[Range]] = [[]]
     room = share
@@ -303,7 +312,7 @@ def cut(spans: Spans, slots: int) -> list[list[Range]]:
 
 
 def cut_whole(spans: Spans, slots: int) -> list[list[Range]] | None:
-    """The same without a split partition; None if a task would be much larger than the others."""
+    """Like ``cut``, but without splitting a partition; None if a task would be much larger than the others."""
     spans = {tp: span for tp, span in sorted(spans.items()) if span.start < span.end}
     sizes = {tp: span.end - span.start + _RANGE_RECORDS for tp, span in spans.items()}
     total, count = sum(sizes.values()), _count(spans, slots)
@@ -311,7 +320,7 @@ def cut_whole(spans: Spans, slots: int) -> list[list[Range]] | None:
     loads = [0] * count
     before = 0
     for tp, size in sizes.items():
-        task = (2 * before + size) * count // (2 * total)  # the one that its middle falls into
+        task = (2 * before + size) * count // (2 * total)  # the task into which its middle falls
         tasks[task].append(Range(tp.topic, tp.partition, spans[tp].start, spans[tp].end))
         loads[task] += size
         before += size

@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 
 _DEAF_SECONDS = 30.0
 _DEAF_READS = 20
-"""Seconds and reads that a coordinator waits for its own events; reads count, because a long commit is no silence."""
+"""A coordinator waits so many seconds and so many reads for its own events. Reads count because a long commit is no
+silence.
+"""
 
 
 class Committer(Protocol):
@@ -31,7 +33,7 @@ class Committer(Protocol):
 
     @property
     def seen(self) -> Mapping[TableId, TableMark]:
-        """The tables that may hold records of the sink, as they were when this committer was made."""
+        """The marks of the tables that may hold records of the sink, as they were when this committer was made."""
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         """Commit every table of ``request``; yields each outcome when it is known. A table without entries is only
@@ -51,8 +53,8 @@ class CoordinatorLoop:
         unknown: Callable[[Collection[Topic]], Collection[Topic]],
         leader: Leader | None = None,
     ) -> None:
-        """``unknown``: which of these topics the broker does not have. ``leader``: this process, as its events
-        name it.
+        """``unknown`` returns the topics that the broker does not have. ``leader``: this process, as its events name
+        it.
         """
         self.machine = Coordinator(intervals, cursor.log.start, clock(), committer.seen)
         self._interval = intervals.interval
@@ -97,7 +99,7 @@ class CoordinatorLoop:
         if doubtful := self.machine.doubtful(now):
             try:
                 self.machine.looked(now, doubtful, self._unknown(doubtful))
-            except UnavailableError as error:  # without an answer nothing is known
+            except UnavailableError as error:  # without an answer, no topic is known to be gone
                 log.info("the broker could not be asked for topics that may be gone: %s", error)
 
     @property

@@ -1,4 +1,4 @@
-"""When to retry, and when to stop retrying: pure, failures are arguments."""
+"""Decides when to retry, and when to stop retrying. Pure: failures are arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASSES = (UnavailableError, OutcomeUnknownError, FencedError)
 _SECONDS, _FAILING_SECONDS = (0.2, 2.0), (0.2, 10.0)
 """The first pause and the longest. Short pauses let the sink continue soon after a short outage."""
 SAME = 8
-"""So many equal failures in a row, over more than half a minute, are permanent."""
+"""After this many equal failures in a row, over more than half a minute, a failure counts as permanent."""
 _CHANGING = re.compile(r"[0-9a-fA-F-]{8,}|\d+")
 """The parts of a failure's text that differ each time, such as task numbers and file names."""
 

@@ -29,8 +29,7 @@ _END_SECONDS = 60.0
 
 
 def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> Iterator[Envelope]:
-    """The entries of the control log from the cursor's start to the end that the log had when it was opened, maybe
-    more.
+    """The entries of the control log from the cursor's start at least to the end that the log had when it was opened.
 
     :raises UnavailableError: the end was not reached within 60 s.
     """
@@ -42,7 +41,7 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
 
 
 class Heard:
-    """The content of the control log from the saved position ``start`` on, and of the last cycles before it."""
+    """The content of the control log from the saved position ``start`` on, and the last cycles before that position."""
 
     def __init__(self, log_id: str, start: ControlOffsets) -> None:
         self.log_id, self._start = log_id, start
@@ -85,7 +84,7 @@ class Heard:
         return self._listening.leader
 
     def waiting(self, table: TableId, control: ControlOffsets) -> tuple[Envelope, ...]:
-        """The entries that a table lacks which holds all entries below ``control``."""
+        """The entries that ``table`` lacks, if it holds all entries below ``control``."""
         return tuple(e for e in self._buffer.tables().get(table, ()) if e.offset >= control.get(e.partition, 0))
 
     def parked(self, table: TableId) -> int:
@@ -103,10 +102,10 @@ class Heard:
         return None if found is None else tp in found
 
     def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
-        """Offsets that neither of the last two commits of a table holds: no later commit will hold them."""
+        """Offsets that were missing in the last two commits of a table: no later commit will add them."""
         loaded = LoadedTable(table, key.branch)
         now = passed_over(key.read(loaded.ancestry, loaded.properties), self._buffer.reach())
-        # Once with the last commit of the sink, and once without it.
+        # Compare the missing offsets with and without the last commit of the sink.
         earlier = islice(dropwhile(lambda summary: key.offsets not in summary, loaded.ancestry), 1, None)
         before = key.read(earlier, {}).missing
         both = {tp: common(spans, before.get(tp, ())) for tp, spans in now.items()}

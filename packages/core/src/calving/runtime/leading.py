@@ -1,6 +1,6 @@
 """The coordinator of a worker process: started while the process leads, watched, and abandoned if it hangs.
 
-The worker never waits for it: a commit may take as long as the catalog, and the worker has batches to run.
+The worker never waits for the coordinator: a slow catalog makes a commit slow, and meanwhile the worker runs batches.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ _REPEAT_SECONDS = 1.0
 _AGAIN_SECONDS = (0.2, 2.0)
 _REELECTION_SECONDS = 1.0
 _LONGER = 4.0
-"""A fenced coordinator waits before it starts again, each time longer. Else two that both believe to lead would fence
-each other for ever, and an operator's command, too.
+"""A fenced coordinator waits before it starts again, each time longer. Otherwise two coordinators that both believe
+that they lead would fence each other for ever, and would fence an operator's command, too.
 """
 _RESIGN_AFTER, _VAIN_SECONDS = 3, 30.0
-"""After so many coordinators in a row without a complete cycle, over so many seconds, another process should lead."""
+"""Another process should lead after this many coordinators in a row without a complete cycle, over this many
+seconds.
+"""
 _HUNG_TABLES = 2
 _HUNG_SECONDS = 30.0
 """A coordinator hangs if it makes no progress for this time plus the time that its tables may take."""
@@ -69,7 +71,7 @@ class CoordinatorThread:
         self.buffered = 0
         self._loop: CoordinatorLoop | None = None
         self.moved = time.monotonic()
-        """When it last made progress, or found nothing to do; at first, when it was made."""
+        """When this coordinator last made progress or found nothing to do. At first, when it was made."""
         self.has_moved = False
         self._thread = threading.Thread(target=self._run, name="calving-coordinator", daemon=True)
         self._thread.start()
@@ -206,12 +208,14 @@ class Leadership:
         self._start, self._clock, self._jitter = start, clock, jitter
         self._hung_seconds = _HUNG_SECONDS + _HUNG_TABLES * table_seconds
         self.step_seconds = self._hung_seconds / 2
-        """The time within which a coordinator should commit a table or read the log."""
+        """Seconds within which a coordinator should commit a table or read the log."""
         self.coordinator: CoordinatorThread | None = None
         self.caught_up = False
         """Whether a coordinator of this process has ever read the control log to its end."""
         self._hung_since: float | None = None
-        """When an abandoned coordinator last made progress, until another one does."""
+        """When an abandoned coordinator last made progress; None again as soon as another coordinator makes
+        progress.
+        """
         self._elect_after = float("-inf")
         self._in_vain = 0
         self._vain_since = float("inf")
@@ -246,8 +250,8 @@ class Leadership:
 
     @property
     def moved(self) -> float | None:
-        """When a coordinator of this process last made progress; None if none should. That one was abandoned because it
-        hangs is no progress.
+        """When a coordinator of this process last made progress; None if no coordinator should run. Abandoning a
+        coordinator that hangs is no progress.
         """
         running = self.coordinator
         if running is not None and (running.has_moved or self._hung_since is None):
@@ -255,7 +259,7 @@ class Leadership:
         return self._hung_since
 
     def stop(self, seconds: float) -> None:
-        """Stop it, after the running commit unless that takes longer than ``seconds``."""
+        """Stop the coordinator after the running commit, but wait at most ``seconds``."""
         if self.coordinator is not None:
             self.coordinator.stop()
             self.coordinator.join(seconds)
@@ -278,7 +282,7 @@ class Leadership:
         self._elect_after = self._clock() + pause
         self._in_vain += 1
         self._vain_since = min(self._vain_since, self._clock())
-        # Not at once: a short outage of the store concerns all processes.
+        # Do not resign at once: a short outage of the store affects all processes.
         if self._in_vain >= _RESIGN_AFTER and self._clock() - self._vain_since > _VAIN_SECONDS:
             count, self._in_vain, self._vain_since = self._in_vain, 0, float("inf")
             raise ResignedError(f"{count} coordinators of this process in a row made no progress")

@@ -1,6 +1,6 @@
 """The parts of a worker that convert records and write tables.
 
-Their import takes most of a start, so they are made while the group still assigns partitions.
+Importing these parts takes most of a start, so they are made while the group still assigns partitions.
 """
 
 from __future__ import annotations

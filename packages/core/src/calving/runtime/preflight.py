@@ -1,4 +1,6 @@
-"""Checks before a start: refuse situations that look like a first start, or like a replay, and are not."""
+"""Checks before a start, which refuse a start that would lose or double records: positions or logs are lost or
+changed.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from calving.source.interface import Source
 log = logging.getLogger(__name__)
 
 _LOOKING = 16
-"""Tables that are loaded in parallel: a sink may have hundreds, behind a slow catalog."""
+"""How many tables are loaded in parallel: a sink may have hundreds of tables, and its catalog may be slow."""
 _REMEDY = "stop all workers and run `calving recover FILE`"
 
 
@@ -37,7 +39,8 @@ class Held(NamedTuple):
     """A table's record of the sink: its ledger, the control log of its last commit, the offsets skipped for it, and the
     table's mark.
 
-    ``others``: next source offsets that sinks of other names have written into it, by ``<control topic>.<group>``.
+    ``others``: the next source offsets that sinks of other names have written into the table, by ``<control
+    topic>.<group>``.
     """
 
     ledger: Ledger
@@ -65,7 +68,7 @@ def commit_style(sink: Sink, log_id: str) -> CommitStyle:
 
 
 def ledger_key(sink: Sink, log_id: str, name: str) -> LedgerKey:
-    """The owner of the sink's ledger, whose names a table uses."""
+    """The key of the sink's ledger in a table."""
     return commit_style(sink, log_id).key(table_id(name))
 
 
@@ -103,8 +106,8 @@ def own_tables(sink: Sink) -> tuple[str, ...]:
 def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list[str]:
     """Dynamically routed tables: tables outside the settings that hold records of the sink, or of its ``topics``.
 
-    Loads every table that records could have been routed to: with a pattern those of its namespace, else those of the
-    whole catalog.
+    Loads every table to which records could have been routed: with a pattern the tables of its namespace, otherwise all
+    tables of the catalog.
     """
     if not sink.keys.routes_freely:
         return []
@@ -115,7 +118,7 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list
         table = find_table(catalog, table_id(name))
         if table is None:
             return False
-        # The Java sink writes no properties, but summaries.
+        # The Java sink writes its offsets into summaries, not into properties.
         if any(p.startswith(key.offsets) for p in table.metadata.properties) or ledger_of(key, table).control:
             return True
         return any(named(tp).topic in topics for source in _others(sink, table).values() for tp in source)
@@ -128,8 +131,8 @@ def routed_tables(catalog: Catalog, sink: Sink, topics: Collection[str]) -> list
 def held(
     catalog: Catalog, sink: Sink, log_id: str, names: Iterable[str], known: Mapping[str, Table] | None = None
 ) -> Iterator[tuple[str, Held]]:
-    """The records of these tables; missing tables are skipped. ``known``: tables as they were loaded before, for those
-    that cannot be loaded now: what they hold has only grown.
+    """What these tables hold of the sink; missing tables are skipped. ``known``: tables as they were loaded before.
+    They stand in for tables that cannot be loaded now, because a table's content has only grown since.
     """
     found, troubled = find_tables(catalog, names, known or {})
     for error in troubled.values():
@@ -157,7 +160,7 @@ def ledger_of(key: LedgerKey, table: Table) -> Ledger:
 
 
 def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, Held]) -> None:
-    """B3: a ledger ahead of the log's end would take new events for old ones.
+    """B3: refuse a ledger ahead of the log's end. With it, a commit would take new events for old ones.
 
     :raises DataLossError: the control log has lost entries that a table has seen.
     """
@@ -181,13 +184,13 @@ def refuse_a_loss(
     tables: Iterable[str],
     known: Mapping[str, Table] | None = None,
 ) -> None:
-    """W1: refuse to start if positions are missing, or lower than a table's offsets, or if the control log was
-    recreated, because publications that were not committed are lost with it.
+    """W1: refuse to start if positions are missing, or lower than a table's offsets. Refuse also if the control log was
+    recreated, because publications that were not committed are lost with the old log.
 
     :raises DataLossError: names the command that recovers the sink.
     """
     every = topics.partitions()
-    # The tables first: other workers may publish and commit meanwhile, and positions only grow.
+    # Read the tables before the positions: other workers may publish and commit meanwhile, and positions only grow.
     found = dict(held(catalog, sink, control.identity, tables, known))
     stored = session.committed(every)
     logs = session.log_ids(every)
@@ -215,7 +218,7 @@ def refuse_a_loss(
                     f" store of positions has gone back, and continuing would double them; {_REMEDY}"
                 )
     logs = session.log_ids(every)
-    # Version 0.1.0 stored no log identity: after a change of the control topic there are positions but no ledger.
+    # Version 0.1.0 stored no log identity. After a change of the control topic, its sinks have positions but no ledger.
     unknown = bool(logs) and not any(logs.values()) and not any(table.ledger.source for table in found.values())
     owner = (sink.keys.control_topic, sink.group)
     mind_names(*owner, former_names(found, every, identities), stored, unknown=unknown)
@@ -225,8 +228,8 @@ def refuse_a_loss(
 def former_names(
     found: Mapping[str, Held], every: Collection[TopicPartition], identities: Mapping[str, str]
 ) -> Iterator[tuple[str, str, TopicPartition, int]]:
-    """Table, name, partition and next offset, for each sink of another name that has written records of
-    these topics.
+    """Table, sink name, partition and next offset, for each sink of another name that has written records of these
+    topics.
     """
     for table, said in found.items():
         for owner, source in said.others.items():
@@ -243,7 +246,8 @@ def mind_names(
     *,
     unknown: bool,
 ) -> None:
-    """W1: a renamed sink (name, group or control topic) has no positions, but this is no first start.
+    """W1: refuse to start a renamed sink (name, group or control topic): it has no positions, but this is no first
+    start.
 
     ``unknown``: the control log of the stored positions is unknown.
 
@@ -264,7 +268,7 @@ def mind_names(
 def mind_logs(
     control_topic: str, group: str, log_id: str, logs: Mapping[TopicPartition, str], stored: SourceOffsets
 ) -> None:
-    """W1: refuse positions of another control log: which of its entries were committed is unknown.
+    """W1: refuse positions of another control log, because it is unknown which of that log's entries were committed.
 
     :raises DataLossError: names the command that takes over from the former log.
     """

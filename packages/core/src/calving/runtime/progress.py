@@ -27,11 +27,13 @@ class Progress:
     held: int = 0
     """Number of assigned partitions."""
     failing: Mapping[str, int] = field(default_factory=dict)
-    """On the leader: tables whose last commits failed, and how many in a row."""
+    """On the leader: tables whose last commits failed, each with the number of failures in a row."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """On the leader: tables that lack offsets after two commits that should have held them, and these offsets."""
+    """On the leader: tables that lacked offsets in their last two commits, and these offsets."""
     degraded: Mapping[str, int] = field(default_factory=dict)
-    """Tables with files that are not committed, and after how many commit cycles. Every worker reports these."""
+    """Tables with files that are not committed after several commit cycles, each with the number of cycles. Every
+    worker reports these tables.
+    """
     stages: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds of the tasks, by stage."""
     restarts: int = 0

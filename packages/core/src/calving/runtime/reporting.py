@@ -1,4 +1,4 @@
-"""Writes the state of the worker's loop to the status board, each time it has changed."""
+"""Writes the state of the worker's loop to the status board each time the state has changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Reporter:
         self._seen: Hashable = None
         self._told = Told()
         self._looked = float("-inf")
-        """When it was last looked for reasons; some come with time alone."""
+        """When the reasons of the sink's health were last computed. Some reasons arise only because time has passed."""
 
     def step(self, loop: WorkerLoop, runner: BatchRunner, *, joined: bool, leads: bool, caught_up: bool) -> None:
         """Report a step of the loop."""

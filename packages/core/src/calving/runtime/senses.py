@@ -7,23 +7,25 @@ from calving.model.offsets import SourceOffsets, TopicPartition
 
 _SECONDS = 30.0
 _READS = 20
-"""Seconds and reads after which missing entries count as silence; reads count, because a busy worker reads rarely."""
+"""Entries that are missing for so many seconds and so many reads count as silence. Reads count because a busy worker
+reads rarely.
+"""
 HIDDEN_SECONDS = 60.0
-"""A transaction that has been open for so long is named in the log."""
+"""A transaction that has been open for this many seconds is named in the log."""
 
 
 class Ear:
     """Detects a cursor that no longer delivers entries and raises no error."""
 
     def __init__(self, within: float, now: float) -> None:
-        """While a worker leads, some entry comes at least every ``within`` seconds."""
+        """``within``: while a worker leads, the log gets an entry at least every so many seconds."""
         self._within = within
         self._heard = now
         self._spoke: float | None = None
         self._reads = 0
 
     def spoke(self, now: float) -> None:
-        """This member has published, and must read its own entry."""
+        """This member has published, and must now hear its own entry."""
         if self._spoke is None:
             self._spoke = now
 
@@ -50,7 +52,9 @@ class Hidden:
         self._told: set[TopicPartition] = set()
 
     def look(self, now: float, stable: SourceOffsets, ends: SourceOffsets) -> list[TopicPartition]:
-        """Partitions with a transaction that has been open for long; each is returned once until it ends."""
+        """Partitions with a transaction that has been open for long. Each partition is returned only once until its
+        transaction ends.
+        """
         hidden = {tp: end - stable[tp] for tp, end in ends.items() if tp in stable and end > stable[tp]}
         self.records = sum(hidden.values())
         self._since = {tp: self._since.get(tp, now) for tp in hidden}

@@ -1,4 +1,4 @@
-"""Checks of the tables that the settings name: whether each can be created, or written as it is."""
+"""Checks of the tables in the settings: whether each can be created, or can be written as it is."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from calving.writing.identity import no_id_columns
 
 
 def refuse_missing_tables(catalog: Catalog, sink: Sink) -> Iterator[tuple[str, bool]]:
-    """Each table that the settings name, and whether it exists.
+    """Each table in the settings, and whether it exists.
 
-    :raises ConfigError: one does not exist and will not be created, its partition terms are wrong, or records cannot
-        change its rows as the settings say.
+    :raises ConfigError: a table does not exist and will not be created, its partition terms are wrong, or records
+        cannot change its rows as the settings say.
     """
     keys = sink.keys
     for name in keys.tables:
@@ -66,8 +66,8 @@ def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) ->
 
 
 def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutations) -> None:
-    """:raises ConfigError: as far as the settings tell, records could not change the rows of the table that they
-    create.
+    """:raises ConfigError: the settings show that records could not change the rows of the table that will be
+    created.
     """
     if not sink.id_columns(name):
         raise no_id_columns(name)

@@ -13,8 +13,8 @@ from calving.source.interface import Source
 
 
 def refuse_a_running_connector(sink: Sink, topics: Source) -> None:
-    """:raises DataLossError: tasks of Tabular's sink run, which share no partitions with workers; or the sink changes
-    rows, and tasks of the Java sink run, whose files come in no order.
+    """:raises DataLossError: tasks of Tabular's sink run; they and the workers would read the same partitions. Or the
+    sink changes rows, and tasks of the Java sink run; their files come in no order.
     """
     group = sink.connector_group
     if group is not None and (running := topics.members(group)):
@@ -24,8 +24,8 @@ def refuse_a_running_connector(sink: Sink, topics: Source) -> None:
 
 
 def refuse_lost_positions(sink: Sink, ledgers: Mapping[str, Ledger], stored: SourceOffsets) -> None:
-    """:raises DataLossError: nothing is stored, but the Java sink has committed to a table. Its ledgers hold no source
-    offsets, from which calving could recover.
+    """:raises DataLossError: no positions are stored, but the Java sink has committed to a table. calving cannot
+    recover from its ledgers, because they hold no source offsets.
     """
     for name, ledger in ledgers.items():
         if ledger.control and not (ledger.source or stored):

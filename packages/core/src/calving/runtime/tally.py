@@ -55,8 +55,8 @@ class Tally:
 
     @property
     def account(self) -> str:
-        """What became of the records, as a sum; empty if each was written, once or more. A record that went to several
-        tables is read once and copied to all but the first.
+        """What became of the records, as a sum; empty if each was written once or more. A record that went to several
+        tables counts as read once, and as copied for each table but the first.
         """
         if not (self.filtered or self.rejected or self._replaced):
             return ""
@@ -104,11 +104,14 @@ class Tally:
             if found:
                 known = self.files.setdefault(table, [])
                 known += found
-                if result.number == RECEIVED:  # keys of one receiver are of no other: their files are one step
+                if result.number == RECEIVED:  # no other receiver has these keys: the files are one step
                     known.sort(key=lambda file: file.content is FileContent.DATA)
 
     def check(self, spans: Spans) -> None:
-        """:raises AccountingError: some offset, row or record is not accounted for."""
+        """Check the totals against the batch's ``spans``.
+
+        :raises AccountingError: an offset, a row or a record is not accounted for.
+        """
         wanted = {tp: span.end - span.start for tp, span in spans.items()}
         if self.shuffled:
             raise AccountingError(

@@ -18,7 +18,7 @@ EXIT_CODE = 75
 
 
 def where(thread: int | None) -> str:
-    """Where a thread is: its innermost call in calving, and the innermost call of all."""
+    """Where a thread is: its innermost call in calving, and its innermost call in any code."""
     frame = sys._current_frames().get(thread or 0)
     if frame is None:
         return "nowhere: its thread has ended"
@@ -62,7 +62,7 @@ class Steps:
         self._last = self._clock()
 
     def stalled(self) -> str | None:
-        """Why the process should end; None if it should not."""
+        """The reason to end the process; None if it should go on."""
         stood = self._clock() - self._last
         if stood <= self._seconds:
             return None

@@ -20,7 +20,7 @@ from calving.transforms.chain import Chain
 def check_record_path(sink: Sink) -> None:
     """Make every converter and transform once, to find wrong options at the start.
 
-    :raises ConfigError: one of them cannot be made.
+    :raises ConfigError: a converter or transform cannot be made.
     """
     Chain(sink.transforms)
     for found in sink.converters.values():

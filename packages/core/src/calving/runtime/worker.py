@@ -42,7 +42,9 @@ class Runner(Protocol):
         """Start a batch."""
 
     def poll(self) -> tuple[int, BatchOutcome] | None:
-        """The number and outcome of a batch that has ended, once; else None. Raises the batch's error."""
+        """The number and outcome of a batch that has ended; each batch is returned once. None if no batch has ended.
+        Raises the batch's error.
+        """
 
 
 class Clock(Protocol):
@@ -59,9 +61,9 @@ class SourcePolicy:
     mirror: bool = False
     """Whether stored positions are copied to the consumer group."""
     stop_at: SourceOffsets | None = None
-    """Offsets at which reading stops: in a replay, dead letters that fail again are left for the next replay."""
+    """Offsets at which reading stops. In a replay they leave dead letters that fail again for the next replay."""
     deaf_seconds: float = float("inf")
-    """Seconds within which the control log gets an entry while a worker leads."""
+    """While a worker leads, the control log gets an entry at least every so many seconds."""
 
 
 class Publications:
@@ -96,7 +98,7 @@ class WorkerLoop:
         self.listening = listening or Listening()
         self.publications = publications or Publications()
         self.paused = False
-        """If true, no batch is started; answers carry the finished ones."""
+        """If true, no batch is started; answers carry the finished batches."""
         self.version = 0
         """Grows with every change of the reported state."""
         self.latest_us: dict[TopicPartition, int] = {}
@@ -107,7 +109,7 @@ class WorkerLoop:
         self._policy, self._clock = policy, clock
         self._ends: SourceOffsets = {}
         self._topic_ids: dict[str, str] = {}
-        """The topic ids of the topics that are read: a topic may be recreated at any time."""
+        """The topic ids of the topics that are read. A topic may be recreated at any time."""
         self._stored_within: dict[TopicPartition, str] = {}
         """The topic id of each stored position."""
         self._truncated: set[TopicPartition] = set()
@@ -124,7 +126,7 @@ class WorkerLoop:
 
     @property
     def stop_at(self) -> SourceOffsets | None:
-        """Offsets at which reading stops; empty if it does not."""
+        """Offsets at which reading stops; empty if reading does not stop."""
         return self._policy.stop_at
 
     def step(self, timeout: float) -> None:
@@ -150,15 +152,15 @@ class WorkerLoop:
         return self._ends
 
     def stored(self, partitions: Collection[TopicPartition]) -> SourceOffsets:
-        """The stored positions, of any worker."""
+        """The stored positions of these partitions, whichever worker stored them."""
         return self._session.committed(partitions)
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         self._session.take_over(partitions)
         stored = self._session.committed(partitions)
         if stored.keys() != frozenset(partitions):
-            # A start position depends on those of other partitions. Otherwise only these are queried: a dead owner with
-            # an undecided publication would delay every worker.
+            # A start position depends on the stored positions of other partitions. Otherwise query only these
+            # partitions: a dead owner's undecided publication on another partition would delay every worker.
             every = self._group.partitions() | frozenset(partitions)
             stored = self._session.committed(every)
             if not stored and self._policy.reset == "latest":
@@ -190,11 +192,11 @@ class WorkerLoop:
         self.machine.released(partitions)
 
     def finish(self) -> None:
-        """Publish the finished batches: the last act of a clean stop (W6)."""
+        """Publish the finished batches, as the last step of a clean stop (W6)."""
         self._act(self.machine.handover(self.machine.held))
 
     def _look(self) -> bool:
-        """Query the ends if it is time; returns whether it was."""
+        """Query the ends of the partitions if a query is due. Returns whether it was due."""
         now, machine = self._clock(), self.machine
         if not (machine.owes or now - self._looked >= self._policy.bounds_seconds):
             return False
@@ -224,7 +226,7 @@ class WorkerLoop:
             restarts = gap.resumes < gap.wanted
             truncated = restarts and tp in known
             if restarts and not truncated and (self.machine.unpublished or self.machine.busy):
-                # Reading would begin again with records that are in batches which are not published yet.
+                # Reading again would repeat records of batches that are not published yet.
                 raise UnavailableError(f"{tp} ends before offset {gap.wanted}: unpublished batches are read again")
             self._skip(tp, gap, (truncated_text if truncated else data_loss_text)(tp, gap.wanted, bounds))
             self._truncated |= {tp} if truncated else set()
@@ -268,7 +270,7 @@ class WorkerLoop:
                 case RunBatch(number, spans):
                     self._runner.start(number, spans)
                 case Publish(publication):
-                    # Checked before and after reading, so that all records are of this topic.
+                    # The topic ids are checked before and after reading, so that all records belong to this topic.
                     self._recognise({tp.topic for tp in publication.advances})
                     publication = within_topics(publication, self._topic_ids, self._stored_within)
                     publication = replace(publication, truncated=frozenset(self._truncated))
