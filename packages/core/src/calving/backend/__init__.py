@@ -1,4 +1,4 @@
-"""Coordination backends: the interface, how they are found, and the one in memory."""
+"""Coordination backends: their interface, how they are found, and the backend in memory."""
 
 from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
 

@@ -1,4 +1,4 @@
-"""Cursors over logs whose entries are encoded events: how coordinators append, whatever the store."""
+"""The part of a cursor that is the same for every store whose entries are encoded events: how coordinators append."""
 
 from __future__ import annotations
 

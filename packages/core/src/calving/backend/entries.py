@@ -41,7 +41,7 @@ from calving.wire.codec import Message, UndecodableError, decode, divide, encode
 log = logging.getLogger(__name__)
 
 BEFORE = 500
-"""How many entries before the saved position ``watch`` reads: enough for those of the last cycle."""
+"""How many entries before the saved position ``watch`` reads. They include the entries of the last cycle."""
 
 _LONGEST = 500
 """The longest accepted name or address of another process."""
@@ -68,7 +68,7 @@ class LogOptions(BaseModel):
 
 
 def payloads(group: str, events: Iterable[Event], max_bytes: int) -> list[bytes]:
-    """Events as the bytes of entries; an event with a long list of files is divided into several."""
+    """Events as the bytes of entries. An event with a long list of files is divided into several events."""
     parts: list[Event] = []
     for event in events:
         parts += divide(event, max_bytes) if isinstance(event, DataWritten) else [event]
@@ -82,7 +82,7 @@ def partition_key(tp: TopicPartition) -> str:
 
 
 def stale(place: object, stored: object, start: object) -> StaleError:
-    """The refusal of a publication because of one stored position."""
+    """The error that refuses a publication because of one stored position."""
     return StaleError(
         f"publication refused: the stored position of {place} is {stored}, but the publication starts at {start};"
         " another worker has published"
@@ -90,9 +90,9 @@ def stale(place: object, stored: object, start: object) -> StaleError:
 
 
 def check_starts(publication: Publication, stored: SourceOffsets) -> None:
-    """Compare the stored positions with those at which the publication starts (B2).
+    """Compare the stored positions with the positions at which the publication starts (B2).
 
-    :raises StaleError: one of them differs.
+    :raises StaleError: a stored position differs.
     """
     for tp, advance in publication.advances.items():
         if stored.get(tp) != advance.start:
@@ -100,7 +100,8 @@ def check_starts(publication: Publication, stored: SourceOffsets) -> None:
 
 
 def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str) -> int:
-    """Where the replay of a log with entries 1 to ``end`` starts: at the saved position, else at the first entry.
+    """The position at which the replay of a log with entries 1 to ``end`` starts: the saved position, or the first
+    entry if none is saved.
 
     :raises DataLossError: the log ends before the saved position, and ``on-truncation`` is not ``continue``.
     """
@@ -117,12 +118,12 @@ def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str
 
 
 def covered_text(publication: Publication) -> bytes:
-    """A header: what a publication covers. Empty if nothing."""
+    """The text of a header: the source offsets that a publication covers. Empty if it covers none."""
     return encode_covered(publication.spans, publication.restarted).encode() if publication.spans else b""
 
 
 def settled_text(attached: Attachment) -> bytes:
-    """The same header with the events of a coordinator: what is settled. Empty if nothing."""
+    """The text of the same header for a coordinator's events: the settled source offsets. Empty if there are none."""
     told = attached.settled or attached.restarted
     return encode_settled(attached.settled, attached.restarted).encode() if told else b""
 
@@ -133,7 +134,9 @@ def beside_text(
     values: Sequence[bytes],
     attached: Attachment = NOTHING_ATTACHED,
 ) -> bytes:
-    """The second header of events with the encoded ``values``: their sender, their number of parts, the attachment."""
+    """The text of the second header of the events in ``values``: the sender, the number of parts, and the
+    attachment.
+    """
     found: dict[str, object] = {"group": group}
     if any(isinstance(event, DataComplete) for event in events):
         found["parts"] = len(values) - sum(not isinstance(event, DataWritten) for event in events)
@@ -161,7 +164,7 @@ class Encoded(NamedTuple):
 
     @classmethod
     def of_worker(cls, group: str, publication: Publication, max_bytes: int) -> Encoded:
-        """A publication."""
+        """The events of a publication."""
         events = payloads(group, publication.events, max_bytes)
         return cls(events, covered_text(publication), beside_text(group, publication.events, events))
 
@@ -174,7 +177,7 @@ class Encoded(NamedTuple):
 
 
 def _leader(said: object) -> Leader | None:
-    """A leader as another process wrote it, if it is short text with an http address, so that it is safe to show."""
+    """A leader as another process wrote it; None unless it is safe to show: short text, and an http address."""
     if not isinstance(said, list) or len(said) != len(Leader._fields):
         return None
     if not all(isinstance(text, str) and len(text) <= _LONGEST and text.isprintable() for text in said):
@@ -187,8 +190,8 @@ class Entries:
     """Decodes the entries of one group. Entries that cannot be decoded are skipped, counted, and logged once per
     sender.
 
-    ``strict``, for a coordinator: an entry with coverage belongs to this sink, and is never skipped. ``progress``:
-    whether to decode the partitions of a DataComplete.
+    ``strict``, for a coordinator: an entry with coverage belongs to this sink and is never skipped; if it cannot be
+    decoded, that is an error. ``progress``: whether to decode the partitions of a DataComplete.
     """
 
     def __init__(self, group: str, log_name: str, *, strict: bool = False, progress: bool = False) -> None:

@@ -1,6 +1,6 @@
 """Finds backends: the entry point of a backend's name refers to a module, whose one hook returns a class.
 
-The hook is ``calving_register_backend``, takes nothing, and is marked with ``hookimpl``.
+The hook is a function ``calving_register_backend`` without parameters, marked with ``hookimpl``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ hookimpl = pluggy.HookimplMarker("calving")
 def find(name: str) -> type[Backend]:
     """The backend with the entry point ``name``; no other backend is imported.
 
-    :raises ConfigError: it is not installed (the text names the extra to install), or two packages claim the name.
+    :raises ConfigError: the backend is not installed (the text names the extra to install), or two packages claim the
+        name.
     """
     found: type[Backend] = BACKENDS.find(name, Backend)
     return found

@@ -1,9 +1,9 @@
 """The interface of coordination backends: a control log, stored source positions, a saved position, and an election.
 
-The rules B1 to B10 (docs/reference/rules.md) are named at the methods that have to keep them. A backend may raise these
-errors and no others; each tells the caller's next move: ``FencedError`` (nothing written: join again),
-``UnavailableError`` (nothing written: try again), ``OutcomeUnknownError`` (start over from ``committed``),
-``ConfigError`` and ``DataLossError`` (an operator has to act).
+The rules B1 to B10 (docs/reference/rules.md) are named at the methods that have to keep them. A backend may raise only
+these errors, and each tells the caller's next move: ``FencedError`` (nothing written: join again), ``UnavailableError``
+(nothing written: try again), ``OutcomeUnknownError`` (start over from ``committed``), ``ConfigError`` and
+``DataLossError`` (an operator has to act).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ControlLog:
 
 
 class Cursor(ABC):
-    """A reader of the control log. One thread uses it, which may differ from its session's thread."""
+    """A reader of the control log. One thread uses it; the session's thread may be another."""
 
     log: ControlLog
 
@@ -67,19 +67,20 @@ class Cursor(ABC):
     @property
     @abstractmethod
     def has_ended(self) -> bool:
-        """Whether ``read`` has returned every entry from the cursor's start on that the log held when the cursor was
-        opened. Known within seconds of reading, also where the last offsets hold no entries, or others' ones.
+        """Whether ``read`` has returned all entries that the log held from the cursor's start on when the cursor was
+        opened. This must become true within seconds of reading, also if the last offsets hold no entries, or entries of
+        other sinks.
         """
 
     @abstractmethod
     def read(self, timeout: float) -> Sequence[Envelope]:
         """Read the next entries; wait up to ``timeout`` seconds for the first. Empty if there are none.
 
-        B3: entries of one publisher come in the order of publication; offsets of a partition grow, and no two entries
-        have the same one. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and logged.
-        A cursor that does not replay may omit the assignments of a DataComplete.
+        B3: entries of one publisher come in the order of publication. Offsets in a partition grow, and no two entries
+        have the same offset. B5: an entry may come twice. Entries that cannot be decoded are skipped, counted and
+        logged. A cursor that does not replay may omit the assignments of a DataComplete.
 
-        :raises DataLossError: an entry of this sink cannot be decoded; only from a cursor that replays.
+        :raises DataLossError: an entry of this sink cannot be decoded. Only a cursor that replays raises it.
         """
 
     @abstractmethod
@@ -93,9 +94,9 @@ class Cursor(ABC):
         """Append ``events`` and, if it is not empty, save ``position`` for the next replay, atomically.
 
         Only for a cursor that replays. Entries below the saved position may be trimmed (B8). ``attached`` is stored
-        with the events, as a publication's spans are. All coordinators write into one partition: a coordinator that
-        reads an event of its own has read all events of its predecessors. Stored positions in the topics
-        ``departed`` (qualified by topic id, see ``within``) are deleted, if the store does not do so itself.
+        with the events, like a publication's spans. All coordinators write into one partition of the log, so a
+        coordinator that reads its own event has read all events of its predecessors. The stored positions of the topics
+        ``departed`` (qualified by topic id, see ``within``) are deleted, unless the store deletes them itself.
 
         :raises FencedError: a newer coordinator exists; nothing was written. Step down.
         :raises UnavailableError: nothing was written; try again.
@@ -104,14 +105,14 @@ class Cursor(ABC):
 
     @abstractmethod
     def rewind(self, positions: SourceOffsets) -> None:
-        """Store ``positions``, be they higher or lower, and discard the log's entries, so that no coordinator reads
-        them again, atomically (B9). An operator's act, while the group has no members.
+        """Atomically store ``positions``, whether higher or lower than the stored ones, and discard the log's entries,
+        so that no coordinator reads these entries again (B9). For operators only, while the group has no members.
 
         Only for a cursor that replays. The cursor cannot be used afterwards, and the log may get a new identity.
 
         :raises FencedError: a newer coordinator exists; nothing was written.
         :raises UnavailableError: nothing was written; try again.
-        :raises OutcomeUnknownError: repeat it.
+        :raises OutcomeUnknownError: repeat the rewind.
         """
 
     @abstractmethod
@@ -126,8 +127,9 @@ class Session(ABC):
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
         """Keep this member alive, and return whether it leads now.
 
-        B7: in the steady state there is one leader; a dead one is replaced within a bounded time. This is for liveness
-        only: two leaders are harmless. ``held`` are this member's source partitions, ``every`` those of all topics.
+        B7: in the steady state there is one leader, and a dead leader is replaced within a bounded time. The election
+        is for liveness only: two leaders are harmless. ``held`` are this member's source partitions, ``every`` those of
+        all topics.
         """
 
     @abstractmethod
@@ -139,15 +141,16 @@ class Session(ABC):
 
     @abstractmethod
     def topic_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
-        """The topic id stored with each position: from its publication, or "" if that named none (B10). A position that
-        was stored in another way, by a rewind for example, is absent.
+        """The topic id stored with each position: the topic id in its publication, or "" if the publication named none
+        (B10). A position that was stored in another way, for example by a rewind, is absent.
 
         :raises UnavailableError: try again.
         """
 
     def log_ids(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, str]:
-        """The identity of the control log that each stored position belongs to, "" if none was stored (B10). Empty for
-        a backend that stores positions and log together: there one cannot be lost without the other.
+        """The identity of the control log to which each stored position belongs; "" if no identity was stored (B10).
+        The mapping is empty for a backend that stores positions and log together, so that one cannot be lost without
+        the other.
 
         :raises UnavailableError: try again.
         """
@@ -163,7 +166,7 @@ class Session(ABC):
 
     @abstractmethod
     def publish(self, publication: Publication, claim: Claim) -> None:
-        """Append the events, advance the source positions and store their topic ids, atomically (B1, B10). The
+        """Atomically append the events, advance the source positions and store their topic ids (B1, B10). The
         publication is durable when the call returns (B4).
 
         Dead letters are in the sink's dead-letter topic before the positions advance; a backend whose log is not in
@@ -172,24 +175,26 @@ class Session(ABC):
         B2: refused if ``claim`` is stale or names no member, or if a stored position differs from the advance's
         ``start``.
 
-        :raises FencedError: refused; nothing was written. ``StaleError``, a subclass, if a stored position differs.
+        :raises FencedError: refused; nothing was written. If a stored position differs, the error is the subclass
+            ``StaleError``.
         :raises UnavailableError: nothing was written; try again.
         :raises OutcomeUnknownError: start over from ``committed``.
         """
 
     @abstractmethod
     def follow(self, *, replay: bool) -> Cursor:
-        """Read the control log: from the saved position if ``replay`` (from the earliest entry if none is saved, never
-        from the latest: C1), else from its end, so that every StartCommit published from now on is read (B6).
+        """Read the control log. With ``replay``, start at the saved position; if none is saved, at the earliest entry,
+        never at the latest (C1). Without ``replay``, start at the end of the log, so that every StartCommit published
+        from now on is read (B6).
 
         :raises DataLossError: the saved position has been truncated away, and the settings do not say to go on.
         """
 
     @abstractmethod
     def watch(self) -> Cursor:
-        """Read the control log as a newly elected coordinator would, without fencing anyone; the cursor cannot write.
-        ``log.start`` is the saved position (the earliest entry if none is saved); some hundred entries before it come
-        first, if they are still in the log.
+        """Read the control log as a newly elected coordinator would, but without fencing anyone. The cursor cannot
+        write. ``log.start`` is the saved position, or the earliest entry if none is saved. Some hundred entries before
+        ``log.start`` come first, if they are still in the log.
 
         :raises DataLossError: the saved position has been truncated away, and the settings do not say to go on.
         """
@@ -206,11 +211,13 @@ class Backend(ABC):
     settings: ClassVar[type[BaseModel]]
     """The class of the backend's own settings. The loader checks them and passes an instance to the constructor."""
     mirrors: ClassVar[bool] = False
-    """True if source positions are not stored in the consumer group; the group then gets a copy for lag tools."""
+    """True if source positions are not stored in the consumer group. The group then gets a copy of them for lag
+    tools.
+    """
 
     @abstractmethod
     def __init__(self, sink: SinkIdentity, settings: BaseModel) -> None:
-        """Contacts nothing."""
+        """Must not contact the store."""
 
     @abstractmethod
     def provision(self) -> None:
@@ -222,5 +229,6 @@ class Backend(ABC):
     @abstractmethod
     def open(self, member_id: str) -> Session:
         """Connect as ``member_id``, which no other process uses. After an error the process may open a new session with
-        the same id: it decides any undecided write of the earlier session, which can no longer write.
+        the same id. The new session decides any undecided write of the earlier session, and the earlier session can no
+        longer write.
         """

@@ -1,6 +1,6 @@
-"""A backend in the memory of this process: for experiments, and as the reference in the simulation.
+"""A backend in the memory of this process, for experiments and as the reference in the simulation.
 
-It keeps every rule, but nothing outlives the process.
+The backend keeps every rule, but its data is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MemoryStore:
         self.log = self.log or [[] for _ in range(self.partitions)]
 
     def publish(self, publication: Publication, shard: int) -> None:
-        """Append what a worker publishes; its positions are not moved here."""
+        """Append the events of a worker's publication. Its positions are not moved here."""
         parts = sum(isinstance(event, DataWritten) for event in publication.events)
         self.log[shard].extend(
             Entry(
@@ -77,7 +77,7 @@ class MemoryStore:
         )
 
     def announce(self, events: Sequence[Event], attached: Attachment) -> None:
-        """Append what a coordinator writes, always into the same partition."""
+        """Append a coordinator's events, always into the same partition."""
         self.log[0].extend(Entry(event, {}, None, attached, frozenset()) for event in events)
 
     def shard(self, member: str) -> int:
@@ -182,7 +182,10 @@ class MemorySession(Session):
             store.topic_ids.update(publication.identities)
 
     def check(self) -> None:
-        """:raises FencedError: the store was rewound or emptied since this session began."""
+        """Check that this session may still write.
+
+        :raises FencedError: the store was rewound or emptied since this session began.
+        """
         if self._store.identity != self._identity:
             raise FencedError("the control log was recreated after this session began")
 

@@ -1,4 +1,4 @@
-"""The changes that a task asks for if a table is missing: to load it, or to create it from records."""
+"""The schema changes that a task requests for missing tables: to load a table, or to create it from records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from calving.tasks.spec import TaskSpec
 
 
 class Creation:
-    """The missing tables of one task: every record counts for their schemas, in whichever task it is read."""
+    """The missing tables of one task. Every record counts for their schemas, whichever task reads it."""
 
     def __init__(self, spec: TaskSpec, ask: Callable[[SchemaChange], None]) -> None:
         self._spec, self._ask = spec, ask
 
     def ask_for(self, tables: Sequence[str], values: Values, bad: list[RecordError]) -> int:
-        """Tables that were not looked for yet, or that may be created; how many of the values can be in them."""
+        """Request that these tables be loaded, if they were not looked for yet, or be created. Returns how many of the
+        values the tables can hold.
+        """
         for table in tables:
             if table not in self._spec.missing:
                 self._ask(SchemaChange(table, "load"))
@@ -44,7 +46,9 @@ class Creation:
         return good
 
     def look_for(self, tables: Iterable[str]) -> None:
-        """Ask for these tables. Rows for them are converted once they are loaded, or created by other records."""
+        """Request these tables. Rows for them are converted once the tables are loaded, or are created because of other
+        records.
+        """
         for table in tables:
             if table in self._spec.tables or table in self._spec.barren:
                 continue
@@ -54,12 +58,12 @@ class Creation:
                 self._doubt([table])
 
     def _doubt(self, tables: Iterable[str]) -> None:
-        """The record may yet fit the tables that others create."""
+        """Request the tables without a schema: the record may fit the tables that other records create."""
         for table in tables:
             self._ask(SchemaChange(table, "create"))
 
     def _infer(self, tables: Iterable[str], kind: Kind, *, typed: bool) -> None:
-        """The tables are to be such that they take these records as well."""
+        """Request the tables with schemas that can hold these records, too."""
         fold = self._spec.path.evolution.case_insensitive
         for table in tables:
             if typed:
@@ -69,7 +73,7 @@ class Creation:
                 self._ask(SchemaChange(table, "create", seen=seen))
 
     def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
-        """Why the table cannot be created from a record of this type; None: it can."""
+        """The reason why the table cannot be created from a record of this type; None if it can be created."""
         fold = self._spec.path.evolution.case_insensitive
         kind = folded(kind) if fold else kind
         for column in self._spec.id_columns.get(table, ()):

@@ -1,4 +1,4 @@
-"""Bytes to values: the converters of one task, and what each table needs of the values."""
+"""Decodes bytes into values: the converters of one task, and the parts of the values that each table needs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ from calving.tasks.spec import TaskSpec
 
 _KEY = "key of a record"
 _TOGETHER = 16
-"""Tables that a route field chooses from, up to which all their columns are decoded at once."""
+"""If a route field chooses from at most this many tables, the columns of all of them are decoded at once."""
 Tables = tuple[str, ...]
 
 
 class Decoders:
-    """One converter for each topic and use, which learns from what it has decoded."""
+    """One converter for each topic and use. A converter learns from the values that it has decoded."""
 
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         self._converters: dict[tuple[str, str], Converter] = {}
 
     def projects(self, topic: str, use: str) -> bool:
-        """Whether values of this topic come with what a projection wants of them only."""
+        """Whether values of this topic are decoded only as far as a projection needs."""
         return self._converter(topic, use).projects
 
     def keys(self, topic: str, keys: Payloads) -> Decoded:
-        """Keys, whole."""
+        """The decoded keys, without a projection."""
         return self._converter(topic, _KEY).decode(keys, None)
 
     def decode(self, topic: str, use: str, values: Payloads, projection: Projection | None) -> Decoded:
-        """Values as ``projection`` wants them. ``use`` keeps apart what converters learn for different projections."""
+        """The decoded values, as far as ``projection`` needs. Each ``use`` has its own converter, because converters
+        learn different things for different projections.
+        """
         if not values:
             return Decoded()
         most = self._spec.path.limits.record_bytes
@@ -70,7 +72,7 @@ class Decoders:
 
 
 class Projections:
-    """The needed parts of a task's values, by the tables that they go to."""
+    """The parts of a task's values that are needed, by the tables to which the values go."""
 
     def __init__(self, spec: TaskSpec, leaves: Callable[[pa.DataType], pa.DataType | None]) -> None:
         """``leaves``: as ``Chain.leaves`` of the task's transforms."""
@@ -80,7 +82,7 @@ class Projections:
         self.decimals = any('"decimal(' in table.schema_json for table in spec.tables.values())
         """Whether every digit of a fraction counts."""
         self.whole = Projection(decimals=self.decimals, hides_order=self._hides_order)
-        """Of values that transforms take."""
+        """The projection of values that go to transforms."""
 
     def of(self, tables: Tables) -> Projection | None:
         """The projection to the columns of these tables; None while one of them is not loaded."""
@@ -91,20 +93,20 @@ class Projections:
             targets = tuple(self._target(table) for table in tables)
             found = Projection(targets, "add" if evolution.evolve else "look" if folds else "ignore")
             if operations := self._operations(tables):
-                # The field with a record's operation may not be a column.
+                # The field with a record's operation may be no column of the table.
                 plain = found.unknown == "ignore" and len(operations) == 1
                 found = replace(found, route=operations.pop()) if plain else self.whole
             self._by_tables[tables] = found
         return found
 
     def _operations(self, tables: Tables) -> set[str]:
-        """The fields with a record's operation in these tables."""
+        """The fields that name a record's operation for these tables."""
         known = [self._spec.tables[table].mutations for table in tables]
         return {mutations.cdc_field for mutations in known if mutations is not None and mutations.cdc_field is not None}
 
     @cached_property
     def alternatives(self) -> frozenset[str]:
-        """The tables that the route field chooses from, as far as they are known."""
+        """The tables from which the route field chooses, as far as they are known."""
         path = self._spec.path
         if path.routing.dynamic:
             return frozenset(self._spec.tables.keys() - {path.tolerance.table})
@@ -112,7 +114,9 @@ class Projections:
 
     @cached_property
     def together(self) -> Projection | None:
-        """One projection for all tables that the route field chooses from, with that field; None if there is none."""
+        """One projection for the route field and all tables from which it chooses; None if they have no common
+        projection.
+        """
         if len(self.alternatives) > _TOGETHER:
             return None
         found = self.of(tuple(sorted(self.alternatives)))
@@ -121,12 +125,12 @@ class Projections:
         return replace(found, route=self._spec.path.routing.field)
 
     def _hides_order(self, kind: pa.DataType) -> bool:
-        """Whether no table can show in what order fields stand inside of values of this type."""
+        """Whether the order of fields within values of this type cannot be seen in any table."""
         left = self._leaves(kind)
         if left is None or is_flat(left):
             return left is not None
         evolution = self._spec.path.evolution
-        is_final = not (evolution.evolve or evolution.create)  # else a column may come that is not known yet
+        is_final = not (evolution.evolve or evolution.create)  # otherwise an unknown column may come
         return is_final and all(self._target(table).hides_order(left) for table in self._spec.tables)
 
     def _target(self, table: str) -> Target:

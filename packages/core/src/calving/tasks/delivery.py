@@ -1,4 +1,6 @@
-"""Routed values into tables: converts them, collects the schema changes they ask for, and hands rows to the writers."""
+"""Delivers routed values to tables: converts the values, collects the schema changes that they need, and hands rows to
+the writers.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ from calving.writing.layout import Placed
 
 @dataclass(slots=True)
 class Delivered:
-    """How one set of values went; places are those of the block."""
+    """The outcome of one set of values. Indices are places in the block."""
 
     written: int = 0
     bad: list[RecordError] = field(default_factory=list)
@@ -43,27 +45,27 @@ class Delivered:
 
 
 class Delivery:
-    """The tables of one task."""
+    """Delivers values to the tables of one task."""
 
     def __init__(self, spec: TaskSpec, timings: Timings) -> None:
         self._spec, self._timings = spec, timings
         self._converters: dict[str, TableConverter] = {}
         self._conversions: dict[str, Conversion] = {}
-        """Of mutation tables."""
+        """The conversions of mutation tables."""
         self.writers = Writers(spec)
         self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
         self.creation = Creation(spec, self._ask)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
         self._held: dict[str, set[int]] = {}
-        """By table the places of the block that it holds already."""
+        """By table: the places in the block whose records the table holds already."""
         self._rehearsing = self._deleting = False
         self._block: Block | None = None
         self._asked: tuple[Values, RowMutations, pa.Array] | None = None
-        """The last values, and their operations."""
+        """The last values and their operations, cached."""
 
     def _ask(self, change: SchemaChange) -> None:
-        if not self._rehearsing:  # records that are tried ask once more when they are delivered, and are counted then
+        if not self._rehearsing:  # tried records request changes again when they are delivered, and then count
             self._changes.add(change)
 
     @property
@@ -72,7 +74,7 @@ class Delivery:
 
     @contextmanager
     def rehearsal(self) -> Iterator[None]:
-        """Within this context rows are written in memory only, to find bad ones."""
+        """Within this context, rows are written only in memory, to find bad ones."""
         self._rehearsing = True
         try:
             yield
@@ -90,9 +92,9 @@ class Delivery:
                 self._held[table] = {i for i, o in offsets if any(s.start <= o < s.end for s in spans)}
 
     def deliver(self, tables: Sequence[str], values: Values, *, deletes: bool = False) -> Delivered:
-        """Every value to every table, or to none: a value that one of them cannot take is bad for all.
+        """Deliver every value to all tables, or to none: a value that one of the tables cannot take is bad for all.
 
-        Tables that are missing and may be are left out. ``deletes``: the values are keys of rows that go.
+        A missing table is left out if the settings allow that. ``deletes``: the values are keys of rows to delete.
         """
         self._deleting = deletes
         result = Delivered()
@@ -115,7 +117,8 @@ class Delivery:
             return
         pending = [table for table in tables if table not in live and table not in absent]
         if pending:
-            # The tables come first, and then the task runs again: for now it only looks for schema changes.
+            # First the tables must be loaded or created; then the task runs again. For now, only look for schema
+            # changes.
             bad, _ = self._tried(live, values)
             result.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
             values = values.choose(without(len(values), bad))
@@ -126,7 +129,7 @@ class Delivery:
             result.filtered["missing table"] += len(values)
 
     def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
-        """Without the values that no table takes."""
+        """The values that are objects. The others fit no table, and are bad."""
         if isinstance(values.data, list):
             if {*map(type, values.data)} == {dict}:
                 return values
@@ -143,7 +146,7 @@ class Delivery:
         return values.choose(good)
 
     def _without_truncates(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
-        """Without events that empty their source, which are no rows."""
+        """The values, without events that empty their source: they are not rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
         for mutations in known:
             if mutations is not None and (mutations.cdc_field is not None or values.rowless) and len(values):
@@ -166,10 +169,12 @@ class Delivery:
             result.filtered["held by its tables"] += len(done)
 
     def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, RecordError]:
-        """The bad ones by place among the values; the others are handed to the writers, but for what a table holds."""
+        """Hand the good values to the writers, except records that a table holds already. Returns the bad values, by
+        index.
+        """
         with self._timings("convert"):
             bad, converted = self._convert(tables, values)
-        # With a schema change the whole task runs again: from here on it only looks for more of them.
+        # After a schema change the whole task runs again. So from here on, only look for further schema changes.
         if self._changes:
             return bad
         with self._timings("write"):
@@ -183,7 +188,7 @@ class Delivery:
     def _convert(
         self, tables: Sequence[str], values: Values
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
-        """For every table, the values as rows; changes only of values that no table refuses."""
+        """The values as rows of every table. Schema changes are requested only for values that no table refuses."""
         bad, converted = self._tried(tables, values)
         changes = [change for _, found in converted for change in found.changes]
         if changes and len(tables) > 1 and bad:
@@ -196,7 +201,7 @@ class Delivery:
     def _tried(
         self, tables: Sequence[str], values: Values
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
-        """As ``_convert``, but the tables are asked for nothing."""
+        """Like ``_convert``, but requests no schema changes."""
         bad: dict[int, RecordError] = {}
         converted = [(table, found) for table in tables for found in self._converted(table, values)]
         for _, found in converted:
@@ -215,7 +220,7 @@ class Delivery:
         return converted
 
     def _converted(self, table: str, values: Values) -> list[Converted]:
-        """As rows; of a mutation table as changes of rows."""
+        """The values as rows; for a mutation table, as changes of rows."""
         converter, mutations = self._converter(table), self._spec.tables[table].mutations
         if mutations is None:
             return [converter.convert(values)]
@@ -224,7 +229,7 @@ class Delivery:
         return self._conversions[table].convert(values, self._operations(values, mutations), origin)
 
     def _operations(self, values: Values, mutations: RowMutations) -> pa.Array:
-        """The operation of each value; used to find truncates, and again for conversion."""
+        """The operation of each value. It is used to find truncate events, and again for the conversion."""
         if self._deleting or values.rowless:
             return pa.repeat(pa.scalar(DELETE if self._deleting else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:
@@ -238,7 +243,7 @@ class Delivery:
         held: Mapping[str, Set[int]],
         count: int,
     ) -> list[tuple[str, Placed]]:
-        """Rows ready to be written. What only writing finds wrong with a value joins the bad ones."""
+        """The rows, ready to be written. Values that only the writer finds to be wrong are added to ``bad``."""
         while True:
             ready: list[tuple[str, Placed]] = []
             known = len(bad)
@@ -255,7 +260,9 @@ class Delivery:
                 return ready
 
     def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
-        """Into the dead-letter table, which is created if it is missing; ``places`` are those of the block."""
+        """Deliver dead letters to the dead-letter table, which is created if it is missing. ``places``: their places in
+        the block.
+        """
         table = self._spec.path.tolerance.table or ""
         held = self._held.get(table, ())
         letters = [letter for letter, place in zip(letters, places, strict=True) if place not in held]

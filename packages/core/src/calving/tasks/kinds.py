@@ -1,4 +1,4 @@
-"""Values by what they need a table to be: most records of a topic are alike, so that there are few kinds of them."""
+"""Groups values by the schema that they need of a table. Most records of a topic are alike, so there are few kinds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLAIN = frozenset((str, int, bool, float, Decimal, type(None)))
 
 
 class Kind(NamedTuple):
-    """Values of one kind: their rows, and the first of them, if they come without a schema."""
+    """Values of one kind: their indices, and the first value if they come without a schema."""
 
     type: InferredType | None
     rows: Sequence[int]
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
 
 
 def kinds_of(values: Values) -> Iterator[Kind]:
-    """The kinds of all values. What comes with a schema is of one kind, which the schema says."""
+    """The kinds of all values. Values with a schema are all of one kind, which the schema determines."""
     data = values.data
     if values.typed and not isinstance(data, list):
         yield Kind(of_type(data.type), range(len(values)), None)
@@ -42,7 +42,7 @@ def kinds_of(values: Values) -> Iterator[Kind]:
 
 
 def _key(value: Any) -> Hashable:
-    """Equal for values that need the same."""
+    """A key that is equal for values that need the same schema."""
     if type(value) is not dict:
         return repr(of_value(value))
     types = tuple(map(type, value.values()))
@@ -56,7 +56,9 @@ def _is_long(value: Any) -> bool:
 
 
 def _keys(data: pa.Array) -> Iterator[Hashable]:
-    """Of a column without a schema: by where it has nulls, and, where its type does not say it, by what is inside."""
+    """The keys of a column without a schema. They depend on where a value has nulls and, if the column's type does not
+    determine the schema, on the content of the value.
+    """
     if isinstance(data, pa.StructArray) and data.type.num_fields:
         return zip(*map(_keys, children_of(data)), strict=True)
     if pa.types.is_nested(data.type) or data.type == JSON:

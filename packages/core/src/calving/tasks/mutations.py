@@ -26,34 +26,34 @@ from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marke
 from calving.writing.identity import Identity, Place, identity_of, optional
 
 TRUNCATE = 3
-"""An event that empties its source; none of a row."""
+"""An event that empties its source. It is no operation on a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where values came from: a number for their source partition, and the offset of each."""
+    """The origin of values: a number for their source partition, and the offset of each value."""
 
     source: int
     offsets: pa.Array
 
     @staticmethod
     def of(block: Block, index: Indices) -> Origin:
-        """Of the records of a block at these places."""
+        """The origin of the block's records at these places."""
         source = crc32(block.source.topic.encode()) << 24 | block.source.partition
         return Origin(source, chosen(block.offsets, index))
 
 
 def row_schema(table: TableSpec) -> Schema:
-    """The schema that the rows of a record are converted to."""
+    """The schema into which a record is converted."""
     schema = table_schema(table.schema_json)
     if table.mutations is None:
         return schema
-    # Whether these columns have a value is asked when the change is made: no record may make them optional.
+    # Whether these columns have values is checked when the change is made, so that no record makes them optional.
     return optional(schema, identity_of(table).needed)
 
 
 class Conversion:
-    """Converts values for one mutation table, as of one schema."""
+    """Converts values for one mutation table with one schema."""
 
     def __init__(
         self, table: TableSpec, evolution: Evolution, names: Mapping[int, tuple[str, ...]], limits: Limits
@@ -63,7 +63,7 @@ class Conversion:
         schema, relaxed = table_schema(table.schema_json), row_schema(table)
         self._identity = identity_of(table)
         self.rows = TableConverter(table.name, relaxed, evolution, names, limits)
-        """Of whole rows."""
+        """The converter of whole rows."""
         only_names = Evolution(case_insensitive=evolution.case_insensitive)
         keys = self._identity.schema(schema)
         self._keys = TableConverter(table.name, keys, only_names, names, limits)
@@ -72,7 +72,9 @@ class Conversion:
         self._soft = _soft(table, self._mutations)
 
     def convert(self, values: Values, operations: pa.Array, origin: Origin) -> list[Converted]:
-        """``operations``: of each value, none of them ``TRUNCATE``. Values whose key or order value is null are bad."""
+        """``operations``: the operation of each value; none is ``TRUNCATE``. Values whose key or order value is null
+        are bad.
+        """
         if isinstance(self._soft, SchemaChange):
             return [Converted(None, [], [], [self._soft])]
         gone: Indices = []
@@ -82,13 +84,15 @@ class Conversion:
         found = []
         if len(stays):
             found.append(_within(self._rows_of(values.choose(stays)), stays))
-        if gone:  # only the key of a deleted row counts, and the delete's order value (M10, M8)
+        if gone:  # of a delete, only the key and the order value count (M10, M8)
             keys = self._keys.convert(values.choose(gone))
             found.append(_within(self._with_names(keys, self._key_identity), gone))
         return [self._marked(each, operations, origin) for each in found]
 
     def _rows_of(self, values: Values) -> Converted:
-        """A value without its key is bad for that alone, whatever else is wrong with it, and asks for no change."""
+        """The values as rows. A value without its key is bad only for this reason, whatever else is wrong with it; it
+        requests no schema change.
+        """
         found = self.rows.convert(values)
         if not found.bad and not found.changes:
             return self._with_names(found, self._identity)
@@ -109,8 +113,8 @@ class Conversion:
         return Converted(rows, compose(found.index, here), [*found.bad, *nameless.values()])
 
     def _nameless(self, found: Converted, identity: Identity) -> dict[int, RecordError]:
-        """By index, the values that lack a part of their key (M6) or their order value (M8); ``identity``: where these
-        columns are in the rows.
+        """The values that lack a part of their key (M6) or their order value (M8), by index. ``identity``: the places
+        of these columns in the rows.
         """
         nameless: dict[int, RecordError] = {}
         for place, what in _needed(identity):
@@ -135,7 +139,7 @@ class Conversion:
 
 
 def _needed(identity: Identity) -> list[tuple[Place, str]]:
-    """The columns in which every change needs a value, and what is said of one that has none."""
+    """The columns in which every change needs a value, each with the text for an error if the value is missing."""
     columns = [(column, "null, but identifies the row") for column in identity.columns]
     if identity.order is None:
         return columns
@@ -143,13 +147,15 @@ def _needed(identity: Identity) -> list[tuple[Place, str]]:
 
 
 def _within(found: Converted, outer: Indices) -> Converted:
-    """The conversion of the values at these indices."""
+    """``found`` with the indices of the outer values: it is a conversion of the values at ``outer``."""
     bad = [replace(error, index=outer[error.index]) for error in found.bad]
     return replace(found, index=compose(outer, found.index), bad=bad)
 
 
 def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | None:
-    """Where the column is that marks deleted rows, or how it comes to be; None: they go."""
+    """The index of the column that marks deleted rows, or the schema change that adds it; None if deleted rows are
+    removed.
+    """
     if mutations.delete_mode == "hard":
         return None
     name = mutations.soft_delete_field
@@ -158,8 +164,8 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
 
 
 def operations(values: Values, mutations: RowMutations) -> pa.Array:
-    """The operation of each value (M1): by the first letter of its cdc-field; or, if that is true or false, whether the
-    row is deleted.
+    """The operation of each value (M1). The first letter of its cdc-field decides; if the field is true or false, it
+    tells whether the row is deleted.
     """
     if mutations.cdc_field is None:
         return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values))
@@ -183,7 +189,7 @@ def operations(values: Values, mutations: RowMutations) -> pa.Array:
 def without_truncates(
     values: Values, operations: pa.Array, mutations: RowMutations, bad: list[RecordError], filtered: Counter[str]
 ) -> Values:
-    """Without events that empty their source, which are no rows: they are bad, or filtered."""
+    """The values, without events that empty their source. They are not rows, and become bad records or are filtered."""
     found = pc.indices_nonzero(pc.equal(operations, TRUNCATE)).to_pylist()
     if not found:
         return values
@@ -196,7 +202,9 @@ def without_truncates(
 
 
 def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:
-    """Keys of records as objects: one that is a single value is that of the only id column of each table."""
+    """Keys of records as objects. A key that is a single value becomes the value of the only id column of each
+    table.
+    """
     data = keys.data
     paths = [[column.name.split(".") for column in identity_of(table).columns] for table in tables]
     if any(len(columns) != 1 for columns in paths) or (not isinstance(data, list) and pa.types.is_struct(data.type)):
@@ -210,13 +218,13 @@ def as_objects(keys: Values, tables: Sequence[TableSpec]) -> Values:
 
 
 def _object(paths: Sequence[tuple[str, ...]], value: Any) -> dict[str, Any]:
-    """An object in which each of these fields, maybe in objects inside of it, has the value."""
+    """An object in which each of these fields has the value. A field may be inside inner objects."""
     inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
     return {name: _object(rest, value) if all(rest) else value for name, rest in inner.items()}
 
 
 def _struct(paths: Sequence[tuple[str, ...]], column: pa.Array) -> pa.Array:
-    """The same of a column."""
+    """Like ``_object``, for a column of values."""
     inner = {path[0]: [p[1:] for p in paths if p[0] == path[0]] for path in paths}
     parts = [_struct(rest, column) if all(rest) else column for rest in inner.values()]
     return pa.StructArray.from_arrays(parts, names=list(inner))

@@ -1,6 +1,6 @@
 """One block from bytes to deliveries: decode, transform, route.
 
-Every record of a block ends in exactly one place: written, filtered by a named cause, or bad.
+Every record of a block has exactly one outcome: written, filtered by a named cause, or bad.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from calving.transforms.chain import Chain
 
 @dataclass(slots=True)
 class Outcome:
-    """How a block went. ``bad`` indices are places in the block, each at most once."""
+    """The outcome of a block. The indices of ``bad`` are places in the block, each at most once."""
 
     written: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
@@ -38,7 +38,7 @@ class Outcome:
 
 
 class Pipeline:
-    """Kept for a whole task: decoders learn, tables stay open."""
+    """The pipeline of a whole task: decoders learn from block to block, and tables stay open."""
 
     def __init__(self, spec: TaskSpec, delivery: Delivery, timings: Timings) -> None:
         self._spec, self._delivery, self._timings = spec, delivery, timings
@@ -50,7 +50,9 @@ class Pipeline:
         self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
 
     def run(self, block: Block, index: Indices | None = None) -> Outcome:
-        """Deliver every record of the block, or those at ``index``, or say what became of it."""
+        """Deliver the records of the block, or only those at ``index``. The outcome accounts for every one of these
+        records.
+        """
         outcome = Outcome()
         index = range(len(block)) if index is None else index
         if not self._spec.path.tolerance.replayed:
@@ -80,8 +82,8 @@ class Pipeline:
             self._decode_by_field(topic, present, index, outcome)
 
     def _decode_by_field(self, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
-        """One decoding serves all tables if they have a common projection; else the route field is decoded first, and
-        then the values of each table.
+        """Decode records that a field routes, and deliver them. If all tables have a common projection, one decoding is
+        enough. Otherwise the route field is decoded first, and then the values of each table.
         """
         together = self._projections.together
         projection = together or Projection(route=self._router.field)
@@ -97,7 +99,9 @@ class Pipeline:
                 self._decode_for(tables, topic, present.take(rows), compose(index, rows), outcome)
 
     def _decode_for(self, tables: Tables, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
-        """Values that all go to these tables: the decoder may know which columns they go to."""
+        """Decode values that all go to these tables, and deliver them. The decoder may decode only the columns of these
+        tables.
+        """
         if not tables:
             self._unrouted(topic, index, outcome)
             return
@@ -113,7 +117,7 @@ class Pipeline:
         return [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
 
     def _bury(self, block: Block, topic: str, buried: Sequence[str], places: Indices, outcome: Outcome) -> None:
-        """Tombstones that were read of ``topic``."""
+        """Deliver tombstones that were read from ``topic`` as deletes to the tables ``buried``."""
         if not buried:
             outcome.filtered["tombstone"] += len(places)
             return
@@ -160,13 +164,13 @@ class Pipeline:
                 self._unrouted(topic, values.index, outcome)
 
     def _route(self, values: Values, outcome: Outcome) -> None:
-        """By field, of values that are decoded."""
+        """Route decoded values by the route field."""
         values = _without_nulls(values, outcome)
         for tables, rows in self._groups(values).items():
             self._send(tables, values.choose(rows), outcome)
 
     def _send(self, tables: Tables, values: Values, outcome: Outcome) -> None:
-        """To these tables; without one the values are unrouted."""
+        """Deliver values to these tables. Without a table, the values are unrouted."""
         if tables:
             self._deliver(tables, values, outcome)
         else:
@@ -211,7 +215,7 @@ class Pipeline:
         index: Indices,
         outcome: Outcome,
     ) -> list[Values]:
-        """Decoded values with their places in the block."""
+        """The decoded values, with their places in the block."""
         with self._timings("decode"):
             decoded = self._decoders.decode(topic, use, present, projection).within(index)
         outcome.bad += decoded.bad
@@ -223,7 +227,7 @@ def _values_of(records: Records) -> Values:
 
 
 def _without_nulls(values: Values, outcome: Outcome) -> Values:
-    """A value that is null after all is a tombstone."""
+    """The values that are not null. A value that is null after decoding or transforming counts as a tombstone."""
     if isinstance(values.data, list):
         if None not in values.data:
             return values

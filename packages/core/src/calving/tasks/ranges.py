@@ -1,7 +1,8 @@
-"""Rows of tables in ``range`` distribution: cut by their sort order, so that files of a batch do not overlap in it.
+"""Divides rows of tables in ``range`` distribution by their sort order, so that the key ranges of a batch's files do
+not overlap.
 
-The ranges are those of the batch itself. Those of the one before would be wrong where the order follows time: whatever
-comes next is beyond the last of them.
+The ranges are made from the batch itself. If the sort order follows time, the ranges of the previous batch would be
+useless: all new rows would be in the last range.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from calving.writing.sorting import Sorting, sorting
 from calving.writing.table import SORTED_SHARE
 
 Place = tuple[str, str]
-"""A table and a partition of it, or a range of that."""
+"""A table and one of its partitions, or a range of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeBounds:
-    """``bounds``: the lowest keys of all ranges of a place but the first, in order. ``receivers``: who writes a range,
-    so that everyone gets about as much.
+    """``bounds``: for each place, the lowest key of each range but the first, in order. ``receivers``: the number of
+    the receiver that writes a range. All receivers get about equal amounts.
     """
 
     bounds: Mapping[Place, bytes]
@@ -35,7 +36,9 @@ class RangeBounds:
 
 
 def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> RangeBounds:
-    """For ``slots`` receivers. A range is small enough to be sorted as a whole, and to become one file."""
+    """The ranges for ``slots`` receivers. Each range is small enough to be sorted as a whole, and to become one
+    file.
+    """
     found: dict[Place, list[Sample]] = {}
     for sample in samples:
         found.setdefault((sample.table, sample.partition), []).append(sample)
@@ -57,7 +60,7 @@ def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> RangeBounds:
 
 
 class Cutter:
-    """RangeBounds what tasks have sent."""
+    """Divides the blocks that tasks have sent into ranges."""
 
     def __init__(self, spec: TaskSpec, cuts: RangeBounds) -> None:
         self._spec = spec
@@ -65,7 +68,7 @@ class Cutter:
         self._sortings = {table: _sorting(spec.tables[table]) for table in {table for table, _ in cuts.bounds}}
 
     def cut(self, block: ShuffleBlock) -> Iterator[ShuffleBlock]:
-        """The block's rows by range; as it is, if its table has none."""
+        """The block's rows, divided by range. The block is unchanged if its table has no ``range`` distribution."""
         table = self._spec.tables[block.table]
         place = (block.table, block.partition)
         if table.distribution != "range":
@@ -81,7 +84,7 @@ class Cutter:
 
 
 def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordBatch:
-    """``count`` ranges of about equal size need one bound less."""
+    """The bounds of ``count`` ranges of about equal size: one less than there are ranges."""
     keys: list[pa.RecordBatch] = []
     weights: list[float] = []
     chosen: list[int] = []
@@ -99,7 +102,9 @@ def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordB
 
 
 def _split(order: Sorting, rows: pa.RecordBatch, bounds: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Sorting leaves equal keys as they were: the bounds before all rows, so a row that equals one comes after it."""
+    """The rows of each range, sorted. Equal keys keep their order when they are sorted, and bounds come before rows; so
+    a row that equals a bound comes after the bound.
+    """
     places = order.indices(pa.concat_batches([bounds, order.keys(rows)])).cast(pa.int64())
     mixed = pc.subtract(places, bounds.num_rows)
     ends = [-1, *pc.indices_nonzero(pc.less(mixed, 0)).to_pylist(), len(mixed)]

@@ -17,7 +17,7 @@ from calving.model.tables import SchemaChange
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """How one range went. ``filtered`` counts by cause; ``read = written + rejected + sum(filtered)``."""
+    """The outcome of one range. ``filtered`` counts records by cause; ``read = written + rejected + sum(filtered)``."""
 
     range: Range
     read: int
@@ -30,23 +30,25 @@ class RangeResult:
 
 
 LASTING = {c.__name__: c for c in (AccountingError, BadRecordError, ConfigError, DataLossError)}
-"""The errors of a task that no further attempt can mend, by name."""
+"""The errors of a task that another attempt cannot fix, by name."""
 
 RECEIVED = -1
-"""The number of all tasks that write what others have sent."""
+"""The number of every task that writes rows which other tasks have sent."""
 
 
 @dataclass(slots=True)
 class TaskResult:
-    """Either ``changes``, and then nothing else counts, or files and one result per range."""
+    """The result of a task. If it has ``changes``, nothing else counts. Otherwise it has files, and one result per
+    range.
+    """
 
     number: int
-    """The task's, or ``RECEIVED``."""
+    """The task's number, or ``RECEIVED``."""
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     ranges: list[RangeResult] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
     rejected: list[DeadLetter] = field(default_factory=list)
-    """For the dead-letter topic; those for a table are among the files."""
+    """Dead letters for the dead-letter topic. Dead letters for a table are in the files."""
     first_rejected: str | None = None
     refused: dict[str, int] = field(default_factory=dict)
     """Bad records by the stage that refused them."""
@@ -54,24 +56,27 @@ class TaskResult:
     """The text of an error of one of the classes in ``LASTING``."""
     error_class: str = BadRecordError.__name__
     unclear: str | None = None
-    """Some record, it is not known which, breaks writing: every task has to run again, with care."""
+    """The error if an unknown record makes writing fail. Every task then has to run again with ``careful``."""
     superseded: int = 0
-    """Changes of rows after which another one of their key came in the batch."""
+    """Changes of rows that a later change of the same key in the batch replaced."""
     deleted: int = 0
     """Changes that left no row."""
     shuffled: int = 0
-    """Rows sent to other tasks; those that were received count below zero. Over all tasks of a batch it is zero."""
+    """Rows sent to other tasks; received rows count as negative. The sum over all tasks of a batch is zero."""
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by step."""
 
     @staticmethod
     def of_error(number: int, error: BaseException) -> TaskResult | None:
-        """The result of a task that met ``error``; None: it is none of ``LASTING``."""
+        """The result of a task that failed with ``error``; None if the error is not one of ``LASTING``."""
         name = next((name for name, kind in LASTING.items() if isinstance(error, kind)), None)
         return None if name is None else TaskResult(number, error=str(error), error_class=name)
 
     def raise_error(self) -> None:
-        """:raises CalvingError: one of ``LASTING``, where the task met it."""
+        """Raise the task's error, if it has one.
+
+        :raises CalvingError: an error of one of the classes in ``LASTING``.
+        """
         if self.error is not None:
             raise LASTING[self.error_class](self.error)
 
@@ -128,7 +133,7 @@ _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_count
 
 
 def _range_out(result: RangeResult) -> list[Any]:
-    """Its fields, in order."""
+    """The fields of a result, in order."""
     r = result.range
     source = [r.topic, r.partition, r.start, r.end]
     counts = [result.read, result.written, result.rejected, dict(result.filtered)]

@@ -1,4 +1,4 @@
-"""Which records go to which tables."""
+"""Finds the tables to which records go."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from calving.model.record_path import Routing
 from calving.records.indices import Indices
 
 _KNOWN_AT_MOST = 10_000
-"""Texts of the route field, and topics, whose targets are kept: records may bring any number."""
+"""The most texts of the route field, and topics, whose targets are cached: records may bring any number of them."""
 
 
 def is_table_name(name: str) -> bool:
-    """Whether a name that a record gives can be that of a table: a namespace and a name, none of their parts empty."""
+    """Whether a name from a record can be the name of a table: it needs a namespace and a name, and no part may be
+    empty.
+    """
     parts = name.split(".")
     return len(parts) > 1 and all(part and part == part.strip() and part.isprintable() for part in parts)
 
 
 class Router:
-    """As the Java sink's ``SinkWriter``: full match for static routes, lower case for names that records give."""
+    """Routes like the Java sink's ``SinkWriter``: static routes match in full, and names from records are turned to
+    lower case.
+    """
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
@@ -30,11 +34,11 @@ class Router:
 
     @property
     def field(self) -> str | None:
-        """The dotted field that decides, if one does."""
+        """The dotted path of the route field; None if the topic decides."""
         return self._routing.field
 
     def by_topic(self, topic: str) -> tuple[str, ...]:
-        """The tables of a topic's records, where no field decides; empty: they go nowhere."""
+        """The tables of a topic's records if there is no route field. Empty if the records go to no table."""
         found = self._by_topic.get(topic)
         if found is None:
             if len(self._by_topic) >= _KNOWN_AT_MOST:
@@ -43,7 +47,9 @@ class Router:
         return found
 
     def by_field(self, texts: Sequence[str | None]) -> dict[tuple[str, ...], Indices]:
-        """Indices of the field's texts by the set of tables they go to; the empty set takes what goes nowhere."""
+        """Indices of the field's texts, by the tables to which they lead. The empty tuple has the texts that lead to no
+        table.
+        """
         found: dict[tuple[str, ...], list[int]] = {}
         for i, text in enumerate(texts):
             targets = self._by_field.get(text)

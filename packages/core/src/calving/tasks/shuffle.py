@@ -1,4 +1,4 @@
-"""Rows on their way from the task that read them to the one that writes their partition."""
+"""Rows on their way from the task that read them to the task that writes their partition."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from calving.writing.mutations import ChangeLayout
 from calving.writing.table import Taker
 
 _SAMPLED = 32
-"""Keys in a sample."""
+"""The number of keys in a sample."""
 _PARCEL_BYTES = 1024 * 1024
-"""Arrow bytes after which the rows of a partition go on their way; small, since a receiver takes many at once."""
+"""The Arrow bytes at which a partition's rows are sent. The number is small, because a receiver holds many such blocks
+at once.
+"""
 _CHANGES_BYTES = 32 * _PARCEL_BYTES
-"""Of changes all buckets go together: keys are spread evenly, and to wait for full ones would copy the others."""
+"""The Arrow bytes at which changes are sent, all buckets together. Keys are spread evenly over buckets, and waiting for
+full buckets would mean copying the other ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ShuffleBlock:
-    """Rows of one partition of one table, as an Arrow stream. ``partition`` is its path; of a mutation table, a bucket
-    of its keys.
+    """Rows of one partition of one table, as an Arrow stream. ``partition`` is the partition's path; for a mutation
+    table, a bucket of its keys.
     """
 
     table: str
@@ -33,7 +37,9 @@ class ShuffleBlock:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Evenly spaced keys, as an Arrow stream, of rows of one partition, of ``size`` bytes, that were sent."""
+    """Evenly spaced sort keys, as an Arrow stream, of rows that were sent. The rows are of one partition, and have
+    ``size`` bytes.
+    """
 
     table: str
     partition: str
@@ -42,10 +48,10 @@ class Sample:
 
 
 class ShuffleWriter(Taker):
-    """Takes a table's rows in the place of its writer, and packs them by partition; with samples, if ``ranges`` of its
-    sort order are to be made of them.
+    """Takes a table's rows instead of a writer, and packs them by partition for other tasks. With ``ranges``, it adds
+    samples of the rows' sort keys.
 
-    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    :raises ConfigError: the table's schema, spec, order or properties do not allow writing it.
     """
 
     def __init__(self, table: TableSpec, ranges: bool = False) -> None:
@@ -65,11 +71,11 @@ class ShuffleWriter(Taker):
 
     @property
     def waiting(self) -> int:
-        """Bytes that are not packed yet. Packed blocks are taken after every block of records."""
+        """The bytes that are not packed yet. Packed blocks are removed after every block of records."""
         return self._waiting.bytes
 
     def flush_largest(self) -> None:
-        """Pack half of what waits, in as few blocks as possible."""
+        """Pack about half of the waiting bytes, in as few blocks as possible."""
         for number, part in self._waiting.half():
             self._append(number, part)
 
@@ -100,7 +106,7 @@ class ShuffleWriter(Taker):
 
 
 def pack(rows: pa.RecordBatch) -> bytes:
-    """As an Arrow stream."""
+    """The rows as an Arrow stream."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, rows.schema) as stream:
         stream.write_batch(rows)

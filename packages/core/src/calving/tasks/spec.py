@@ -28,7 +28,7 @@ from calving.model.tables import TableSpec
 class TaskSpec:
     """One task. ``missing`` are tables that were looked for and do not exist.
 
-    ``shuffle``: rows of tables that want it are sent to other tasks.
+    ``shuffle``: whether rows are sent to other tasks, if the distribution of their table needs it.
     """
 
     number: int
@@ -38,16 +38,16 @@ class TaskSpec:
     missing: frozenset[str]
     shuffle: bool = False
     barren: frozenset[str] = frozenset()
-    """Missing tables that can be created from no record of the batch: each record for one of them is bad."""
+    """Missing tables that no record of the batch can create. Each record for such a table is bad."""
     id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns that missing tables are to be created with as identifier fields."""
+    """The columns that become the identifier fields when a missing table is created, by table."""
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns of missing tables whose types do not follow from records."""
+    """Columns of missing tables whose types are declared in the settings."""
     careful: bool = False
-    """Whether every row is tried before it is written: something went wrong that only writing shows."""
+    """Whether every row is tried before it is written, because writing has failed and the record is unknown."""
 
     def to_json(self) -> str:
-        # Over a thousand ranges ``asdict`` takes longer than a thousand records do.
+        # For a thousand ranges, ``asdict`` takes longer than processing a thousand records.
         ranges = [[r.topic, r.partition, r.start, r.end] for r in self.ranges]
         sets = {"missing": sorted(self.missing), "barren": sorted(self.barren)}
         return json.dumps(asdict(replace(self, ranges=())) | {"ranges": ranges} | sets)

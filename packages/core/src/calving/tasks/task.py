@@ -1,4 +1,6 @@
-"""The task: reads its ranges, decodes, transforms, routes, converts and writes. The same in Spark and in process."""
+"""The task: reads its ranges, decodes, transforms, routes, converts and writes. It is the same in Spark and in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def run(spec: TaskSpec) -> TaskResult:
-    """A whole task that shuffles nothing; ``stream`` says how it ends."""
+    """Run a whole task without a shuffle. ``stream`` documents the result."""
     (result,) = stream(spec)
     if not isinstance(result, TaskResult):
         raise TypeError("a task without a shuffle has sent rows away")
@@ -39,15 +41,16 @@ def run(spec: TaskSpec) -> TaskResult:
 
 
 def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
-    """Yields blocks of rows for other tasks, and at the end the result: files and one result per range; or only schema
-    changes, if some record does not fit its table. Then the blocks are void.
+    """Run a task. Yields blocks of rows for other tasks, and at the end the result: files, and one result per range. If
+    some record does not fit its table, the result has only schema changes, and the blocks are void.
 
-    Raises errors that another attempt may mend. A bad record, or a table that cannot be written with its properties, is
-    an ``error`` of the result, which is not retried. After an ``unclear`` result all tasks run once more, ``careful``.
+    Raises errors that another attempt may fix. A bad record that is not tolerated, or a table that cannot be written
+    with its properties, is an ``error`` of the result, and is not retried. After an ``unclear`` result all tasks run
+    once more with ``careful``.
     """
     task = _Task(spec)
     collecting = gc.isenabled()
-    # A message is an object that the collector tracks: walking over them again and again costs more than reading them.
+    # The garbage collector tracks each message. Walking over all messages again and again costs more than reading them.
     gc.disable()
     try:
         yield from task.run()
@@ -63,9 +66,9 @@ def stream(spec: TaskSpec) -> Iterator[ShuffleBlock | Sample | TaskResult]:
 
 
 def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> TaskResult | None:
-    """The result of a task that failed; None: another attempt may help.
+    """The result of a task that failed; None if another attempt may help.
 
-    :raises UnavailableError: another attempt may help, and it is known what a store says.
+    :raises UnavailableError: another attempt may help, and the error's text has the answer of the store.
     """
     number = spec.number if number is None else number
     if (lasting := TaskResult.of_error(number, error)) is not None:
@@ -103,7 +106,10 @@ class _Book:
             self.latest_ms = latest if self.latest_ms is None else max(latest, self.latest_ms)
 
     def result(self, source: Range) -> RangeResult:
-        """:raises AccountingError: the book does not balance."""
+        """The result of the range.
+
+        :raises AccountingError: the book does not balance.
+        """
         if self.read != self.written + self.rejected + sum(self.filtered.values()):
             raise AccountingError(
                 f"{source}: read {counted(self.read, 'record')}, wrote {self.written}, rejected {self.rejected},"
@@ -174,7 +180,9 @@ class _Task:
             yield from self._delivery.writers.shuffled()
 
     def _rehearse(self, block: Block) -> list[RecordError]:
-        """The records that break something, found by running the block, and its halves, without keeping anything."""
+        """The records that make a step fail. They are found by running the block, and then its halves, without keeping
+        any result.
+        """
         found: list[RecordError] = []
         pending: list[Sequence[int]] = [range(len(block))]
         while pending:
@@ -242,7 +250,9 @@ def _located(block: Block, bad: RecordError) -> str:
 
 
 def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
-    """The other end of a shuffle: writes what tasks have sent, whose blocks come ordered by table and partition."""
+    """The receiving end of a shuffle: writes the blocks that tasks have sent. Blocks must come ordered by table and
+    partition.
+    """
     stages = Timings()
     writers: dict[str, Writer] = {}
     taken = 0
@@ -265,7 +275,7 @@ def receive(spec: TaskSpec, blocks: Iterable[ShuffleBlock]) -> TaskResult:
 
 
 def _taken(writer: Writer, blocks: Iterable[ShuffleBlock], most: int) -> int:
-    """Write all of one place; how many rows these were."""
+    """Write all blocks of one partition or range. Returns their number of rows."""
     taken = 0
     for rows in (rows for block in blocks for rows in unpack(block.rows)):
         taken += rows.num_rows

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class Timings:
-    """Counts the CPU seconds of this thread; steps do not nest."""
+    """Counts the CPU seconds of this thread by step. Steps do not nest."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -29,7 +29,7 @@ def writer_of(spec: TaskSpec, table: str) -> Writer:
 
 
 def replaced(writers: Iterable[Writer]) -> tuple[int, int]:
-    """Changes after which another one of their key came, and those that left no row."""
+    """The numbers of changes that a later change of the same key replaced, and of changes that left no row."""
     found = [writer for writer in writers if isinstance(writer, ChangeWriter)]
     return sum(writer.superseded for writer in found), sum(writer.deleted for writer in found)
 
@@ -56,7 +56,7 @@ class Writers:
     def prepare(
         self, table: str, rows: pa.RecordBatch, places: Sequence[int], bad: dict[int, RecordError], *, trial: bool
     ) -> list[tuple[str, Placed]]:
-        """Rows as ``accept`` takes them, in as few parts as possible; rows that cannot be written join ``bad``.
+        """Prepare rows for ``accept``, in as few parts as possible. Rows that cannot be written are added to ``bad``.
 
         ``places``: the place of each row among the values. ``trial``: rows are also written to a file in memory.
         """
@@ -94,18 +94,18 @@ class Writers:
             max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
 
     def shuffled(self) -> Iterator[ShuffleBlock | Sample]:
-        """Rows that other tasks write, as far as they are packed."""
+        """The packed rows that other tasks write."""
         for outbox in self._outboxes.values():
             yield from outbox.take()
 
     @property
     def sent(self) -> int:
-        """Rows that other tasks write."""
+        """The number of rows that other tasks write."""
         return sum(outbox.rows for outbox in self._outboxes.values())
 
     @property
     def replaced(self) -> tuple[int, int]:
-        """As the function of this name."""
+        """The result of the function ``replaced`` for all writers."""
         return replaced(self._writers.values())
 
     def close(self) -> dict[str, list[DataFile]]:
@@ -127,7 +127,7 @@ class Writers:
         return files
 
     def discard(self) -> None:
-        """Give up: delete the written files, ignoring errors."""
+        """Give up, and delete the written files, ignoring errors."""
         for writer in self._writers.values():
             writer.discard()
         for outbox in self._outboxes.values():

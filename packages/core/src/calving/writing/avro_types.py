@@ -1,4 +1,6 @@
-"""Iceberg types as Avro schemas, as Java writes them (TypeToSchema): partition tuples in events, rows of data files."""
+"""Iceberg types as Avro schemas, as Java's TypeToSchema makes them: for partition tuples in events, and rows of data
+files.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ _PLAIN: dict[type[IcebergType], Any] = {
 
 
 def decimal_size(kind: DecimalType) -> int:
-    """Bytes that hold every unscaled value."""
+    """The number of bytes that can hold every unscaled value."""
     return int((10**kind.precision - 1).bit_length() + 8) // 8
 
 
@@ -72,7 +74,7 @@ def primitive(kind: IcebergType) -> Any:
 
 
 def record(struct: StructType, name: str) -> dict[str, Any]:
-    """The Avro schema of rows, with the ids of all fields. A named type is defined where it comes first."""
+    """The Avro schema of rows, with the ids of all fields. A named type is defined at its first use."""
     return _Schemas().record(struct, name)
 
 
@@ -100,7 +102,7 @@ class _Schemas:
         return self._once(primitive(kind))
 
     def _map(self, kind: MapType) -> dict[str, Any]:
-        """Pairs as records, which the spec has for keys of any type."""
+        """A map as an array of key-value records, which the spec allows for keys of any type."""
         key = {"name": "key", "type": self._type(kind.key_type, kind.key_id), "field-id": kind.key_id}
         value_type = _optional(self._type(kind.value_type, kind.value_id), kind.value_required)
         value = {"name": "value", "type": value_type, "field-id": kind.value_id}

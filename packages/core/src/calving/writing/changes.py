@@ -1,4 +1,4 @@
-"""Changes of rows on their way to the files of a mutation table: of each key the last one counts (rules M3, M4)."""
+"""Changes of rows on their way to the files of a mutation table. Of each key, the last change counts (rules M3, M4)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = (pa.field(OPERATION, pa.int8()), pa.field(SOURCE, pa.int64()), pa.field
 
 
 def change_schema(rows: pa.Schema) -> pa.Schema:
-    """Of changes: those of rows, none of whose columns is required, and what they do, and where they came from."""
+    """The schema of changes: the columns of rows, all optional, and the operation, source and offset of each change."""
     return pa.schema([*(field.with_nullable(True) for field in rows), *_MARKS])
 
 
@@ -50,7 +50,7 @@ class Last:
         self._identity, self._appends = identity, mutations.inserts == "append"
 
     def of(self, changes: Sequence[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
-        """The last change of each key, and for each whether what the table has of its key goes."""
+        """The last change of each key; and for each of these changes whether it deletes the table's rows of its key."""
         parts = self._in_order(changes)
         if parts is None:
             whole = pa.concat_batches(changes)
@@ -64,7 +64,7 @@ class Last:
             yield (part, own) if pc.all(kept, min_count=0).as_py() else (part.filter(kept), own.filter(kept))
 
     def _last(self, parts: Sequence[pa.RecordBatch]) -> tuple[pa.Array, pa.Array]:
-        """For each change whether it is the last one of its key, and whether one of its key replaces a row."""
+        """For each change: whether it is the last change of its key, and whether a change of its key replaces rows."""
         columns = [_joined([column.of(part) for part in parts]) for column in self._identity.columns]
         numbers = numbered(columns)
         is_last = are_last(numbers)
@@ -74,7 +74,7 @@ class Last:
         return is_last, pc.is_in(numbers, value_set=numbers.filter(does))
 
     def _in_order(self, changes: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
-        """The parts as they stood in the topic, one after the other; None if single changes have to be sorted."""
+        """The parts in the order of the topic, one after the other; None if single changes have to be sorted."""
         if self._identity.order is not None:
             return None
         runs = [_run(part) for part in changes if part.num_rows]
@@ -86,7 +86,7 @@ class Last:
         return None if overlap else [parts[place] for _, place in found]
 
     def _order(self, changes: pa.RecordBatch) -> pa.Array:
-        """By order value, then as they stood in the topic."""
+        """The order of the changes: by order value if there is one, then by their place in the topic."""
         columns = {"source": changes.column(SOURCE), "offset": changes.column(OFFSET)}
         if self._identity.order is not None:
             columns = {"value": self._identity.order.of(changes), **columns}
@@ -95,7 +95,9 @@ class Last:
 
 
 def _run(changes: pa.RecordBatch) -> tuple[int, int, int] | None:
-    """Their source, and their first and last offset, if the source is one and the offsets ascend."""
+    """The source of the changes, and their first and last offset; None if they have several sources, or their offsets
+    do not ascend.
+    """
     sources, offsets = pc.min_max(changes.column(SOURCE)).as_py(), changes.column(OFFSET)
     ascends = pc.all(pc.greater(offsets.slice(1), offsets.slice(0, len(offsets) - 1)), min_count=0).as_py()
     if sources["min"] != sources["max"] or not ascends:
@@ -108,7 +110,7 @@ def _joined(parts: Sequence[pa.Array]) -> pa.Array:
 
 
 def _filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A struct with all fields of its type, those that it lacks null."""
+    """A struct with all fields of its type. Fields that the struct lacks are null."""
     if column.type == kind or not pa.types.is_struct(kind) or not isinstance(column, pa.StructArray):
         return column
     parts = []
@@ -120,7 +122,7 @@ def _filled(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def pruned(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A struct with only those fields that its type has."""
+    """A struct with only the fields of ``kind``."""
     if column.type == kind or not pa.types.is_struct(kind) or not isinstance(column, pa.StructArray):
         return column
     parts = [pruned(column.field(column.type.get_field_index(field.name)), field.type) for field in kind]

@@ -18,14 +18,14 @@ from calving.records.fields import table_schema
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A column, maybe inside of structs: its dotted name, its id, and its place in each of them."""
+    """A column, possibly within structs: its dotted name, its id, and its index in the row and in each struct."""
 
     name: str
     field_id: int
     places: tuple[int, ...]
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
-        """The column of rows in the table's schema; null where a struct around it is."""
+        """The column's values in rows of the table's schema. A value is null if a struct around it is null."""
         first, *inner = self.places
         column = rows.column(first)
         for place in inner:
@@ -51,7 +51,7 @@ class Identity:
         return tuple(column.field_id for column in self.columns)
 
     def within(self, schema: Schema) -> Identity:
-        """The same columns in a schema that has maybe fewer others."""
+        """The same columns in a schema that may lack other columns."""
 
         def there(column: Place) -> Place:
             return Place(column.name, column.field_id, _find(schema.fields, column.field_id) or ())
@@ -59,21 +59,25 @@ class Identity:
         return Identity(tuple(map(there, self.columns)), None if self.order is None else there(self.order))
 
     def schema(self, whole: Schema) -> Schema:
-        """The columns that key files have, none of them required."""
+        """The schema of key files, in which no column is required."""
         return optional(prune_columns(whole, set(self.needed)), self.needed)
 
 
 def identity_of(table: TableSpec) -> Identity:
-    """:raises ConfigError: the table cannot be changed by its id columns."""
+    """The identity of a mutation table's rows.
+
+    :raises ConfigError: the table cannot be changed by its id columns.
+    """
     if table.mutations is None:
         raise TypeError(f"table {table.name} is appended to")
     return identity(table.name, table_schema(table.schema_json), table.id_columns, table.mutations)
 
 
 def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: RowMutations) -> Identity:
-    """``id_columns`` as the settings name them; without any the identifier fields of the table.
+    """The identity of rows. ``id_columns`` are the names in the settings; without names, the table's identifier fields
+    count.
 
-    :raises ConfigError: the table cannot be changed by them.
+    :raises ConfigError: the table cannot be changed by these columns.
     """
     names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
     if not names:
@@ -88,14 +92,14 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
 
 
 def no_id_columns(table: str) -> ConfigError:
-    """The error for a mutation table that has none."""
+    """The error for a mutation table without id columns."""
     return ConfigError(
         f"table {table} has no id columns: set iceberg.table.{table}.id-columns or iceberg.tables.default-id-columns"
     )
 
 
 def optional(schema: Schema, wanted: Set[int]) -> Schema:
-    """The schema, in which the ``wanted`` columns, and the structs that they are in, need no value."""
+    """The schema, with the ``wanted`` columns and the structs around them made optional."""
 
     def relaxed(fields: Sequence[NestedField]) -> list[NestedField]:
         found = []

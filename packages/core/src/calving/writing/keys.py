@@ -1,7 +1,7 @@
 """Partition and sort keys: the values of Iceberg's transforms, exact for every value of every type.
 
-All of them are plain Arrow arrays. Dates and times are numbers in the column's own unit, UUIDs and fixed are bytes, and
-floats are integers in the order that Iceberg gives floats, which tells -0.0 from 0.0 and has one NaN.
+All keys are plain Arrow arrays. Dates and times are numbers in the column's own unit; UUIDs and fixed values are bytes.
+Floats are integers with the same order as Iceberg's floats: -0.0 is less than 0.0, and there is one NaN.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _FLOATS = {pa.float32(): (pa.int32(), "<f", "<i"), pa.float64(): (pa.int64(), "<
 def key(schema: Schema, source_id: int, transform: Transform[Any, Any]) -> Callable[[pa.RecordBatch], pa.Array]:
     """The function from rows in the table's Arrow schema to the values of a partition or sort field.
 
-    The function raises BadRecordError where a value has a result that its type cannot hold.
+    The function raises BadRecordError if the result's type cannot hold the result of a value.
 
-    :raises ConfigError: the transform does not take a column of this type, or is not known.
+    :raises ConfigError: the transform does not accept a column of this type, or is not known.
     """
     if isinstance(transform, VoidTransform):
         return lambda rows: pa.nulls(rows.num_rows, pa.int32())
@@ -84,7 +84,9 @@ def scaled(number: int, scale: int) -> Decimal:
 
 
 def _find(fields: StructType, source_id: int) -> tuple[tuple[int, ...], IcebergType] | None:
-    """The places of a column within its structs, and its type. Names would not do: one may have a dot in it."""
+    """The indices that lead to a column through its structs, and its type. Indices are used because a name may contain
+    a dot.
+    """
     for place, field in enumerate(fields.fields):
         if field.field_id == source_id:
             return (place,), field.field_type
@@ -156,7 +158,7 @@ def _floor(column: pa.Array, by: int) -> pa.Array:
 
 
 def _each(column: pa.Array, function: Callable[[Any], Any], kind: pa.DataType) -> pa.Array:
-    """The function of every value, asked once for each distinct one; null stays null."""
+    """The function's result for every value. The function is called once for each distinct value; null stays null."""
     encoded = column.dictionary_encode()
     return pa.array(map(function, encoded.dictionary.to_pylist()), kind).take(encoded.indices)
 
@@ -194,7 +196,7 @@ def _minimal(number: int) -> bytes:
 
 
 def _hashed(column: pa.Array) -> pa.Array:
-    """Murmur3 (x86, 32 bits, seed 0) of 64-bit integers. Arrow's plain arithmetic wraps, as the hash wants it."""
+    """Murmur3 (x86, 32 bits, seed 0) of 64-bit integers. Arrow's plain arithmetic wraps, as the hash requires."""
     bits = column.view(pa.uint64())
     low = pc.bit_wise_and(bits, pa.scalar(0xFFFFFFFF, pa.uint64()))
     high = pc.shift_right(bits, pa.scalar(32, pa.uint64()))
@@ -206,7 +208,7 @@ def _hashed(column: pa.Array) -> pa.Array:
 
 
 def _mixed(found: pa.Array | pa.Scalar, half: pa.Array) -> pa.Array:
-    """The state of the hash after one more half of the numbers."""
+    """The state of the hash after another 32-bit half of the numbers."""
     mixed = pc.multiply(half.cast(pa.uint32()), _word(0xCC9E2D51))
     mixed = pc.multiply(_rotated(mixed, 15), _word(0x1B873593))
     found = _rotated(pc.bit_wise_xor(found, mixed), 13)

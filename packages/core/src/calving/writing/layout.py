@@ -1,4 +1,4 @@
-"""How the rows of a table become files: by partition, in its order, in its format, with statistics."""
+"""How the rows of a table become files: by partition, in the table's sort order and format, with statistics."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from calving.writing.properties import WriteProperties
 from calving.writing.sorting import sorting
 
 Placed = tuple[pa.RecordBatch, pa.Array]
-"""Rows as files hold them, and the number of each one's partition."""
+"""Rows as files hold them, and the number of each row's partition."""
 
 
 class Layout:
     """The layout of one table's files.
 
-    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    :raises ConfigError: the table's schema, spec, order or properties do not allow writing it.
     """
 
     def __init__(self, table: TableSpec) -> None:
@@ -43,7 +43,8 @@ class Layout:
         self._measured = measured(schema, self.properties, self.order.columns if self.order else ())
 
     def place(self, rows: pa.RecordBatch) -> Placed:
-        """The rows, placed. Nothing later depends on a single value, so far as is known.
+        """The rows with their partitions. After this check no known cause can make writing fail because of a single
+        value.
 
         :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
         """
@@ -67,14 +68,14 @@ class Layout:
         return _conform(rows if self.order is None else self.order.sort(rows), self._schema)
 
     def trial(self, rows: pa.RecordBatch) -> None:
-        """The whole way of rows into a file, which is thrown away.
+        """Write rows into a file in memory, which is thrown away, with all steps of a real file.
 
-        :raises Exception: whatever stands in their way.
+        :raises Exception: whatever makes a step fail.
         """
         self._try(self.place(rows)[0])
 
     def _try(self, rows: pa.RecordBatch) -> None:
-        """Placed rows into a file that is thrown away."""
+        """Write placed rows into a file in memory, which is thrown away."""
         rows = self.arrange(rows)
         metrics = self.metrics()
         writer = self.format.open(BytesIO())
@@ -89,8 +90,8 @@ class Layout:
 def _conform(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with exactly the types of the schema.
 
-    Arrow compares some types as equal although one may have nulls inside and the other may not, and a Parquet file
-    written by the wrong one cannot be read. So the fields are compared one by one.
+    Arrow compares some types as equal although only one of them allows nulls inside. A Parquet file that is written
+    with the wrong type cannot be read. So the fields are compared one by one.
 
     :raises BadRecordError: a required field has no value.
     """
@@ -106,7 +107,7 @@ def _conformed(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _check(column: pa.Array, field: pa.Field, above: int, path: str) -> None:
-    """``above``: how many of its nulls are those of the struct that it is in."""
+    """``above``: how many of the column's nulls are nulls of the struct around it."""
     if not field.nullable and column.null_count > above:
         raise BadRecordError(f"column '{path}' is required, and a record has no value for it")
     if _has_required(field.type):
@@ -147,7 +148,7 @@ def _parts(column: pa.Array) -> list[pa.Array]:
 
 
 def _keeps(column: pa.Array, kind: pa.DataType) -> bool:
-    """Whether all inside is as nullable as it should be, and has a null only where that is so."""
+    """Whether all inner fields are as nullable as in ``kind``, and only nullable fields have nulls."""
     if column.type != kind:
         return False
     found = zip(_parts(column), _children(column.type), _children(kind), strict=True)
@@ -158,14 +159,16 @@ def _keeps(column: pa.Array, kind: pa.DataType) -> bool:
 
 
 def _rebuilt(column: pa.Array, field: pa.Field) -> pa.Array:
-    """A null of a required field stands below a null: whatever takes its place is never read."""
+    """The column with exactly the field's type. If a required field is null, a struct around it is null, too; so the
+    value in its place is never read.
+    """
     kind = field.type
     parts = [_rebuilt(part, inner) for part, inner in zip(_parts(column), _children(kind), strict=True)]
     if pa.types.is_map(kind):
         parts = [pa.StructArray.from_arrays(parts, fields=_children(kind))]
     nullable = field.nullable and column.null_count > 0
     if pa.types.is_struct(kind):
-        # A struct's parts begin where it begins.
+        # The parts of a struct begin at the struct's first row.
         mask = pc.is_null(column) if nullable else None
         return pa.StructArray.from_arrays(parts, fields=_children(kind), mask=mask)
     plain = column.storage if isinstance(column, pa.ExtensionArray) else column

@@ -1,4 +1,6 @@
-"""Changes of rows to the files of a mutation table: data files, and the keys of rows that go (rules M3 to M5)."""
+"""Writes changes of rows into the files of a mutation table: data files, and key files of the rows to delete (rules M3
+to M5).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from calving.writing.partitioning import divide
 from calving.writing.table import TableWriter, Taker
 
 BUCKETS = 64
-"""Parts that keys are divided into, where rows go to other tasks, or do not fit into memory."""
+"""The number of parts into which keys are divided if rows go to other tasks, or do not fit into memory."""
 _ROWS_AT_ONCE = 64 * 1024
 _BLOOM = "write.parquet.bloom-filter-"
 
@@ -35,7 +37,7 @@ _BLOOM = "write.parquet.bloom-filter-"
 class ChangeLayout(Layout):
     """Changes of rows, divided by buckets of their keys if they are sent to other tasks.
 
-    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    :raises ConfigError: the table's schema, spec, order or properties do not allow writing it.
     """
 
     def __init__(self, table: TableSpec, *, buckets: bool) -> None:
@@ -52,12 +54,12 @@ class ChangeLayout(Layout):
         self._divides = buckets
 
     def staying(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of changes that add a row."""
+        """The rows of the changes that add a row."""
         rows = rows_of(changes)
         return rows if self._keeps_deleted else _where(rows, pc.not_equal(changes.column(OPERATION), DELETE))
 
     def place(self, rows: pa.RecordBatch) -> Placed:
-        """The changes, which could all be written."""
+        """The changes with their buckets, after checking that all can be written."""
         staying = self.staying(rows)
         if staying.num_rows:
             super().place(staying)
@@ -80,10 +82,11 @@ class ChangeLayout(Layout):
 
 
 class ChangeWriter(Taker):
-    """Writes a mutation table's changes for one task. Changes that do not fit into memory are spilled to local disk, or
-    become a step of their own if the task has read whole partitions.
+    """Writes a mutation table's changes for one task. If changes do not fit into memory, they are spilled to local
+    disk; or they become a step of their own, if the task has read whole partitions.
 
-    ``superseded`` counts changes after which another one of their key came, ``deleted`` those that left no row.
+    ``superseded`` counts changes that a later change of the same key replaced. ``deleted`` counts changes that left no
+    row.
     """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
@@ -102,7 +105,7 @@ class ChangeWriter(Taker):
 
     @property
     def weight(self) -> int:
-        """Bytes held in memory, about."""
+        """About how many bytes are held in memory."""
         return self._waiting.bytes + self._data.weight + self._keys.weight
 
     def flush_largest(self) -> None:
@@ -120,7 +123,7 @@ class ChangeWriter(Taker):
                 self._spilt.add(bucket, part)
 
     def end(self) -> None:
-        """No other change comes of a key that was taken so far."""
+        """All changes of the keys taken so far have been taken."""
         if self._spilt is None:
             self._settle(self._waiting.taken())
             return
@@ -144,13 +147,13 @@ class ChangeWriter(Taker):
         return self._files
 
     def _finish(self) -> None:
-        """Finish the files of what was taken so far."""
+        """Finish the files of the changes taken so far."""
         self.end()
         known = {file.file_path for file in self._files}
         self._files += [file for file in (*self._keys.close(), *self._data.close()) if file.file_path not in known]
 
     def discard(self) -> None:
-        """Give up: what was written is deleted as far as possible."""
+        """Give up, and delete the written files as far as possible."""
         if self._spilt is not None:
             self._spilt.close()
         self._waiting.clear()
@@ -177,7 +180,7 @@ class ChangeWriter(Taker):
 
 
 class KeyWriter:
-    """Writes the keys of rows that go, with their order values, into Parquet files of their own."""
+    """Writes the keys of rows to delete, with their order values, into separate Parquet files."""
 
     def __init__(self, table: TableSpec, identity: Identity, task: int, limits: Limits) -> None:
         schema = identity.schema(table_schema(table.schema_json))
@@ -188,7 +191,7 @@ class KeyWriter:
             replace(
                 table,
                 schema_json=schema.model_dump_json(),
-                # In no partition: the row of a key may be in any.
+                # A key file has no partition, because the row of a key may be in any partition.
                 spec_json=PartitionSpec(spec_id=spec_id).model_dump_json(),
                 properties={**without_bloom_filters(table.properties), "write.format.default": "parquet"},
                 sort_order_json=None,
@@ -199,7 +202,7 @@ class KeyWriter:
 
     @property
     def weight(self) -> int:
-        """Bytes held in memory, about."""
+        """About how many bytes are held in memory."""
         return self._writer.weight
 
     def flush_largest(self) -> None:
@@ -207,7 +210,7 @@ class KeyWriter:
         self._writer.flush_largest()
 
     def write(self, changes: pa.RecordBatch) -> None:
-        """The keys of these changes."""
+        """Write the keys of these changes."""
         if changes.num_rows:
             columns = [pruned(changes.column(field.name), field.type) for field in self._schema]
             self._writer.write(pa.RecordBatch.from_arrays(columns, schema=self._schema))
@@ -230,7 +233,7 @@ def without_bloom_filters(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _where(rows: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
-    """These rows; not copied if they are all."""
+    """The rows of the mask. They are not copied if the mask selects all."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
@@ -249,7 +252,7 @@ class _Spilt:
         self._writers[bucket].write_batch(rows)
 
     def take(self) -> Iterator[list[pa.RecordBatch]]:
-        """All of each bucket; they are gone then."""
+        """Take out the changes of each bucket, one bucket after the other."""
         for writer in self._writers.values():
             writer.close()
         with self._stack:

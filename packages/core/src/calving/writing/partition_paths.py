@@ -1,5 +1,5 @@
-"""Where files of a partition lie: ``name=value`` for each field, as Iceberg's own writers have it. Readers go by the
-partition tuple; the path is for people.
+"""The folders of a partition's files: ``name=value`` for each field, as Iceberg's own writers name them. Readers use
+the partition tuple; the path is for people.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from pyiceberg.types import (
 from calving.records.calendar import date_text, time_text, timestamp_text
 
 _LONGEST = 160
-"""Characters of a field in a path. File systems take 255, and a suffix tells cut values apart."""
+"""The most characters of a field in a path. File systems allow 255. A longer value is cut, and gets a suffix that
+distinguishes it.
+"""
 _MICROS, _NANOS = 1_000_000, 1_000_000_000
 
 Field = tuple[str, Transform[Any, Any], IcebergType, Any]

@@ -1,4 +1,4 @@
-"""Which partition each row belongs to, a block at a time."""
+"""Finds the partition of each row, one block at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Partition:
 
 
 def partitioner(table: TableSpec) -> Partitioner:
-    """Tells the partitions of a table's rows.
+    """The partitioner of a table's rows.
 
     :raises ConfigError: the table's partition spec does not fit its columns.
     """
@@ -47,7 +47,7 @@ def partitioner(table: TableSpec) -> Partitioner:
 
 
 class Partitioner:
-    """Numbers the partitions of a table as they come up."""
+    """Numbers the partitions of a table in the order in which they first occur."""
 
     def __init__(self, schema: Schema, spec: PartitionSpec) -> None:
         self._spec = spec
@@ -64,7 +64,7 @@ class Partitioner:
     def numbers(self, rows: pa.RecordBatch) -> pa.Array:
         """The number of each row's partition.
 
-        :raises BadRecordError: a row has a value that is in no partition.
+        :raises BadRecordError: a row has a value that has no partition.
         """
         if not self._keys:
             return pa.repeat(pa.scalar(self._number(()), pa.int32()), rows.num_rows)
@@ -98,7 +98,7 @@ class Partitioner:
 
 
 def divide(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows by number, in slices of one batch; their order within a number is kept."""
+    """The rows of each number, as slices of one batch. The order of rows with the same number is kept."""
     different = numbers.unique()
     if len(different) == 1:
         yield different[0].as_py(), rows
@@ -122,7 +122,7 @@ def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[files.Partiti
 
 
 def to_record(partition: PartitionTuple, spec: PartitionSpec, schema: Schema) -> Record:
-    """The partition as pyiceberg wants it in a manifest."""
+    """The partition as pyiceberg needs it for a manifest."""
     values: list[Any] = []
     for field, value in zip(spec.fields, partition.values, strict=True):
         kind = _result(schema, field)

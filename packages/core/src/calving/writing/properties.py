@@ -1,4 +1,6 @@
-"""Table properties that shape data files, each declared once. The manual's table is made from this file."""
+"""Table properties that determine how data files are written, each declared once. The manual's table is made from this
+file.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,10 @@ class WriteProperties(BaseModel):
 
     @staticmethod
     def of(properties: Mapping[str, str], table: str) -> WriteProperties:
-        """:raises ConfigError: a property has a value that makes no sense."""
+        """The write properties of a table.
+
+        :raises ConfigError: a property has an invalid value.
+        """
         columns = {
             prefix: {n.removeprefix(prefix): text for n, text in properties.items() if n.startswith(prefix)}
             for prefix in (_METRICS, _BLOOM, _BLOOM_FPP)

@@ -22,13 +22,13 @@ class Sorting:
         self._keys = [key(schema, field.source_id, field.transform) for field in order.fields]
 
     def sort(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows in order; equal ones stay as they were."""
+        """The rows in order. Rows with equal keys keep their order."""
         return rows.take(self.indices(self.keys(rows)))
 
     def keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The sort key of each row.
 
-        :raises BadRecordError: a row has a value without a key.
+        :raises BadRecordError: a row has a value that has no sort key.
         """
         columns: dict[str, pa.Array] = {}
         for i, make in enumerate(self._keys):
@@ -37,7 +37,7 @@ class Sorting:
         return pa.RecordBatch.from_pydict(columns)
 
     def indices(self, keys: pa.RecordBatch) -> pa.Array:
-        """Where to find the rows with these keys, in order; equal ones stay as they were."""
+        """The indices of these keys in sort order. Equal keys keep their order."""
         order = []
         for i, field in enumerate(self._fields):
             direction = "ascending" if field.direction == SortDirection.ASC else "descending"
@@ -47,7 +47,7 @@ class Sorting:
 
 
 def sorting(table: TableSpec) -> Sorting | None:
-    """None for a table without a sort order.
+    """The sorting of a table; None for a table without a sort order.
 
     :raises ConfigError: the order does not fit the table's columns.
     """

@@ -1,4 +1,4 @@
-"""Rows to data files: bounded in open files and in bytes held, at the price of as few files as possible."""
+"""Writes rows into data files. Open files and bytes in memory are bounded, and as few files as possible are written."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import Partition, divide
 
 _ENOUGH_BYTES = 4 * 1024 * 1024
-"""Rows of a partition that are written at once."""
+"""Rows of a partition are held until they have this many bytes, and are then written together."""
 SORTED_SHARE = 4
-"""Rows of a table with a sort order are held until their file is full: a file of so many times fewer bytes."""
+"""A file has about so many times fewer bytes than its rows in memory. Rows of a table with a sort order are held until
+they fill a file of the target size.
+"""
 Part = tuple[int, pa.RecordBatch]
 """Rows of one partition, and its number."""
 
 
 class Taker(ABC):
-    """Takes rows of one table, and keeps them by partition until there are enough of them. ``rows`` counts them."""
+    """Takes rows of one table, and holds them until a partition has enough of them. ``rows`` counts the rows taken."""
 
     def __init__(self, layout: Layout, enough_bytes: int) -> None:
         self._layout, self._waiting = layout, Waiting(enough_bytes)
@@ -38,17 +40,20 @@ class Taker(ABC):
     def write(self, rows: pa.RecordBatch) -> None:
         """Take all the rows.
 
-        :raises BadRecordError: one of them has no partition, no place in the sort order, or a value that files cannot
-            hold. None of them is taken.
+        :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
+            Then no row is taken.
         """
         self.accept(self.prepare(rows))
 
     def prepare(self, rows: pa.RecordBatch) -> Placed:
-        """Rows as ``accept`` takes them. Nothing is taken yet. :raises BadRecordError: as ``write``."""
+        """Prepare rows for ``accept``. Nothing is taken yet.
+
+        :raises BadRecordError: as ``write``.
+        """
         return self._layout.place(rows)
 
     def accept(self, rows: Placed) -> None:
-        """Take rows that were prepared: no value can stand in their way any more."""
+        """Take rows that were prepared. No value can make this fail."""
         placed, numbers = rows
         self.rows += placed.num_rows
         self._waiting.add(placed, numbers)
@@ -56,9 +61,9 @@ class Taker(ABC):
             self._append(number, part)
 
     def trial(self, rows: pa.RecordBatch) -> None:
-        """The whole way of rows into a file that is thrown away, to find those that stand in the way of a real one.
+        """Write rows into a file in memory, which is thrown away, to find rows that a real file cannot take.
 
-        :raises Exception: whatever would come of writing them, at once or later.
+        :raises Exception: whatever error writing the rows would raise, at once or later.
         """
         self._layout.trial(rows)
 
@@ -68,7 +73,7 @@ class Taker(ABC):
 
     @abstractmethod
     def _append(self, number: int, rows: pa.RecordBatch) -> None:
-        """Enough rows of the partition of this number."""
+        """Write rows of the partition with this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ class _OpenFile:
 class TableWriter(Taker):
     """Writes one table's rows for one task.
 
-    :raises ConfigError: the table cannot be written as its schema, spec, order or properties are.
+    :raises ConfigError: the table's schema, spec, order or properties do not allow writing it.
     """
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
@@ -97,14 +102,14 @@ class TableWriter(Taker):
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
         self._open_files: dict[int, _OpenFile] = {}
-        """By number of the partition."""
+        """The open file of each partition, by the partition's number."""
         self._id = uuid.uuid4()
         self._files = 0
         self.done: list[DataFile] = []
 
     @property
     def weight(self) -> int:
-        """Bytes held in memory, about."""
+        """About how many bytes are held in memory."""
         return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
 
     def flush_largest(self) -> None:
@@ -113,7 +118,7 @@ class TableWriter(Taker):
         number = max(self._open_files, key=lambda n: self._open_files[n].writer.held(), default=None)
         largest = 0 if number is None else self._open_files[number].writer.held()
         few = waiting.partitions <= self._limits.open_files
-        # With few partitions, all of what waits goes into files that are open, or stay so; else each becomes a file.
+        # With few partitions, all waiting rows go into open files. Otherwise each partition becomes a file.
         freed = waiting.bytes if few else waiting.bytes // waiting.partitions
         if number is not None and largest >= freed:
             self._finish(number)
@@ -125,11 +130,11 @@ class TableWriter(Taker):
                 self._finish(number)
 
     def end(self) -> None:
-        """No more rows of the partitions come that were written so far."""
+        """No more rows of the partitions written so far will come."""
         self.close()
 
     def close(self) -> list[DataFile]:
-        """Finish all files; more rows may follow. All files so far."""
+        """Finish all files. Returns all files so far; more rows may follow."""
         for number, part in self._waiting.all():
             self._append(number, part)
             if number in self._open_files:
@@ -139,15 +144,15 @@ class TableWriter(Taker):
         return self.done
 
     def discard(self) -> None:
-        """Give up: delete the written files, ignoring errors; the rest are orphan files."""
+        """Give up, and delete the written files, ignoring errors. Files that cannot be deleted are orphan files."""
         for file in self._open_files.values():
-            # Else its library would try to end it when the stream is closed already.
+            # Otherwise the format's library would try to finish the file after the stream is closed.
             with suppress(Exception):
                 file.writer.close()
             with suppress(Exception):
                 file.out.close()
         opened = [file.location for file in self._open_files.values()]
-        with suppress(Exception):  # a store that refuses to delete one refuses the others, too
+        with suppress(Exception):  # a store that refuses to delete one file refuses the others, too
             for location in [*opened, *(file.file_path for file in self.done)]:
                 self._io.delete(location)
         self._open_files.clear()
@@ -199,14 +204,14 @@ class TableWriter(Taker):
 
 
 class Waiting:
-    """Rows that wait until there are enough of their partition.
+    """Rows that wait until their partition has enough rows.
 
-    It holds them as they came, and divides them by partition only when some of them have to go: a few rows of each of
+    The rows are held as they came, and divided by partition only when some of them are taken. So a few rows of each of
     many partitions cost no more than their bytes.
     """
 
     def __init__(self, enough: int) -> None:
-        """``enough``: bytes of a partition."""
+        """``enough``: a partition with this many bytes is full."""
         self._enough = self._due = enough
         self._rows: list[pa.RecordBatch] = []
         self._numbers: list[pa.Array] = []
@@ -215,11 +220,11 @@ class Waiting:
 
     @property
     def partitions(self) -> int:
-        """How many have rows here."""
+        """How many partitions have rows here."""
         return len(self._partitions)
 
     def add(self, rows: pa.RecordBatch, numbers: pa.Array) -> None:
-        """``numbers``: the partition of each row."""
+        """Add rows. ``numbers``: the number of each row's partition."""
         if rows.num_rows:
             self._rows.append(rows)
             self._numbers.append(numbers)
@@ -246,7 +251,7 @@ class Waiting:
 
     @property
     def _is_due(self) -> bool:
-        # Rows that were too few are looked at again when there are twice as many.
+        # If no partition was full, look again when there are twice as many bytes.
         return self.bytes >= self._due
 
     def _take(self, choose: Callable[[Sequence[Part]], list[Part]]) -> list[Part]:
@@ -255,7 +260,7 @@ class Waiting:
         gone = {number for number, _ in taken}
         kept = [part for part in parts if part[0] not in gone]
         if kept:
-            # Copied, since a slice would keep the whole batch that it was taken from.
+            # Copy the rows, because a slice would keep its whole batch in memory.
             numbers = [pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows) for number, rows in kept]
             self.add(pa.concat_batches([rows for _, rows in kept]), pa.concat_arrays(numbers))
         self._due = max(self._enough, 2 * self.bytes)

@@ -1,4 +1,4 @@
-"""File formats: one file each, found by the value of ``write.format.default``."""
+"""File formats, one module each. ``write.format.default`` names the format of a table."""
 
 from calving.writing.formats.interface import Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties

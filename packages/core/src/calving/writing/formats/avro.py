@@ -1,4 +1,4 @@
-"""Avro data files: field ids in the schema, written row by row."""
+"""Avro data files, written row by row, with field ids in the schema."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ _NUMBERS = (
     (pa.types.is_time, pa.int64()),
     (pa.types.is_date, pa.int32()),
 )
-"""Dates and times go in as the numbers that Avro stores: fastavro takes a time without a zone for local time."""
+"""Dates and times are passed as the numbers that Avro stores, because fastavro takes a time without a zone for local
+time.
+"""
 
 
 class AvroWriter(FileWriter):
     def __init__(self, out: OutputStream, table: Avro) -> None:
         self._out = out
-        # All that it does with it is to write to it.
+        # fastavro only calls ``write`` of ``out``.
         self._writer = Writer(out, table.schema, **table.options)  # type: ignore[arg-type]
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -49,7 +51,7 @@ class AvroWriter(FileWriter):
 
 
 def _values(column: pa.Array) -> Sequence[Any]:
-    """Python values as fastavro wants them; maps are lists of entries, as the spec has them for any key."""
+    """Python values for fastavro. Maps are lists of entries, which the spec allows for keys of any type."""
     if isinstance(column, pa.ExtensionArray):
         return _values(column.storage)
     if isinstance(column, pa.StructArray):
@@ -66,7 +68,7 @@ def _values(column: pa.Array) -> Sequence[Any]:
 
 
 def _cut(items: Sequence[Any], column: pa.ListArray) -> Sequence[Any]:
-    """The items by the list or map that they belong to."""
+    """The items, divided by the list or map to which they belong."""
     ends = offsets_of(column).to_pylist()
     return _nulled([items[start:end] for start, end in pairwise(ends)], column)
 

@@ -1,4 +1,6 @@
-"""Column statistics of a data file, the same for every format: counts, and bounds where the table wants them."""
+"""Column statistics of a data file, the same for every format: counts, and bounds if the table's properties ask for
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from calving.writing.properties import WriteProperties
 
 _DEFAULT = "truncate(16)"
 _SURROGATES, _AFTER_SURROGATES = 0xD800, 0xE000
-"""Code points between them stand for no character, and UTF-8 has no bytes for them."""
+"""Code points from the first up to the second stand for no character, and UTF-8 cannot encode them."""
 _AS_NUMBERS = (
     (pa.types.is_timestamp, pa.int64()),
     (pa.types.is_time, pa.int64()),
@@ -41,7 +43,7 @@ class _Leaf:
     kind: PrimitiveType
     name: str
     repeated: bool
-    """Inside a list or a map: it has counts, but no bounds."""
+    """Whether the column is inside a list or a map. Such a column has counts, but no bounds."""
 
 
 Measured = tuple[_Leaf, str]
@@ -49,8 +51,8 @@ Measured = tuple[_Leaf, str]
 
 
 def measured(schema: Schema, properties: WriteProperties, sorted_by: Iterable[int] = ()) -> list[Measured]:
-    """Every primitive column with its mode, as Java's MetricsConfig: columns that the table is sorted by have bounds
-    whatever the default; without a default only the first so many columns have statistics.
+    """Every primitive column with its mode, as in Java's MetricsConfig. Columns of the sort order have bounds even if
+    the default mode has none. Without a default mode, only the first ``metrics_columns`` columns have statistics.
     """
     columns = list(_leaves(schema.as_struct(), schema, repeated=False))
     found = dict.fromkeys((leaf.field_id for leaf in columns), properties.metrics or _DEFAULT)
@@ -117,7 +119,7 @@ class _Column:
         if isinstance(self.leaf.kind, StringType | BinaryType):
             low = None if low is None else low[: self._width]
         elif low == 0 and isinstance(low, float):
-            low = -0.0  # which counts as less than 0.0, and Arrow does not tell them apart
+            low = -0.0  # -0.0 is less than 0.0, but Arrow takes them as equal
         return None if low is None else to_bytes(self.leaf.kind, low)
 
     def upper(self) -> bytes | None:
@@ -132,7 +134,9 @@ class _Column:
 
 
 def _text_not_below(value: str, width: int | None) -> str | None:
-    """The shortest text of at most so many code points that no text of this beginning exceeds; None: there is none."""
+    """An upper bound of at most ``width`` code points for all texts with the beginning of ``value``; None if there is
+    none.
+    """
     if width is None or len(value) <= width:
         return value
     for place in reversed(range(width)):
@@ -144,7 +148,7 @@ def _text_not_below(value: str, width: int | None) -> str | None:
 
 
 def _bytes_not_below(value: bytes, width: int | None) -> bytes | None:
-    """The same for bytes."""
+    """Like ``_text_not_below``, for bytes."""
     if width is None or len(value) <= width:
         return value
     kept = value[:width].rstrip(b"\xff")
@@ -172,7 +176,7 @@ class Metrics:
         return {c.leaf.field_id: c.nulls for c in self._counted}
 
     def nan_value_counts(self) -> dict[int, int]:
-        """Of columns of floats and doubles."""
+        """The number of NaN values, for columns of floats and doubles."""
         return {c.leaf.field_id: c.nans for c in self._counted if str(c.leaf.kind) in ("float", "double")}
 
     def lower_bounds(self) -> dict[int, bytes]:

@@ -50,9 +50,9 @@ class OrcWriter(FileWriter):
 
 
 def _marked(column: pa.Array) -> pa.Array:
-    """The column as Arrow's ORC writer gets it right. Where a field of a null struct is not null, the writer puts a
-    value there, and readers take it for that of the next row; and of a part of an array it takes nulls and values from
-    different places.
+    """The column in a form that Arrow's ORC writer writes correctly. The writer has two faults. If a field of a null
+    struct is not null, the writer writes its value, and readers take this value for the next row's. From a slice of an
+    array, the writer takes nulls and values of different rows.
     """
     column = pa.concat_arrays([column]) if column.offset else column
     kind = column.type
@@ -71,8 +71,8 @@ def _marked(column: pa.Array) -> pa.Array:
 
 
 def _check_times(name: str, column: pa.Array) -> None:
-    # Arrow 26 stores these as a second rounded up and a negative fraction. It reads them back as they were; for Java
-    # they are a second earlier.
+    # Arrow 26 stores such a timestamp as a second rounded up and a negative fraction. Arrow reads it back unchanged,
+    # but Java reads it a second earlier.
     for leaf in leaves(column):
         if not pa.types.is_timestamp(leaf.type) or leaf.null_count == len(leaf):
             continue
@@ -86,7 +86,7 @@ def _check_times(name: str, column: pa.Array) -> None:
 
 
 def _with_attributes(field: pa.Field) -> pa.Field:
-    """The field as ORC stores it; what ORC has no type for is told by attributes."""
+    """The field as ORC stores it. Attributes tell the types that ORC does not have."""
     kind = field.type
     told: dict[bytes, bytes] = dict(field.metadata or {})
     if kind == pa.uuid():
@@ -106,7 +106,7 @@ def _with_attributes(field: pa.Field) -> pa.Field:
 
 
 def _places(schema: pa.Schema, names: list[str]) -> list[int]:
-    """ORC numbers its types depth first, the root being 0."""
+    """The numbers of the named columns. ORC numbers its types depth first; the root is 0."""
     wanted = {name.strip() for name in names}
     return [place for place, name in enumerate(_names(schema, ""), 1) if name in wanted]
 

@@ -1,4 +1,4 @@
-"""Parquet data files: field ids, row groups bounded by the table's properties, dictionaries where they pay, Bloom
+"""Parquet data files: field ids, row groups bounded by the table's properties, dictionaries if they pay off, and Bloom
 filters.
 """
 
@@ -24,13 +24,16 @@ from calving.writing.properties import WriteProperties
 
 _CODECS = {"uncompressed": "none"}
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""A row group is held in memory until it is full; more than this many bytes of it do not make files better to read."""
+"""The largest row group, in bytes. A row group is held in memory until it is full, and a larger one would not make
+files faster to read.
+"""
 _ROW_GROUP_ROWS_AT_LEAST = 1000
 _FPP = 0.01
 _SAMPLE = 4096
 _SHORT_SHARE, _LONG_SHARE = 0.75, 0.9
-"""Of the sampled values so many may differ: a repeated long value saves more. Measured with zstd, on values that are
-drawn from pools and values that follow Zipf's law.
+"""A dictionary pays off if at most this share of the sampled values is distinct, for short and for long values.
+Repeated long values save more. Measured with zstd, on values that are drawn from pools and on values that follow Zipf's
+law.
 """
 _LONG_BYTES = 16
 
@@ -42,7 +45,7 @@ class ParquetWriter(FileWriter):
         self._buffered = 0
 
     def _writer(self, rows: pa.RecordBatch | None) -> pq.ParquetWriter:
-        """Opened with the first rows of the file, which show what columns repeat."""
+        """The writer, opened with the first rows of the file. These rows show in which columns values repeat."""
         if self._opened is None:
             dictionaries: bool | list[str] | None = self._table.dictionaries
             if dictionaries is None:
@@ -77,17 +80,17 @@ class ParquetWriter(FileWriter):
 
 
 def _start(column: Any) -> int:
-    """Where a column chunk starts: at its dictionary, if it has one."""
+    """The offset at which a column chunk starts: the offset of its dictionary, if it has one."""
     dictionary = column.dictionary_page_offset if column.has_dictionary_page else None
     return int(column.data_page_offset if dictionary is None else min(dictionary, column.data_page_offset))
 
 
 def _repeating(rows: pa.RecordBatch) -> list[str]:
-    """The columns for which a dictionary pays off, judged by the first of these rows: their paths in the file.
+    """The paths of the columns for which a dictionary pays off, judged by the first of these rows.
 
     A dictionary of values that hardly repeat costs twice: each value is looked up in a hash table until the dictionary
-    is full, and indices compress worse than values that resemble their neighbours. Where values repeat it saves both.
-    Every reader of Iceberg tables takes dictionaries and plain values, old vectorised ones too.
+    is full, and indices compress worse than values that resemble their neighbours. If values repeat, a dictionary saves
+    both. Every reader of Iceberg tables accepts dictionaries and plain values, also old vectorised readers.
     """
     sample = rows.slice(0, _SAMPLE)
     return [
@@ -125,7 +128,7 @@ def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
     for column, enabled in properties.bloom_by_column.items():
         if enabled:
             fpp = properties.bloom_fpp_by_column.get(column, _FPP)
-            # As many distinct values as a split-block filter of the largest allowed size takes at this rate.
+            # The most distinct values for which a split-block filter of the largest allowed size keeps this rate.
             most = int(-properties.bloom_bytes * math.log(1 - fpp ** (1 / 8)))
             wanted[column] = {"ndv": max(1, min(most, 1024 * 1024)), "fpp": fpp}
     return {"bloom_filter_options": wanted} if wanted else {}

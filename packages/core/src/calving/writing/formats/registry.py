@@ -1,4 +1,4 @@
-"""The file formats by name: ours, and writers of the same formats that packages register."""
+"""The file formats by name: calving's own, and writers of the same formats that packages register."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _HERE = "calving.writing.formats."
 FORMATS = Registry(
     "format", {"parquet": _HERE + "parquet:Parquet", "orc": _HERE + "orc:Orc", "avro": _HERE + "avro:Avro"}
 )
-"""calving's own are the formats that a manifest can name."""
+"""calving's own formats. A manifest can name these formats and no others."""
 
 
 def file_format(schema: Schema, properties: WriteProperties) -> FileFormat:
     """The format that ``write.format.default`` names, for one table.
 
-    :raises ConfigError: there is no such format, Iceberg does not know what it writes, it cannot hold such a schema, or
-        what a property asks for is not installed.
+    :raises ConfigError: there is no such format, it writes files that Iceberg does not know, it cannot hold this
+        schema, or a package for a property is not installed.
     """
     name = properties.file_format
     try:
