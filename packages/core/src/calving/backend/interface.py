@@ -49,8 +49,8 @@ class ControlLog:
     start: ControlOffsets
     """The first offsets that the cursor reads."""
     end: ControlOffsets
-    """The end of the log when the cursor was opened, for readers: Kafka may acknowledge a transaction before readers see
-    its events, and such events are beyond this end.
+    """The end of the log that readers could see when the cursor was opened. Kafka may acknowledge a transaction before
+    readers see its events; such events are beyond this end.
     """
 
 
