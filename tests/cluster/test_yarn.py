@@ -1,11 +1,13 @@
-"""The whole sink on YARN."""
+"""What happens to a cluster of YARN: nodes that are lost or broken, executors that come and go; the whole sink there."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,28 @@ from tests.cluster.packing import Packed
 from tests.cluster.yarn import Yarn
 from tests.conftest import Topic
 from tests.engine.standalone import eventually
+from tests.engine.test_engine import RECORDS, Spark, filled
 
 pytestmark = pytest.mark.services
 
 
+ROOT = Path(__file__).parents[2]
+ALL = {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+MASTER, EXECUTOR = 1408, 896
+"""Megabytes of an application master of 1 GiB, and of an executor, each with what Spark adds."""
+ONE_TASK_EACH = {
+    "spark.executor.instances": "2",
+    "spark.yarn.am.memory": "1g",
+    "spark.pyspark.python": sys.executable,
+    # Without the second executor, the first would take both tasks.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
+}
+"""With a node that has room for the master and an executor, and one for an executor."""
+
+
 @pytest.fixture(scope="module")
-def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     made = Yarn(tmp_path_factory.mktemp("yarn"))
     try:
         yield made
@@ -30,14 +48,76 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 
 
 @pytest.fixture
-def sink(yarn: Yarn, servers: str, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """20,000 records wait for it."""
-    for name, value in yarn.env.items():
+def yarn(manager: Yarn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+    """Without nodes: each test has its own."""
+    for name, value in manager.env.items():
         monkeypatch.setenv(name, value)
+    yield manager
+    for node in manager.nodes:
+        node.stop()
+    manager.nodes.clear()
+
+
+@pytest.fixture
+def sink(yarn: Yarn, servers: str, tmp_path: Path, unique: str) -> Cli:
+    """20,000 records wait for it, and one node."""
+    yarn.node()
     made = Cli(tmp_path, Topic(servers, unique, partitions=2), unique)
-    made.keys |= yarn.properties | {"iceberg.engine": "spark"}
+    made.keys |= yarn.properties | {"spark.executor.instances": "1", "iceberg.engine": "spark"}
     made.send(0, 20_000)
     return made
+
+
+def test_a_batch_whose_node_is_lost_for_good_ends_on_the_other_one(
+    yarn: Yarn, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    hung, never = tmp_path / "hung", tmp_path / "never"
+    never.touch()
+    left = yarn.node(MASTER + EXECUTOR, FLAKY_MARKER=str(never))
+    lost = yarn.node(EXECUTOR, FLAKY_MARKER=str(hung), FLAKY_HANGS="1")
+    flaky = {"spark.executorEnv.PYTHONPATH": str(ROOT), "spark.python.daemon.module": "tests.engine.flaky_daemon"}
+    properties = {**yarn.properties, **ONE_TASK_EACH, **flaky}
+    with contextlib.closing(Spark(tmp_path, properties)) as spark, ThreadPoolExecutor(1) as pool:
+        running = pool.submit(spark.run, filled(topic), tmp_path)
+        # A task there has written its files, and waits.
+        eventually(lambda: hung.exists() or running.done())
+        lost.lose()
+        assert running.result() == ALL
+        assert left.executors()
+        assert not lost.executors()
+
+
+def test_a_task_that_fails_on_one_node_is_done_by_another(
+    yarn: Yarn, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    tried, program = tmp_path / "tried", tmp_path / "sink-python"
+    program.write_text(f'#!/bin/sh\necho $NODE >> {tried}\ntest $NODE = sound && exec {sys.executable} "$@"\nexit 1\n')
+    program.chmod(0o755)
+    yarn.node(MASTER + EXECUTOR, NODE="sound")
+    yarn.node(EXECUTOR, host="127.0.0.2", NODE="broken")
+    excluding = {"spark.excludeOnFailure.enabled": "true", "spark.pyspark.python": str(program)}
+    with contextlib.closing(Spark(tmp_path, {**yarn.properties, **ONE_TASK_EACH, **excluding}, NODE="sound")) as spark:
+        assert spark.run(filled(topic), tmp_path / "table") == ALL
+    assert set(tried.read_text().split()) == {"sound", "broken"}
+
+
+def test_executors_leave_an_idle_sink_and_come_back_for_as_many_tasks_as_it_is_told(
+    yarn: Yarn, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    yarn.node()
+    dynamic = {
+        "spark.pyspark.python": sys.executable,
+        "spark.calving.slots": "2",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.maxExecutors": "2",
+        "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+    }
+    made = filled(topic)
+    with contextlib.closing(Spark(tmp_path, {**yarn.properties, **dynamic})) as spark:
+        for number in range(2):
+            assert spark.run(made, tmp_path / f"{number}") == ALL
+            eventually(lambda: not yarn.executors())
 
 
 def test_a_sink_whose_containers_are_killed_is_exactly_once(yarn: Yarn, sink: Cli) -> None:
