@@ -1,1 +1,1 @@
-"""Values into Iceberg columns: whole columns where Arrow does it exactly, value by value where it does not."""
+"""Converts values to Iceberg columns: whole columns if Arrow converts them exactly, otherwise value by value."""

@@ -1,7 +1,7 @@
-"""Converts whole columns to Iceberg types with Arrow. Columns that Arrow refuses are converted value by value,
-``exact``.
+"""Converts whole columns to Iceberg types with Arrow. If Arrow refuses a column, ``exact`` converts it value by value.
 
-A cast may refuse values that ``exact`` accepts, but a value that it accepts becomes what ``exact`` makes of it.
+A cast may refuse values that ``exact`` accepts. But if a cast accepts a value, its result is the same as that of
+``exact``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Lookups = Callable[[StructType], Lookup]
 def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
     """``column`` as ``kind``; nulls stay nulls.
 
-    :raises RefusedError, ValueError, pa.ArrowException: some value does not fit, or has to go the exact way.
+    :raises RefusedError, ValueError, pa.ArrowException: a value does not fit, or needs the exact way.
     """
     if pa.types.is_null(column.type) or column.null_count == len(column):
         raise RefusedError("only nulls")

@@ -1,7 +1,7 @@
 """One value into one Iceberg type: the Java sink's ``RecordConverter``, with repairs.
 
-The repairs: a value that does not fit is an error, never wrapped around or truncated. The fast way in ``columns`` must
-give the same result for every value that it accepts; both use the same Arrow casts for text of temporal columns.
+The repairs: a value that does not fit is an error; it is never wrapped around or truncated. The fast way in ``columns``
+must give the same result for every value that it accepts. Both use the same Arrow casts for text of temporal columns.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ExactConverter:
     def value(self, value: Any, column: NestedField, path: Path) -> Any:
         """Convert one value of one column.
 
-        :raises UnfitError: it does not fit, and no schema change helps. No change is collected for it.
+        :raises UnfitError: the value does not fit, and no schema change helps. No change is collected for it.
         """
         before = len(self.changes)
         try:
@@ -56,7 +56,7 @@ class ExactConverter:
             del self.changes[before:]
             if isinstance(error, UnfitError):
                 raise
-            # An error of a library is the value's fault too: the next attempt would fail in the same way.
+            # An error of a library counts as the value's error, too: another attempt would fail in the same way.
             raise UnfitError(path, f"{type(error).__name__}: {first_line(error)}") from error
         return found
 
@@ -82,7 +82,10 @@ class ExactConverter:
         return row
 
     def unknown(self, value: Any, path: Path) -> None:
-        """Ask for a column for a field without one. :raises UnfitError: the table cannot have it."""
+        """Request a column for a field without one.
+
+        :raises UnfitError: the table cannot have this column.
+        """
         if self._typed or not self._growth.evolves:
             return
         kind = of_value(value)

@@ -1,4 +1,4 @@
-"""Which schema changes a record that does not fit its table may cause."""
+"""The schema changes that a record may cause if it does not fit its table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Growth:
     def add(self, path: Path, kind: InferredType, count: int | None = None, value: object = None) -> SchemaChange:
         """Add a column for a field. ``count``: the number of schemaless values that need it; ``value``: an example.
 
-        :raises UnfitError: the table cannot have it.
+        :raises UnfitError: the table cannot have this column.
         """
         kind = folded(kind) if self._fold else kind
         check_names([path[-1], *names_of(kind)], path)
@@ -56,7 +56,10 @@ class Growth:
         return SchemaChange(self._table, "add", path, seen=seen_of(kind, count, value))
 
     def optional(self, column: NestedField, path: Path) -> SchemaChange:
-        """Make the column optional. :raises UnfitError: it must stay required."""
+        """Make the column optional.
+
+        :raises UnfitError: the column must stay required.
+        """
         if not self.evolves or column.field_id in self._identifying:
             raise UnfitError(path, "the column is required, but the record has no value for it")
         return SchemaChange(self._table, "optional", path)
@@ -86,7 +89,10 @@ def check_names(names: Sequence[str], path: Path) -> None:
 
 
 def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
-    """Check that a table can be created from a record of this kind. :raises UnfitError: it cannot."""
+    """Check that a table can be created from a record of this kind.
+
+    :raises UnfitError: it cannot be created.
+    """
     inner = list(paths_of(kind))
     for path in inner:
         check_names(path[-1:], path)
@@ -104,10 +110,10 @@ def check_new(kind: InferredType, limits: Limits, fold: bool) -> None:
 
 
 def distinct(kind: InferredType, path: Path, taken: set[str], key: Callable[[str], str]) -> InferredType | None:
-    """The kind at this path without fields whose full name another column has; None if nothing is left.
+    """The kind at this path, without fields whose full name is taken by another column; None if nothing is left.
 
-    The result does not depend on the order of the fields. ``taken`` holds the full names in use, by ``key``; the names
-    of the remaining columns are added to it.
+    The result does not depend on the order of the fields. ``taken`` holds the full names in use, by ``key``. The names
+    of the remaining columns are added to ``taken``.
     """
     if isinstance(kind, str):
         return kind

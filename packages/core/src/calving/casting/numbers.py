@@ -1,6 +1,7 @@
-"""Single values as numbers and booleans; a value that does not fit is an error, never wrapped around or truncated.
+"""Single values as numbers and booleans. A value that does not fit is an error; it is never wrapped around or
+truncated.
 
-The functions raise ValueError for a value of another kind, and OverflowError for one that is too large.
+The functions raise ValueError for a value of another kind, and OverflowError for a value that is too large.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def integer(value: Any, bits: int) -> int:
 
 
 def number(value: Any, bits: int) -> int:
-    """A whole number in any form but text, such as 5.0."""
+    """A whole number from any form except text. 5.0 is a whole number."""
     if not is_number(value):
         raise ValueError("not a number")
     if not isinstance(value, int):
@@ -106,7 +107,7 @@ def decimal(value: Any, kind: DecimalType) -> Decimal:
         rounded = number.quantize(Decimal(1).scaleb(-kind.scale), rounding=ROUND_HALF_UP)
         if len(rounded.as_tuple().digits) > kind.precision and rounded != 0:
             raise OverflowError(f"{short(value)} does not fit {kind}")
-    return rounded.copy_abs() if rounded.is_zero() else rounded  # a decimal has one zero, also as the key of a map
+    return rounded.copy_abs() if rounded.is_zero() else rounded  # a decimal has only one zero, also as the key of a map
 
 
 def short(value: Any) -> str:

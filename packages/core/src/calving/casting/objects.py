@@ -34,8 +34,8 @@ class Given:
 def columns_of(
     values: Sequence[object], struct: StructType, lookup: Lookup, *, whole: bool, learned_names: int
 ) -> Given:
-    """The values by column. ``whole``: fields without a column are returned too. ``learned_names``: the largest number
-    of names whose columns are cached.
+    """The values by column. ``whole``: fields without a column are returned, too. ``learned_names``: the columns of at
+    most this many names are cached.
     """
     if {*map(type, values)} == {dict}:
         known = _by_name(values, struct, lookup, whole=whole)  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def columns_of(
 def _by_name(
     records: Sequence[dict[str, Any]], struct: StructType, lookup: Lookup, *, whole: bool
 ) -> Mapping[int, Sequence[Any]] | None:
-    """The quick way, name by name; None if several names lead to one column, or a needed one to none."""
+    """The fast way, name by name; None if several names lead to one column, or if a needed name leads to none."""
     names = {*chain.from_iterable(records)}
     targets = {name: target for name in names if (target := lookup.find(name)) is not None}
     known = {target.field_id: name for name, target in targets.items()}
@@ -82,7 +82,9 @@ def _one_by_one(values: Sequence[object], struct: StructType, lookup: Lookup, le
 
 
 def simple_column(values: Sequence[Any], kind: IcebergType) -> pa.Array | None:
-    """Values of one simple kind as a column that ``cast`` converts as ``exact`` converts each of them; else None."""
+    """Values of one simple kind as a column for which ``cast`` gives the same results as ``exact``; None if there is no
+    such column.
+    """
     kinds = {*map(type, values)}
     kinds.discard(type(None))
     if kinds <= {Decimal, int} and isinstance(kind, FloatType | DoubleType):

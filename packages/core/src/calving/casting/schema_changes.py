@@ -1,4 +1,4 @@
-"""Merges the schema changes that many records or tasks ask for."""
+"""Merges the schema changes that many records or tasks request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from calving.records.inferred import folded, merge
 
 
 class SchemaChanges:
-    """One change for each column and kind of change: types merge to the narrowest that holds all, and counts add up."""
+    """One change for each column and kind of change. Types merge to the narrowest type that holds all, and counts add
+    up.
+    """
 
     def __init__(self, changes: Iterable[SchemaChange] = (), *, fold: bool = False) -> None:
-        """``fold``: names that differ by case only are one name."""
+        """``fold``: names that differ only by case are one name."""
         self._fold = fold
         self._found: dict[tuple[str, str, tuple[str, ...]], SchemaChange] = {}
         for change in changes:

@@ -1,8 +1,9 @@
-"""Counts the types that schemaless values need a new column to be, so that a few values do not decide for all.
+"""Counts the types that schemaless values need for a new column, so that a few values do not decide for all.
 
-The counts are a plain value that travels as JSON: ``kinds`` counts values by the kind that each needs, ``examples``
-holds some of them, ``fields`` has such counts for each field of objects, ``inside`` for the elements of arrays, or the
-keys and values of maps. Counts of all tasks are added up, so it does not matter which task reads a value.
+The counts are a plain value that is sent as JSON. ``kinds`` counts values by the kind that each needs. ``examples``
+holds some of the values. ``fields`` has such counts for each field of objects, and ``inside`` for the elements of
+arrays, or for the keys and values of maps. The counts of all tasks are added up, so it does not matter which task reads
+a value.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NUMBERS = ("int", "long", "float", "double")
 
 
 def seen_of(kind: InferredType, times: int = 1, value: object = None) -> Seen:
-    """The counts for ``times`` values of this kind. ``value``: an example of them."""
+    """The counts for ``times`` values of this kind. ``value``: one of these values, as an example."""
     name = kind if isinstance(kind, str) else next(iter(kind))
     seen: Seen = {"kinds": {name: times}}
     if value is not None:
@@ -36,7 +37,7 @@ def seen_of(kind: InferredType, times: int = 1, value: object = None) -> Seen:
 
 
 def join(seen: Seen, other: Seen, *, fold: bool = False) -> None:
-    """Add the counts of other values. ``fold``: names of fields that differ by case only are one name."""
+    """Add the counts of other values. ``fold``: names of fields that differ only by case are one name."""
     for name, count in other["kinds"].items():
         seen["kinds"][name] = seen["kinds"].get(name, 0) + count
     for name, texts in other.get("examples", {}).items():
@@ -71,10 +72,12 @@ def _joined(seen: Seen | None, other: Seen, *, fold: bool) -> Seen:
 
 @dataclass(frozen=True, slots=True)
 class Minority:
-    """Values that do not fit the type that the other values of their column decide."""
+    """Values that do not fit the type of their column, because the other values decide this type."""
 
     path: tuple[str, ...]
-    """The path to the column through structs; the inside of its elements belongs to the column itself."""
+    """The path to the column through structs. Paths do not lead into elements of lists and maps: they belong to the
+    column.
+    """
     kind: InferredType
     """The type that the other values need."""
     kept: int
@@ -82,7 +85,7 @@ class Minority:
     count: int
     examples: tuple[str, ...]
     all: InferredType
-    """The type that would hold these values too."""
+    """The type that would hold these values, too."""
 
 
 @dataclass(slots=True)
@@ -95,7 +98,9 @@ class Decision:
 
 
 def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
-    """The narrowest kind for the values of a column, without the rarest kinds that together are at most ``share``."""
+    """The narrowest kind for the values of a column. The rarest kinds, which together have at most ``share`` of the
+    values, do not count.
+    """
     families = [_family(seen, names, share, path) for names in _families(seen["kinds"])]
     kept, dropped = _parted(families, share)
     kind, whole = _merged(found.kind for _, found in kept), _merged(found.all for _, found in families)
@@ -109,11 +114,11 @@ def decide(seen: Seen, share: float, path: tuple[str, ...] = ()) -> Decision:
 
 
 Family = tuple[int, Decision]
-"""Values of kinds that widen into each other: their number, and the type that they need."""
+"""The values whose kinds widen into each other: their number, and the type that they need together."""
 
 
 def _parted(families: Sequence[Family], share: float) -> tuple[list[Family], list[Family]]:
-    """The families that decide, and the smallest ones, which together are at most this share of the values."""
+    """The families that decide, and the smallest families, which together have at most this share of the values."""
     ranked = sorted(families, key=lambda family: (family[0], str(family[1].kind)))
     most = share * sum(count for count, _ in ranked)
     sums = [sum(count for count, _ in ranked[: n + 1]) for n in range(len(ranked) - 1)]
@@ -168,7 +173,7 @@ def _name(kind: InferredType) -> str:
 
 
 def _examples(seen: Seen, name: str) -> tuple[str, ...]:
-    """Examples of a kind; for a number, of any kind of number."""
+    """Examples of values of a kind. For a kind of number, values of any kind of number."""
     names = _NUMBERS if name in _NUMBERS else (name,)
     given = seen.get("examples", {})
     return tuple(sorted(text for each in names for text in given.get(each, ()))[:_EXAMPLES])

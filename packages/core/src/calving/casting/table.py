@@ -1,4 +1,6 @@
-"""Decoded values to the rows of one table, with the values that do not fit and the schema changes that they need."""
+"""Converts decoded values to the rows of one table. Finds the values that do not fit, and the schema changes that
+values need.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,7 @@ class TableConverter:
             if target is None:
                 self._additions(child, (source.name,), typed, found)
             else:
-                # Of several fields for one column the last one counts, as with records that are read one by one.
+                # Of several fields for one column the last counts, as for records that are read one by one.
                 sources[target.field_id] = child
                 self._inner_changes(child, target.field_type, (target.name,), typed, found)
         columns = []
@@ -129,7 +131,9 @@ class TableConverter:
         return self._values_exactly(objects(source), target, wanted, found)
 
     def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
-        """Arrow casts each value that it can, since Python's dates have a smaller range; others go the exact way."""
+        """Arrow casts each value that it can, because Python's dates have a smaller range. The other values go the
+        exact way.
+        """
         parts: list[pa.Array] = []
         pending = [(0, len(source))]
         while pending:
@@ -182,7 +186,9 @@ class TableConverter:
         return arrow(rows, wanted)
 
     def _objects(self, values: Sequence[object]) -> Converted:
-        """Column by column: Arrow casts those that hold values of one kind, which most do."""
+        """Convert objects column by column. Arrow casts the columns that hold values of one kind, which are most
+        columns.
+        """
         found = _Found()
         given = columns_of(
             values,
@@ -209,7 +215,7 @@ class TableConverter:
         return self._result(columns, len(values), found)
 
     def _new(self, items: Sequence[tuple[int, str, object]], found: _Found) -> None:
-        """Ask for columns for fields without one."""
+        """Request columns for fields without one."""
         converter = ExactConverter(self._growth, self._lookup)
         for i, name, item in items:
             if i not in found.bad:
@@ -254,7 +260,9 @@ class TableConverter:
                 found.bad.setdefault(i, str(error))
 
     def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
-        """Inspect each value of a column whose type does not decide which change it needs, or whether it is bad."""
+        """Inspect each value of a column, if the column's type does not decide which change a value needs, or whether
+        it is bad.
+        """
         for i, value in enumerate(objects(column)):
             kind = of_array(column.slice(i, 1), typed=False)
             try:
@@ -264,7 +272,7 @@ class TableConverter:
                 found.bad.setdefault(i, str(error))
 
     def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
-        """Ask for new fields inside a column, and for types that a schema declares wider."""
+        """Request new fields inside a column, and wider types if a schema declares them."""
         if not self._evolution.evolve or column.null_count == len(column):
             return
         match kind:

@@ -1,6 +1,7 @@
 """Single values, and columns of text, as days and microseconds.
 
-For single values the functions raise ValueError for a value of another kind, and OverflowError for one out of range.
+The functions for single values raise ValueError for a value of another kind, and OverflowError for a value out of
+range.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from calving.casting.numbers import is_number, number, short, text_of
 
 _SUB_MICROS = re.compile(r"(\.[0-9]{6})[0-9]{1,3}")
 _OFFSET = r"([Tt ].*)(Z|z|[+-][0-9]{2}(:?[0-9]{2})?)$"
-"""An offset after a time; without a time, the day of a date would look like one."""
+"""A time zone offset after a time. Without the time in the pattern, the day of a date would look like an offset."""
 _TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]{1,9}))?)?")
 _EPOCH = datetime(1970, 1, 1)
 _DAY_US = 86_400_000_000
 
 
 def timestamptz_text(text: pa.Array, unit: str = "us") -> pa.Array:
-    """ISO date-times to microseconds UTC; those without an offset are in UTC.
+    """ISO date-times as microseconds UTC. A date-time without an offset is in UTC.
 
     :raises pa.ArrowInvalid: a text is not a date-time, or only some have an offset.
     """
@@ -38,7 +39,7 @@ def timestamptz_text(text: pa.Array, unit: str = "us") -> pa.Array:
 
 
 def timestamp_text(text: pa.Array, unit: str = "us") -> pa.Array:
-    """ISO date-times to microseconds of local time; an offset is dropped, not applied, as Java does.
+    """ISO date-times as microseconds of local time. An offset is dropped, not applied, as in Java.
 
     :raises pa.ArrowInvalid: a text is not a date-time.
     """

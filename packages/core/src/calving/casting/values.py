@@ -1,4 +1,4 @@
-"""Single values as what ``pyarrow.array`` takes for a column of a primitive Iceberg type."""
+"""Single values in the form that ``pyarrow.array`` takes for a column of a primitive Iceberg type."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ from calving.casting.texts import string
 
 
 def primitive(value: Any, kind: IcebergType) -> Any:
-    """A value as what ``pyarrow.array`` takes for ``kind``; temporal ones as integers.
+    """A value in the form that ``pyarrow.array`` takes for ``kind``. Temporal values become integers.
 
-    Numbers of temporal columns are days (date) or milliseconds, as in the Java sink.
+    Numbers for temporal columns mean days (date) or milliseconds, as in the Java sink.
 
-    :raises ValueError: not of that kind. :raises OverflowError: of that kind, but too large for it.
+    :raises ValueError: the value is not of this kind.
+    :raises OverflowError: the value is of this kind, but too large for it.
     """
     convert = _CONVERT.get(type(kind))
     if convert is None:
@@ -55,7 +56,7 @@ def _uuid_bytes(value: Any) -> bytes:
 
 
 def _binary(value: Any) -> bytes:
-    """Bytes as they are; text is base64."""
+    """The bytes of a value. Text is base64."""
     if isinstance(value, bytes):
         return value
     text = text_of(value)

@@ -1,7 +1,7 @@
 """Arrow arrays from Python values and from other arrays.
 
-Nested arrays are put together from buffers: Arrow's own functions refuse a null child of a required field even where
-its parent is null, and compare types as equal that differ in their required fields.
+Nested arrays are built from buffers, for two reasons. Arrow's own functions refuse a null child of a required field
+even if its parent is null. And they compare types as equal that differ in their required fields.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 JSON = pa.json_()
-"""Text of one JSON value: the type of values for which Arrow has no type of their own."""
+"""Text of one JSON value: the type of values that no other Arrow type can hold."""
 
 Leaf = Callable[[Sequence[Any], pa.DataType], pa.Array]
 
 
 class Pairs(list[tuple[Any, Any]]):
-    """The entries of a typed map, in order. It differs from other lists by its type only."""
+    """The entries of a typed map, in order. Only its class distinguishes it from other lists."""
 
 
 class Typed(dict[str, Any]):
-    """A typed struct. It differs from a JSON object by its type only."""
+    """A typed struct. Only its class distinguishes it from a JSON object."""
 
 
 class Items(list[Any]):
-    """A typed list. It differs from a JSON array by its type only."""
+    """A typed list. Only its class distinguishes it from a JSON array."""
 
 
 class Digits(Decimal):
-    """A typed decimal: every digit of it counts. (A fraction of JSON text is a Decimal too, but means a double.)"""
+    """A typed decimal, of which every digit counts. (A fraction of JSON text is a Decimal, too, but means a double.)"""
 
 
 class Single(float):
-    """A 32-bit float, widened. Its text is shorter than that of the double."""
+    """A 32-bit float, widened to a double. Its text is shorter than the double's text."""
 
 
 def is_flat(kind: pa.DataType) -> bool:
@@ -97,7 +97,7 @@ def arrow(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values under a type that differs in names, required fields or field metadata only.
+    """The same values with another type, which may differ only in names, required fields or field metadata.
 
     :raises pa.ArrowException: the values are of another type.
     """
@@ -137,7 +137,7 @@ def entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
 
 
 def _used(array: pa.ListArray, children: pa.Array) -> pa.Array:
-    """The children that rows refer to. (Arrow's ``flatten`` knows no extension types where rows are null.)"""
+    """The children to which rows refer. (Arrow's ``flatten`` does not support extension types if rows are null.)"""
     ends = array.offsets
     first, last = ends[0].as_py(), ends[-1].as_py()
     if not array.null_count or last - first == offsets_of(array)[-1].as_py():
@@ -153,10 +153,10 @@ def _used(array: pa.ListArray, children: pa.Array) -> pa.Array:
 
 
 def objects(array: pa.Array, read: Callable[[str], Any]) -> list[Any]:
-    """An array as Python values: JSON text becomes the value that ``read`` makes of it.
+    """An array as Python values. ``read`` makes a value of each JSON text.
 
-    Decimals are ``Digits``, 32-bit floats ``Single``, maps ``Pairs``; a struct or a list that may hold such is
-    ``Typed`` or ``Items``.
+    Decimals become ``Digits``, 32-bit floats ``Single``, maps ``Pairs``. A struct or a list that may hold such values
+    becomes ``Typed`` or ``Items``.
     """
     values: list[Any] = array.to_pylist()
     return [_unfold(v, array.type, read) for v in values] if holds(array.type, _is_special) else values
@@ -187,7 +187,7 @@ def _is_special(kind: pa.DataType) -> bool:
 
 
 def children_of(array: pa.StructArray) -> list[pa.Array]:
-    """The fields of a struct array, null where the struct is."""
+    """The fields of a struct array. A field is null where the struct is null."""
     return array.flatten() if array.null_count else [array.field(i) for i in range(array.type.num_fields)]
 
 

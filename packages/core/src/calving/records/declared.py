@@ -47,7 +47,7 @@ def read_columns(text: str) -> dict[str, InferredType]:
 
 
 def declaration(kind: InferredType) -> str:
-    """A kind as ``read_columns`` reads it."""
+    """The text of a type, as ``read_columns`` reads it."""
     match kind:
         case {"struct": fields}:
             return f"struct<{', '.join(f'{name}: {declaration(inner)}' for name, inner in fields.items())}>"
@@ -129,9 +129,9 @@ def with_declared(
     fold: bool = False,
     within: Sequence[str] = (),
 ) -> InferredType | None:
-    """The kind of a table's rows, or of the column ``within`` it; declared types replace the kind's own.
+    """The type of a table's rows, or of the column ``within`` it. Declared types replace the type's own.
 
-    Columns of ``everywhere`` are added if the kind lacks them. ``fold``: names are compared ignoring case.
+    Columns in ``everywhere`` are added if the type lacks them. ``fold``: names are compared ignoring case.
     """
     key = str.lower if fold else str
     above = ".".join(within)

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 
 def numbered(columns: Sequence[pa.Array]) -> pa.Array:
-    """A number for each row, the same where all the columns have the same values. Null equals null."""
+    """A number for each row. Rows have the same number if all their columns have the same values. Null equals null."""
     first, *more = columns
     if not more and pa.types.is_integer(first.type) and not first.null_count:
         return first
@@ -23,7 +23,7 @@ def numbered(columns: Sequence[pa.Array]) -> pa.Array:
 
 def are_last(numbers: pa.Array) -> pa.Array:
     """For each row whether no row after it has its number."""
-    # To sort takes a quarter of the memory of a hash table, and so less time if the memory is new to the process.
+    # Sorting takes a quarter of a hash table's memory, and so less time if the process has to allocate it.
     order = pc.sort_indices(numbers)  # stable
     found, most = numbers.take(order), max(0, len(order) - 1)
     earlier = order.slice(0, most).filter(pc.equal(found.slice(1), found.slice(0, most)))

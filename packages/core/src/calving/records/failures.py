@@ -23,7 +23,7 @@ _OF_VALUES = (
 
 
 def is_of_value(error: BaseException) -> bool:
-    """Whether the values cause the error, so that a retry would fail again; else a retry may help.
+    """Whether the values cause the error. Then a retry would fail again; otherwise a retry may help.
 
     A panic in a Rust library is not an ``Exception``, but a retry does not help either.
     """

@@ -37,7 +37,9 @@ def _small_field(field: pa.Field) -> pa.Field:
 
 
 def small(kind: pa.DataType) -> pa.DataType:
-    """32-bit offsets instead of 64-bit ones; pyiceberg's own conversion drops the field ids of list elements."""
+    """The type with 32-bit offsets instead of 64-bit offsets. pyiceberg's own conversion drops the field ids of list
+    elements.
+    """
     if pa.types.is_large_string(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):
@@ -79,10 +81,11 @@ def name_mapping(properties: Mapping[str, str]) -> dict[int, tuple[str, ...]]:
 
 
 class Lookup:
-    """Finds the column of a record's field: by the name mapping where the table has one, else exactly or ignoring case.
+    """Finds the column of a record's field. If the table has a name mapping, the mapping decides; otherwise names are
+    compared exactly or ignoring case.
 
-    As in the Java sink a name mapping switches ``case_insensitive`` off, and a mapped column is found by its mapped
-    names only.
+    As in the Java sink, a name mapping switches ``case_insensitive`` off, and a mapped column is found only by its
+    mapped names.
     """
 
     def __init__(self, struct: StructType, case_insensitive: bool, names: Mapping[int, tuple[str, ...]]) -> None:
@@ -99,7 +102,7 @@ class Lookup:
         return self._fold
 
     def names_of(self, column: NestedField) -> tuple[str, ...]:
-        """The names that lead to a column, in lower case where case is ignored."""
+        """The names that lead to a column, in lower case if case is ignored."""
         return tuple(name for name, found in self._fields.items() if found.field_id == column.field_id)
 
     def _key(self, name: str) -> str:
@@ -123,14 +126,16 @@ class Target:
         return bool(self._names)
 
     def lookup(self, struct: StructType) -> Lookup:
-        """Finds the columns of the table, or the fields of a struct among them."""
+        """The lookup for the table's columns, or for the fields of a struct within them."""
         found = self._lookups.get(id(struct))
         if found is None:
             found = self._lookups[id(struct)] = Lookup(struct, self._case_insensitive, self._names)
         return found
 
     def hides_order(self, kind: pa.DataType) -> bool:
-        """Whether the order of fields is lost: all objects in values of this type go to structs, or to no column."""
+        """Whether the order of fields cannot be seen in the table: all objects in values of this type go to structs, or
+        to no column.
+        """
         return self._takes_apart(kind, self.columns)
 
     def _takes_apart(self, kind: pa.DataType, column: IcebergType) -> bool:

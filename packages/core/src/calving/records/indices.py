@@ -28,11 +28,11 @@ def pick(values: Sequence[T], chosen: Indices) -> Sequence[T]:
 
 def chosen(column: pa.Array, index: Indices) -> pa.Array:
     """The values of a column at these indices."""
-    if isinstance(index, range):  # as an array of its numbers it would cost more than all else here
+    if isinstance(index, range):  # an array of a range's numbers would cost more than all the rest
         return column.slice(index.start, len(index))
     return column.take(pa.array(index, pa.int32()))
 
 
 def without(count: int, left_out: Collection[int]) -> Indices:
-    """All of ``count`` records but these."""
+    """The indices of ``count`` records, except these."""
     return [i for i in range(count) if i not in left_out] if left_out else range(count)

@@ -1,8 +1,9 @@
 """Inferred types: the column type that a value needs, without field ids.
 
-They travel as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``); ``{"struct": {name: type}}`` has
-``required`` names beside it, ``{"list": type}`` and ``{"map": [key, value]}`` have ``required`` = true where elements
-or values are never null. None means unknown: there were only nulls, or empty objects and arrays.
+Inferred types are sent as JSON. A text is an Iceberg primitive (``long``, ``decimal(9, 2)``). ``{"struct": {name:
+type}}`` has a second key, ``required``, with the names of required fields. ``{"list": type}`` and ``{"map": [key,
+value]}`` have ``required`` = true if elements or values are never null. None means unknown: there were only nulls, or
+empty objects and arrays.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def of_value(value: object) -> InferredType | None:
 
 
 def of_array(array: pa.Array, typed: bool) -> InferredType | None:
-    """The kind of a column: of a typed one by its schema, of a schemaless one by the values in it."""
+    """The kind of a column. The schema decides for a typed column, and the values for a schemaless one."""
     kind = array.type
     if typed:
         return of_type(kind)
@@ -146,7 +147,9 @@ def merge(a: InferredType | None, b: InferredType | None) -> InferredType | None
 def find(
     kind: InferredType | None, name: str, key: Callable[[str], str] = str
 ) -> tuple[tuple[str, ...], InferredType] | None:
-    """The path and type of a field by its dotted name, also inside structs; names with the same ``key`` are equal."""
+    """The path and type of a field by its dotted name, also inside structs. Names with the same ``key`` count as
+    equal.
+    """
     fields = kind.get("struct", {}) if isinstance(kind, Mapping) else {}
     head, _, rest = name.partition(".")
     for field, inner in fields.items():
@@ -172,7 +175,7 @@ def all_optional(kind: InferredType) -> InferredType:
 
 
 def folded(kind: Any) -> Any:
-    """The kind with fields merged whose names differ by case only; the first name in sort order stays."""
+    """The kind, with fields merged if their names differ only by case. The first name in sort order stays."""
     match kind:
         case {"struct": fields}:
             found: dict[str, tuple[str, InferredType]] = {}

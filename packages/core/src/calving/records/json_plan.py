@@ -1,8 +1,8 @@
-"""Plans: the types with which Arrow's JSON reader gives each value of a block as the exact way does.
+"""Plans: the types with which Arrow's JSON reader reads each value of a block exactly as the exact way does.
 
-The reader gets a type for every field. Values seen so far only decide which types are tried. A type is used only if the
-exact way gives the same value for every JSON token that Arrow accepts for it; Arrow refuses all other tokens, or
-``doubtful`` finds their rows. So a wrong guess costs time, but never changes a value.
+The reader gets a type for every field. Values seen so far only decide which types are tried. For every JSON token that
+Arrow accepts for a type, the exact way must give the same value. Arrow refuses all other tokens, or ``doubtful`` finds
+their rows. So a wrong guess costs time, but never changes a value.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ _KINDS: Mapping[type, JsonKind] = {
     list: "array",
 }
 READ = {"boolean": pa.bool_(), "long": pa.int64(), "string": pa.string()}
-"""Types that keep every token unchanged that Arrow accepts for them."""
+"""Types for which every token that Arrow accepts stays unchanged."""
 
 
 Wanted = Mapping[str, Any] | None
-"""Needed names, each with the needed names below it (those of an array are its elements'); None: all."""
+"""Needed names, each with the needed names below it. The names below an array are the names in its elements. None:
+all.
+"""
 
 
 class NoPlanError(Exception):
@@ -39,7 +41,9 @@ class NoPlanError(Exception):
 
 
 class Seen:
-    """The types seen so far of one field: of its values, by first occurrence, of its fields and of its elements."""
+    """The types of one field seen so far: the types of its values in the order of their first occurrence, and the types
+    of its fields and of its elements.
+    """
 
     __slots__ = ("element", "fields", "kinds")
 
@@ -49,7 +53,9 @@ class Seen:
         self.element: Seen | None = None
 
     def look(self, value: Any, wanted: Wanted, room: int) -> int:
-        """Add a value; return how many names and types are new. At most ``room`` names are added, all ``wanted``."""
+        """Add a value. Returns how many names and types are new. At most ``room`` names are added, and only ``wanted``
+        names.
+        """
         if value is None:
             return 0
         kind = _KINDS[type(value)]
@@ -81,7 +87,7 @@ class Plan(ABC):
     """One way to read a block."""
 
     ignores_unknown = False
-    """Whether Arrow ignores fields without a type; else it refuses them."""
+    """Whether Arrow ignores fields without a type. Otherwise it refuses values with such fields."""
     wanted: Wanted = None
     """The names whose types have to be seen."""
 
@@ -91,14 +97,14 @@ class Plan(ABC):
 
     @abstractmethod
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
-        """The rows that the exact way may give differently."""
+        """The rows that the exact way may read differently."""
 
 
 UNSEEN = Seen()
 
 
 def rows_where(rows: pa.StructArray, test: Any) -> list[int]:
-    """Rows in which ``test`` marks some double."""
+    """The rows in which ``test`` marks at least one double."""
     found: dict[int, None] = {}
     for i, field in enumerate(rows.type):
         mask = _mask(rows.field(i), field.type, test)

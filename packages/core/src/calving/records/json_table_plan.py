@@ -26,7 +26,9 @@ from calving.records.projection import Projection
 
 
 class TablePlan(Plan):
-    """The plan for values that go to tables as they are: their columns decide which tokens differ."""
+    """The plan for values that go to tables as they are. The tables' columns decide which tokens Arrow would read
+    differently.
+    """
 
     def __init__(self, projection: Projection) -> None:
         self._targets, self._unknown = projection.targets, projection.unknown
@@ -56,7 +58,7 @@ class TablePlan(Plan):
             found = [(t, f.field_type) for t, lookup in lookups if (f := lookup.find(name)) is not None]
             lacking = self._unknown == "add" and len(found) < len(lookups)
             if lacking and found:
-                # The field is a new column for one table and a value for the other, where every null counts.
+                # For one table the field is a new column; for the other it is a value in which every null counts.
                 raise NoPlanError("a field that only some of the tables have")
             fields.append((name, _nothing(inner) if lacking else self._field(inner, found)))
         return pa.struct(fields)
@@ -105,7 +107,10 @@ class RoutePlan(Plan):
 
 
 def _with_route(kind: pa.StructType, names: Sequence[str], seen: Seen) -> pa.StructType:
-    """The type with this field added, in a form that keeps its text unchanged. :raises NoPlanError: none does."""
+    """The type with this field added, as a type that keeps the field's text unchanged.
+
+    :raises NoPlanError: no type does.
+    """
     name, *inner = names
     place, seen = kind.get_field_index(name), seen.fields.get(name, UNSEEN)
     known = kind.field(place).type if place >= 0 else None
@@ -167,7 +172,7 @@ def _expected(kinds: Sequence[IcebergType]) -> JsonKind:
 
 
 def _nothing(seen: Seen) -> pa.DataType:
-    """A type that refuses every value: a field with a value is a column to be added."""
+    """A type that refuses every value, because a field with a value needs a new column."""
     kind = seen.kinds[0] if seen.kinds else None
     if kind == "object":
         return pa.struct([(name, _nothing(inner)) for name, inner in seen.fields.items()])
@@ -195,7 +200,9 @@ _MINUS_ZERO = pa.scalar(-(2**63), pa.int64())
 
 
 def _is_odd_double(column: pa.Array) -> pa.Array | None:
-    """Not finite (Arrow takes NaN for a number), or -0.0, which the text -0 becomes only as a double."""
+    """Which doubles are not finite, or are -0.0. Arrow accepts NaN as a number; and the text -0 becomes -0.0 only as a
+    double.
+    """
     minus_zeros = pc.equal(column.view(pa.int64()), _MINUS_ZERO)
     if isfinite(pc.sum(column).as_py() or 0.0) and not pc.any(minus_zeros).as_py():
         return None

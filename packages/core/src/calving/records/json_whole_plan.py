@@ -50,7 +50,7 @@ class WholePlan(Plan):
             self._hidden = self.hides_order(kind)
 
     def _unlike(self, kind: pa.StructType, values: Sequence[bytes], rows: Sequence[int]) -> list[int]:
-        """Of these rows, those whose JSON text is not of the type that Arrow read."""
+        """The rows among these whose JSON text does not have the type that Arrow read."""
         rows = [row for row in rows if not self._fractions.are_all_in(values[row])]
         if not rows:
             return []
@@ -59,7 +59,9 @@ class WholePlan(Plan):
 
 
 def whole_type(seen: Seen, *, widens: bool) -> pa.StructType:
-    """The type with all fields that have been seen. ``widens``: one with whole numbers and fractions has doubles."""
+    """The type with all fields that have been seen. ``widens``: a field with whole numbers and fractions becomes a
+    double.
+    """
     return pa.struct([(name, _type_of(inner, widens)) for name, inner in seen.fields.items()])
 
 
@@ -83,8 +85,8 @@ def _lists_objects(kind: pa.DataType) -> bool:
 class _Fractions:
     """Checks quickly whether all doubles of a value were written as fractions with few digits.
 
-    Then a double without a fraction, such as 5.0, was not an integer in the text, and no two numbers give one double.
-    Doubles in lists are not covered.
+    Then a double without a fraction, such as 5.0, was not an integer in the text; and no two texts give the same
+    double. Doubles in lists are not covered.
     """
 
     def __init__(self, kind: pa.StructType) -> None:
@@ -115,9 +117,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_ @:/-]+")
 
 
 def _in_order(kind: pa.StructType) -> str | None:
-    """A pattern for records that have all fields of the type, in its order; None: there is no such pattern.
+    """A pattern for records that have all fields of the type, in the type's order; None if there is no such pattern.
 
-    A record has each name at most once where the type has it, so a record that matches has all of them.
+    A record has each name of the type at most once, so a record that matches the pattern has all names.
     """
     if not all(map(_PLAIN_NAME.fullmatch, _names(kind))):
         return None
@@ -142,6 +144,6 @@ def _names(kind: pa.StructType) -> Iterator[str]:
 
 
 def _is_whole(column: pa.Array) -> pa.Array | None:
-    """Which doubles are not finite, or whole: the text of a whole one may be an integer."""
+    """Which doubles are not finite, or are whole numbers: the text of a whole number may be an integer."""
     odd = pc.or_(pc.invert(pc.is_finite(column)), pc.equal(pc.floor(column), column))
     return pc.fill_null(odd, False) if pc.any(odd).as_py() else None

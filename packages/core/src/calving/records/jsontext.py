@@ -10,10 +10,10 @@ from typing import Any
 
 
 def parse(raw: bytes, nesting: int) -> Any:
-    """The value of one JSON text in UTF-8: fractions as Decimal, the last of several fields of one name.
+    """The value of one JSON text in UTF-8. Fractions are Decimal. Of several fields with one name, the last counts.
 
-    :raises ValueError: it is not UTF-8, not JSON, nested deeper than ``nesting`` levels, or it holds what no column
-        can: half of a surrogate pair, or a number beyond a double.
+    :raises ValueError: the text is not UTF-8, is not JSON, or is nested deeper than ``nesting`` levels; or it holds
+        something that no column can hold: half of a surrogate pair, or a number beyond a double.
     """
     try:
         value = load_json(raw.decode())
@@ -37,14 +37,14 @@ def parse_all(values: Sequence[bytes], nesting: int) -> list[Any | ValueError]:
             item, end = _SCAN(text, 0)
         except (StopIteration, ValueError, ArithmeticError, RecursionError):
             item, end = None, -1
-        # A scan that stops before the end has found blanks after the value, or no JSON: ``parse`` decides.
+        # If the scan stops before the end, there are blanks after the value, or it is no JSON: ``parse`` decides.
         sure = end >= 0 and end == len(text) and (is_plain or _is_plain(value, nesting))
         found.append(item if sure else _parsed(value, nesting))
     return found
 
 
 def _is_plain(value: bytes, nesting: int) -> bool:
-    """Whether the text has no more objects and arrays than may be nested, and no half of a surrogate pair."""
+    """Whether the text has at most ``nesting`` objects and arrays, and no half of a surrogate pair."""
     return value.count(b"{") + value.count(b"[") <= nesting and b"\\ud" not in value and b"\\uD" not in value
 
 
@@ -68,7 +68,7 @@ def _check_pairs(text: str, value: Any) -> None:
 
 
 def write(value: Any) -> str:
-    """A value that came from ``parse`` as ASCII JSON text; ``parse`` reads it back as an equal value."""
+    """A value of ``parse`` as ASCII JSON text. ``parse`` reads the text back as an equal value."""
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{json.dumps(name)}:{write(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
@@ -79,7 +79,7 @@ def write(value: Any) -> str:
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether objects and arrays are nested deeper than so many levels."""
+    """Whether objects and arrays are nested deeper than ``levels``."""
     here: list[Any] = [value]
     for _ in range(levels):
         inner: list[Any] = []
@@ -108,7 +108,9 @@ def _fraction(text: str) -> Decimal:
 
 
 _below = Context(prec=MAX_PREC, Emax=307, Emin=MIN_EMIN, traps=[Overflow, InvalidOperation]).create_decimal
-"""A fraction below 1e308 with all its digits; raises Overflow for others. ``Decimal`` itself refuses some exponents."""
+"""A fraction below 1e308 with all its digits. Raises Overflow for larger fractions. ``Decimal`` itself refuses some
+exponents.
+"""
 # ``json.loads`` with arguments builds a decoder in every call, which costs more than decoding.
 _DECODER: Any = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)
 _SCAN: Any = json.JSONDecoder(parse_float=_below, parse_constant=_no_constant).scan_once  # type: ignore[attr-defined]

@@ -16,8 +16,8 @@ from calving.records.indices import Indices
 class Payloads(Sequence[Any]):
     """The keys or the values of a block: bytes or None for each record.
 
-    A reader passes an Arrow column or Python objects. The other form is made when it is first used, so a path that
-    works on columns makes no objects, and the reverse.
+    A reader passes an Arrow column or Python objects. The other form is made at its first use. So code that works on
+    columns makes no objects, and the reverse.
     """
 
     def __init__(self, given: pa.Array | Sequence[bytes | None]) -> None:
@@ -35,12 +35,12 @@ class Payloads(Sequence[Any]):
 
     @cached_property
     def column(self) -> pa.Array:
-        """As an Arrow column."""
+        """The payloads as an Arrow column."""
         return self._given if isinstance(self._given, pa.Array) else pa.array(self._given, pa.binary())
 
     @cached_property
     def items(self) -> list[Any]:
-        """As Python objects."""
+        """The payloads as Python objects."""
         if isinstance(self._given, pa.Array):
             found: list[Any] = self._given.to_pylist()
             return found

@@ -15,11 +15,11 @@ from calving.records.fields import Target
 class Projection:
     """The needed parts of schemaless values, so that a converter decodes only these.
 
-    ``targets``: the tables to which the values go as they are. ``unknown``: what happens to fields without a column:
-    they are ignored (``ignore``); ignored, after a look-up by folded or mapped names (``look``); added as columns
-    (``add``). ``route``: the text of this dotted field is needed too; without ``targets`` it is all that is needed.
-    With neither, values are kept without loss: fractions with every digit if ``decimals``, and the order of fields
-    unless ``hides_order`` is true for their type.
+    ``targets``: the tables to which the values go as they are. ``unknown``: the treatment of fields without a column.
+    They are ignored (``ignore``), ignored after a look-up by folded or mapped names (``look``), or added as columns
+    (``add``). ``route``: the text of this dotted field is needed, too; without ``targets`` only this text is needed.
+    With neither ``targets`` nor ``route``, values are kept without loss: fractions with every digit if ``decimals``,
+    and the order of fields unless ``hides_order`` is true for their type.
     """
 
     targets: tuple[Target, ...] = ()

@@ -1,8 +1,9 @@
 """Schemaless values as Arrow columns that hold each of them without loss.
 
-A column must not add anything to a value (fields of its neighbours) or lose anything of it (the difference between 1
-and 1.0, digits, the order of fields). So values share a column only if they have the same shape: the same names in the
-same order, with values of the same kinds. A null fits any simple kind. A value without an Arrow type becomes JSON text.
+A column must not add anything to a value, such as fields of other values. Nor may it lose anything of the value: the
+difference between 1 and 1.0, digits, or the order of fields. So values share a column only if they have the same shape:
+the same names in the same order, with values of the same kinds. A null fits any simple kind. A value without an Arrow
+type becomes JSON text.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ class _Group:
 def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], pa.Array]]:
     """The values of each shape, with their places among ``values``.
 
-    ``decimals``: every digit of a fraction counts; else a fraction becomes the nearest double, unless that is whole.
+    ``decimals``: every digit of a fraction counts. Otherwise a fraction becomes the nearest double, unless this double
+    is a whole number.
     """
     groups: dict[Any, _Group] = {}
     for place, value in enumerate(values):
-        # Most values are flat: their names and the types of their items are the whole shape, and quick to compare.
+        # Most values are flat. Their names and the types of their items make up the whole shape, and are fast to
+        # compare.
         key = (tuple(value), tuple(map(type, value.values()))) if type(value) is dict else place
         group = groups.get(key)
         if group is None:
@@ -143,7 +146,7 @@ def _is_plain(value: Any, kind: str, decimals: bool) -> bool:
 
 
 def _merged(groups: list[_Group]) -> list[_Group]:
-    """Merge groups whose shapes differ only where one has a null and the other a simple kind."""
+    """Merge groups whose shapes differ only in places where one has a null and the other a simple kind."""
     if len(groups) == 1:
         return groups
     by_names: dict[Any, list[_Group]] = {}

@@ -20,7 +20,7 @@ from calving.records.jsontext import load_json, parse
 __all__ = ["HEADERS", "Objects", "RecordError", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
 
 Objects = list[Any]
-"""Schemaless values as ``jsontext.parse`` gives them: those that Arrow cannot read exactly."""
+"""Schemaless values that Arrow cannot read exactly, as ``jsontext.parse`` returns them."""
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -29,7 +29,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 class RecordError:
     """A rejected record: its place in the block, the stage that rejected it, and why.
 
-    ``fatal``: it stops the sink even if bad records are tolerated.
+    ``fatal``: the record stops the sink even if bad records are tolerated.
     """
 
     index: int
@@ -42,8 +42,9 @@ class RecordError:
 class Values:
     """Decoded values of one shape: an Arrow column, or ``Objects``. ``index`` holds their places in the block.
 
-    ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope); others have only what their text says.
-    ``rowless`` values report an event of the whole source table, such as a truncate; none of them becomes a row.
+    ``typed`` values come with a schema (Avro, Protobuf, a Connect envelope). Other values have only the types that
+    their text shows. ``rowless`` values report an event of the whole source table, such as a truncate; they do not
+    become rows.
     """
 
     __slots__ = ("data", "index", "rowless", "typed")
@@ -51,7 +52,7 @@ class Values:
     def __init__(
         self, data: pa.Array | Objects, typed: bool, index: Indices | None = None, *, rowless: bool = False
     ) -> None:
-        """``index`` None: all of the block, in order."""
+        """``index`` None: the values of the whole block, in order."""
         self.data, self.typed, self.rowless = data, typed, rowless
         self.index: Indices = range(len(data)) if index is None else index
 
@@ -69,7 +70,9 @@ class Values:
         return Values(data, self.typed, compose(self.index, rows), rowless=self.rowless)
 
     def within(self, outer: Indices) -> Values:
-        """The same values with their places in a larger block, in which they stand at ``outer``."""
+        """The same values, with places in a larger block. ``outer`` holds the places of this block's records in that
+        block.
+        """
         return Values(self.data, self.typed, compose(outer, self.index), rowless=self.rowless)
 
 
@@ -77,8 +80,8 @@ class Values:
 class Records:
     """Records of one source partition, as columns of equal length: the input and output of transforms.
 
-    ``index`` (int32) holds the records' places in the block that was read: a record keeps its place, and with it its
-    source offset, through all transforms. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
+    ``index`` (int32) holds the records' places in the block that was read. Through all transforms a record keeps its
+    place, and with it its source offset. ``topic`` (string), ``timestamp`` (milliseconds UTC) and ``headers``
     (``HEADERS``) may be changed. ``value`` is null for a tombstone. ``rowless`` records report that a source table was
     truncated: mutation tables act on them, and other tables ignore them.
     """
@@ -141,7 +144,7 @@ def field(column: pa.Array, path: str) -> pa.Array | None:
 
 
 def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:
-    """The text of a dotted field of every value, None where it is missing or null."""
+    """The text of a dotted field of every value; None if the field is missing or null."""
     if isinstance(data, list):
         return [_text(_dig(value, path)) for value in data]
     column = field(data, path)

@@ -29,7 +29,7 @@ REFUSED = (
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
 )
-"""Errors that only an operator can mend."""
+"""Errors that only an operator can fix."""
 
 
 def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
@@ -42,11 +42,16 @@ def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[st
 patiently = retry(
     retry=retry_if_exception_type(UnavailableError), stop=stop_after_delay(8), wait=wait_fixed(0.2), reraise=True
 )
-"""Retries for 8 seconds: a partition is unknown or without a leader just after its creation or its broker's death."""
+"""Retries for 8 seconds, because a partition may be unknown or have no leader just after its creation or its broker's
+death.
+"""
 
 
 def admin_client(kafka: Mapping[str, str]) -> AdminClient:
-    """:raises ConfigError: a property is wrong."""
+    """An admin client with the user's properties.
+
+    :raises ConfigError: a property is wrong.
+    """
     config: dict[str, Any] = {**client_config(kafka), "error_cb": _note}
     with reaching("kafka.*"):
         made = AdminClient(config)
@@ -56,7 +61,7 @@ def admin_client(kafka: Mapping[str, str]) -> AdminClient:
 
 _asking: WeakSet[AdminClient] = WeakSet()
 _heard: tuple[float, KafkaError] | None = None
-"""The last connection error of any client; the request that it fails reports only a timeout."""
+"""The last connection error of any client. The request that fails because of this error reports only a timeout."""
 
 
 def _note(error: KafkaError) -> None:

@@ -14,7 +14,7 @@ from calving.model.dead_letters import DeadLetter
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
-"""Dead letters are larger than their source records, by the headers."""
+"""The size limit of the topic's messages. Dead letters are larger than their source records, because of the headers."""
 
 
 class OutRecord(NamedTuple):
@@ -58,9 +58,10 @@ def provision(kafka: Mapping[str, str], topic: DeadLetterTopic) -> None:
 
 
 class DeadLetterWriter:
-    """For backends whose log is not in Kafka: writes dead letters before the positions advance, so at least once.
+    """For backends whose log is not in Kafka: writes dead letters before the positions advance, so each is written at
+    least once.
 
-    Connects with the first dead letter. Without a dead-letter topic nothing is written.
+    The writer connects when it writes the first dead letter. Without a dead-letter topic nothing is written.
     """
 
     def __init__(self, sink: SinkIdentity) -> None:
@@ -68,7 +69,10 @@ class DeadLetterWriter:
         self._producer: Producer | None = None
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """:raises UnavailableError: some may be in the topic, not all."""
+        """Write these dead letters.
+
+        :raises UnavailableError: not all of them are in the topic; some may be.
+        """
         topic = self._sink.dead_letters
         if not letters or topic is None:
             return

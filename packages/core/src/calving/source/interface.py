@@ -13,20 +13,22 @@ NOTHING: SourceOffsets = {}
 
 
 class Listener(Protocol):
-    """Gets the changes of the assignment, called from inside ``Group.poll``, one change after the other."""
+    """Gets the changes of the assignment. ``Group.poll`` calls it, for one change after the other."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions are now assigned to this member."""
 
     def revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """These partitions go to another member once this call returns; until then the claim holds."""
+        """These partitions go to another member once this call returns. Until then the claim is valid."""
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """These partitions already went to another member."""
 
 
 class Bounds(NamedTuple):
-    """First available offsets, and last stable offsets: records below these are committed and can be read."""
+    """First available offsets, and last stable offsets. Records below a last stable offset are committed and can be
+    read.
+    """
 
     begins: SourceOffsets
     ends: SourceOffsets
@@ -42,7 +44,7 @@ class Group(ABC):
 
     @abstractmethod
     def tell(self, listener: Listener) -> None:
-        """Tell a new listener the present assignment: a membership outlives its listeners."""
+        """Tell a new listener the present assignment. A membership outlives its listeners."""
 
     @abstractmethod
     def poll(self, timeout: float, listener: Listener) -> None:
@@ -57,7 +59,7 @@ class Group(ABC):
 
     @abstractmethod
     def mirror(self, positions: SourceOffsets) -> None:
-        """Copy positions to the group for lag tools. calving never reads the copy; errors are ignored."""
+        """Copy positions to the group for lag tools, ignoring errors. calving never reads the copy."""
 
     @abstractmethod
     def partitions(self) -> frozenset[TopicPartition]:
@@ -68,8 +70,8 @@ class Group(ABC):
 
     @abstractmethod
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The topic ids of these topics now; a recreated topic has a new one. Topics that are gone, or have none
-        (brokers before 2.8), are absent.
+        """The present topic ids of these topics. A recreated topic has a new topic id. Topics that are gone, or have no
+        topic id (brokers before 2.8), are absent.
 
         :raises UnavailableError: the broker cannot be reached.
         """
@@ -88,7 +90,7 @@ class Group(ABC):
 
 
 class Source(ABC):
-    """The topics of one sink. May be used by several threads; connects when it is first asked for something.
+    """The topics of one sink. Several threads may use it. It connects at the first call.
 
     Each method raises UnavailableError if the source cannot be reached: try again.
     """
@@ -110,8 +112,8 @@ class Source(ABC):
 
     @abstractmethod
     def identities(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The topic ids of these topics now; a recreated topic has a new one. Topics that are gone, or have none, are
-        absent.
+        """The present topic ids of these topics. A recreated topic has a new topic id. Topics that are gone, or have no
+        topic id, are absent.
         """
 
     @abstractmethod
@@ -120,7 +122,10 @@ class Source(ABC):
 
     @abstractmethod
     def join(self, group: str) -> Group:
-        """Begin to join the consumer group, as a new member. :raises ConfigError: a property is wrong."""
+        """Begin to join the consumer group, as a new member.
+
+        :raises ConfigError: a property is wrong.
+        """
 
     @abstractmethod
     def members(self, group: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The consumer group member of a worker, on a librdkafka consumer that is paused and only keeps membership."""
+"""The consumer group member of a worker. Its librdkafka consumer is paused, and only keeps the membership."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 
 _METADATA_SECONDS = 5.0
 _TOGETHER = 100
-"""Partitions per request: the client compares each with each."""
+"""The most partitions in one request, because the client compares each partition with every other."""
 _NO_IDENTITY = str(Uuid(0, 0))
 
 
@@ -59,7 +59,7 @@ class Topics(Source):
     def members(self, group: str) -> frozenset[str]:
         return members(self._kafka, group)
 
-    # Each client has its own threads, which cost CPU even when idle: made on first use.
+    # Each client has its own threads, which cost CPU even when idle. So a client is made at its first use.
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -74,7 +74,7 @@ class Topics(Source):
         return self._made("read_uncommitted")
 
     def _made(self, isolation: str) -> Consumer:
-        # The client requires a group; this one never joins it.
+        # The client requires a group, but never joins it.
         return Consumer(client_config(self._kafka, group_id="calving-bounds", isolation_level=isolation))
 
     @patiently
@@ -131,7 +131,7 @@ class Topics(Source):
 
 
 def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_to: SourceOffsets) -> Bounds:
-    # The ends first: records that are removed between the two requests must not look like a truncation.
+    # Ask for the ends first: records that are removed between the two requests must not look like a truncation.
     ends = _offsets(consumer, partitions, OFFSET_END)
     asked = [tp for tp, end in ends.items() if read_up_to.get(tp) != end]
     return Bounds(_offsets(consumer, asked, OFFSET_BEGINNING), ends)
@@ -140,7 +140,7 @@ def _bounds(consumer: Consumer, partitions: Collection[TopicPartition], read_up_
 @patiently
 def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
     """The first or the last stable offsets, by one request to each broker. An admin client would make an object with
-    locks for every partition, which for a thousand partitions takes longer than the request.
+    locks for every partition. For a thousand partitions that takes longer than the request.
     """
     if not partitions:
         return {}
@@ -155,7 +155,7 @@ def _offsets(consumer: Consumer, partitions: Collection[TopicPartition], which: 
 
 @lru_cache(maxsize=4)
 def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[KafkaPartition]]:
-    """Cached for the partitions of a worker, which sends these requests every second."""
+    """The requests for these partitions. They are cached, because a worker sends them every second."""
     asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
     return [asked[start : start + _TOGETHER] for start in range(0, len(asked), _TOGETHER)]
 
@@ -181,7 +181,7 @@ class KafkaGroup(Group):
         classic = {
             "partition_assignment_strategy": "cooperative-sticky",
             "session_timeout_ms": session,
-            # Members learn of a rebalance by their heartbeats, too.
+            # Members also learn of a rebalance from their heartbeats.
             "heartbeat_interval_ms": kafka.get("heartbeat.interval.ms", str(min(1000, int(session) // 3))),
         }
         strategy = {} if kafka.get("group.protocol") == "consumer" else classic
@@ -248,13 +248,14 @@ class KafkaGroup(Group):
         return self._topics.highs(partitions)
 
     def close(self) -> None:
-        """Leave without handing over the partitions: a clean stop publishes before it closes."""
+        """Leave the group without handing over the partitions: a clean stop publishes before it closes."""
         if not self._closed:
             self._closed = True
             self._consumer.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
-        # Any explicit offset will do: the partitions are paused at once, and this consumer never fetches from them.
+        # Any explicit offset is good enough: the partitions are paused at once, and this consumer never fetches from
+        # them.
         positions = [KafkaPartition(p.topic, p.partition, 0) for p in partitions]
         consumer.incremental_assign(positions)
         consumer.pause(positions)
@@ -278,7 +279,7 @@ class KafkaGroup(Group):
             self._let_go(consumer, partitions)
 
     def _let_go(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
-        # The listener may have failed: the group stays, and a later listener is told the assignment of that time.
+        # The listener may have failed. The membership stays, and a later listener is told its assignment then.
         consumer.incremental_unassign(partitions)
         self._held -= set(_ours(partitions))
 

@@ -14,11 +14,11 @@ from calving.records.values import HEADERS
 from calving.source.reading import Block
 
 Place = tuple[str | None, int | None]
-"""Topic and partition; only a fault of no partition lacks them."""
+"""Topic and partition. Both are None only for a fault that is of no partition."""
 Position = tuple[str, int, int]
 """Topic, partition and offset."""
 Headers = Sequence[tuple[str, bytes | None]]
-"""Of one record."""
+"""The headers of one record."""
 
 
 class Arrived(NamedTuple):
@@ -26,14 +26,14 @@ class Arrived(NamedTuple):
 
     place: Place
     offset: int
-    """Of the last record; where the partition ends; or what the fault is about."""
+    """The offset of the last record; or the end of the partition; or the offset that a fault is about."""
     records: Any
-    """For the client's ``block``, if there is no fault."""
+    """The argument for the client's ``block``, if there is no fault."""
     fault: KafkaError | None
 
     @property
     def is_end(self) -> bool:
-        """Whether it says where the partition ends."""
+        """Whether this arrival says where the partition ends."""
         return self.fault is not None and self.fault.code() == KafkaError._PARTITION_EOF
 
 
@@ -46,23 +46,25 @@ class Client(ABC):
 
     @abstractmethod
     def assign(self, positions: Sequence[Position]) -> None:
-        """Read these partitions, too."""
+        """Begin to read these partitions, too."""
 
     @abstractmethod
     def unassign(self, places: Sequence[tuple[str, int]]) -> None:
-        """Read these partitions no more."""
+        """Stop reading these partitions."""
 
     @abstractmethod
     def take(self, most: int, seconds: float) -> Sequence[Arrived]:
-        """The records that arrive within so many seconds, at most so many; those of a partition in order."""
+        """At most ``most`` records, which arrive within ``seconds``. Records of one partition are in order."""
 
     @abstractmethod
     def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
-        """Records that arrived; with ``cut`` only those below the range's end, if there are any."""
+        """The block of records that arrived. With ``cut``, only the records below the range's end; None if there are
+        none.
+        """
 
     @abstractmethod
     def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
-        """The first offset and the end that the broker has."""
+        """The first offset and the end of the partition on the broker."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,4 +1,6 @@
-"""Records as Arrow columns, without an object for each: by ``calving-native`` and confluent-kafka's librdkafka."""
+"""Reads records as Arrow columns, without an object for each record, with ``calving-native`` and confluent-kafka's
+librdkafka.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ from calving.source.kafka_arrivals import Arrived, Client, Position, header_colu
 from calving.source.reading import Block
 
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
-"""By the levels of syslog."""
+"""Python's log level for each level of syslog."""
 _MAPS = Path("/proc/self/maps")
 
 
 def absence() -> str | None:
-    """Why there is no reader in Rust; None: there is one."""
+    """The reason why there is no reader in Rust; None if there is one."""
     if (reason := native.absence()) is not None:
         return reason
     if not hasattr(importlib.import_module("calving_native"), "Consumer"):
@@ -49,7 +51,7 @@ def _library() -> str | None:
 
 class ColumnBlock(Block):
     def __init__(self, source: Range, records: Any, count: int | None = None) -> None:
-        """``count``: only so many of the records."""
+        """``count``: take only this many of the records."""
         self.source, self._records, self._count = source, records, count
 
     def __len__(self) -> int:
@@ -80,7 +82,10 @@ class ColumnBlock(Block):
 
 
 class ColumnClient(Client):
-    """:raises LookupError: the library cannot be used."""
+    """A client that reads columns.
+
+    :raises LookupError: the library cannot be used.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""Records by confluent-kafka: one message object for each."""
+"""Reads records with confluent-kafka, as one message object each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calving.source.reading import Block
 
 
 class MessageBlock(Block):
-    """Columns are made by ``map``: a loop costs twice as much."""
+    """A block of message objects. ``map`` makes the columns, because a loop would take twice as long."""
 
     def __init__(self, source: Range, messages: Sequence[Message]) -> None:
         self.source = source
@@ -95,7 +95,7 @@ class MessageClient(Client):
 
 
 def _by_partition(found: Sequence[Message]) -> list[Arrived]:
-    """Records of each partition in their order; faults where they came."""
+    """The records of each partition in order, and faults at their place among them."""
     arrived: list[Arrived] = []
     groups: dict[Place, list[Message]] = {}
     for message in found:
@@ -108,4 +108,4 @@ def _by_partition(found: Sequence[Message]) -> list[Arrived]:
 
 
 def _offset(message: Message) -> int:
-    return cast("int", message.offset())  # every one that was consumed has one
+    return cast("int", message.offset())  # every consumed message has an offset

@@ -1,10 +1,10 @@
 """Reads offset ranges with librdkafka: no group, no commits, explicit offsets.
 
-What ends a range is the position reached, not the records seen: transaction markers, aborted records and compacted
-holes never arrive as messages.
+A range ends when the position reaches its end, whatever records were seen: transaction markers, aborted records and
+compacted offsets never arrive as messages.
 
-Small ranges are read all at once: one request brings what many of them have. Large ones are read one after the other,
-which keeps blocks large, and what is fetched ahead small.
+Small ranges are read all at once, so that one request fetches records of many ranges. Large ranges are read one after
+the other, so that blocks are large, and few records are fetched ahead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from calving.source.kafka_arrivals import Arrived, Client, Place, Position
 from calving.source.reading import Block, Reader
 
 _AHEAD_RECORDS = 40_000
-"""The next range is opened once the open ones have fewer left: twice what the client holds ready."""
+"""The next range is opened once the open ranges have fewer records left than this. It is twice the number of records
+that the client fetches ahead.
+"""
 _WAIT_SECONDS = 0.05
 _WATERMARK_SECONDS = 5.0
 
@@ -33,7 +35,7 @@ _DATA_LOSS = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, Kaf
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 _CLIENTS: dict[str, tuple[Client, set[str]]] = {}
-"""By configuration, with the topics that each knows."""
+"""The clients by configuration, each with the topics that it knows."""
 
 
 class _Open:
@@ -43,7 +45,7 @@ class _Open:
         self.source = source
         self.position = source.start
         self.moved = waited
-        """How long the reader had waited, over all, when this range last got any further."""
+        """The total waiting time of the reader when this range last made progress."""
 
     @property
     def left(self) -> int:
@@ -54,8 +56,8 @@ class _Open:
 
 
 class KafkaReader(Reader):
-    """One client per Python process and configuration, kept between tasks with its connections and what it knows of
-    the cluster, until an error.
+    """Reads ranges with one client per Python process and configuration. The client is kept from task to task, with its
+    connections and its metadata of the cluster, until an error.
     """
 
     def __init__(self, kafka: Mapping[str, str], limits: Limits, make: Callable[[Mapping[str, Any]], Client]) -> None:
@@ -92,7 +94,9 @@ class KafkaReader(Reader):
             self._client.assign(fresh)
 
     def _learn(self, topics: set[str]) -> None:
-        """The client looks for the leaders of a topic that is new to it only once a second."""
+        """Tell the client about new topics. By itself it would look for the leaders of a new topic only once a
+        second.
+        """
         for topic in topics - self._topics:
             with reaching(f"topic '{topic}'"):
                 self._client.learn(topic)
@@ -110,7 +114,7 @@ class KafkaReader(Reader):
         return sum(each.left for each in self._open.values())
 
     def _take(self) -> Iterator[Block]:
-        """The fetched records: a block of each range that has some."""
+        """The fetched records: a block for each range with new records."""
         started = time.monotonic()
         try:
             found = self._client.take(min(self._limits.block_records, self._left), _WAIT_SECONDS)
@@ -123,10 +127,10 @@ class KafkaReader(Reader):
             self._mind_fault(arrived)
         for arrived in found:
             each = self._open.get(arrived.place)
-            # Records of others are late: their range has ended.
+            # Other records are late, because their range has ended.
             if arrived.fault is None and each is not None:
                 yield from self._advance(each, arrived.offset, arrived.records)
-        # An end stands behind all records that came with it.
+        # The end of a partition comes after all records that arrived with it.
         for arrived in found:
             each = self._open.get(arrived.place)
             if each is not None and arrived.is_end and arrived.offset > each.position:
@@ -139,7 +143,7 @@ class KafkaReader(Reader):
         if fault.fatal():
             raise UnavailableError(f"reading from Kafka: {fault.str()}")
         if each is None:
-            return  # a broker that went away, of which librdkafka takes care
+            return  # a broker went away: librdkafka handles that
         if fault.code() in _DATA_LOSS:
             raise DataLossError(self._loss(each, arrived.offset))
         if fault.code() in REFUSED:
@@ -171,12 +175,13 @@ class KafkaReader(Reader):
 
 def _consumer_config(kafka: Mapping[str, str]) -> dict[str, Any]:
     tuned = {
-        # A task reads a range, not a stream: what is fetched past its end is thrown away.
+        # A task reads a range, not a stream: records fetched beyond the range's end are thrown away.
         "queued.min.messages": "20000",
         "queued.max.messages.kbytes": "16384",
         "fetch.message.max.bytes": "2097152",
         "fetch.wait.max.ms": "10",
-        # A full queue is looked at again after a whole second by default: three quarters of the time would be waiting.
+        # By default librdkafka checks a full queue again only after a second: three quarters of the time would be
+        # waiting.
         "fetch.queue.backoff.ms": "10",
         "check.crcs": "false",
     }
@@ -187,6 +192,6 @@ def _consumer_config(kafka: Mapping[str, str]) -> dict[str, Any]:
         enable_auto_offset_store=False,
         enable_partition_eof=True,
         isolation_level="read_committed",
-        # The default would jump to the end silently when an offset is gone.
+        # By default the client would silently jump to the end if an offset is gone.
         auto_offset_reset="error",
     )

@@ -1,4 +1,4 @@
-"""The source of a sink, and what reads it: the one place that knows which implementation there is."""
+"""Opens the source of a sink, and its reader. No other module chooses the implementation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 
 def open_source(kafka: Mapping[str, str], topics: Sequence[str], regex: str | None) -> Source:
-    """Of these topics, or of those that the regular expression matches in full. It connects when it is used."""
+    """The source of these topics, or of the topics that the regular expression matches in full. It connects at its
+    first use.
+    """
     return Topics(kafka, topics, regex)
 
 
 def open_reader(kafka: Mapping[str, str], limits: Limits) -> Reader:
-    """For one task. :raises ConfigError: a property is wrong."""
-    # Arrow takes most of a start, and only tasks read.
+    """The reader for one task.
+
+    :raises ConfigError: a property is wrong.
+    """
+    # Imported here, because importing Arrow takes most of a start, and only tasks read.
     from calving.source import kafka_columns
     from calving.source.kafka_messages import MessageClient
     from calving.source.kafka_reader import KafkaReader
@@ -29,7 +34,7 @@ def open_reader(kafka: Mapping[str, str], limits: Limits) -> Reader:
 
 
 def no_native_reader() -> str | None:
-    """Why records are not read as columns; None: they are."""
+    """The reason why records are not read as columns; None if they are."""
     from calving.source import kafka_columns
 
     return kafka_columns.absence()

@@ -1,4 +1,4 @@
-"""How tasks read a source: ranges of offsets in, blocks of records out."""
+"""The interface by which tasks read a source: a reader turns ranges of offsets into blocks of records."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from calving.records.payloads import Payloads
 
 
 class Block(ABC):
-    """Consecutive records of one range, at least one, as columns of equal length. A column is made once it is asked
-    for, and then kept.
+    """Consecutive records of one range, at least one, as columns of equal length. A column is made at its first use,
+    and then cached.
     """
 
     source: Range
-    """The range that the records are of."""
+    """The range to which the records belong."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -26,7 +26,7 @@ class Block(ABC):
     @property
     @abstractmethod
     def values(self) -> Payloads:
-        """Null is a tombstone; a value may be empty and is then none."""
+        """The values. Null is a tombstone; an empty value is no tombstone."""
 
     @property
     @abstractmethod
@@ -35,17 +35,19 @@ class Block(ABC):
     @property
     @abstractmethod
     def offsets(self) -> pa.Array:
-        """Ascending; there may be holes."""
+        """The offsets, ascending. Offsets may be missing in between."""
 
     @property
     @abstractmethod
     def timestamps_ms(self) -> pa.Array:
-        """Milliseconds since 1970, of creation or of arrival as the topic says; null where a record has none."""
+        """The timestamps in milliseconds since 1970: of creation or of arrival, depending on the topic. Null if a
+        record has none.
+        """
 
     @property
     @abstractmethod
     def headers(self) -> pa.ListArray:
-        """Of the type ``HEADERS``; empty, not null, where a record has none."""
+        """The headers, of the type ``HEADERS``. Empty, not null, if a record has no headers."""
 
     @property
     def size(self) -> int:
@@ -69,10 +71,11 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, sources: Sequence[Range]) -> Generator[Block]:
-        """Every committed record of ``sources``, which are of different partitions, once. The blocks of one partition
-        come in order, those of others between them. What has been read so far is of no use after an error.
+        """Read every committed record of ``sources`` once. The ranges must be of different partitions. The blocks of
+        one partition come in order, mixed with blocks of other partitions. After an error, the records read so far must
+        not be used.
 
-        :raises DataLossError: the source does not have what is wanted any more.
-        :raises UnavailableError: a range got no further for too long; try again.
+        :raises DataLossError: the source no longer has the wanted records.
+        :raises UnavailableError: a range made no progress for too long; try again.
         :raises ConfigError: the source refuses to be read.
         """

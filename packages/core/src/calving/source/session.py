@@ -1,4 +1,4 @@
-"""Sessions whose members are those of a Kafka consumer group: how they publish, whatever the store."""
+"""Sessions of members of a Kafka consumer group: the part of publishing that is the same for every store."""
 
 from __future__ import annotations
 
@@ -31,26 +31,28 @@ class GroupSession(Session):
         self.append(publication, Encoded.of_worker(self._group, publication, self._max_bytes), claim)
 
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """Write the dead letters before the publication. A store in Kafka writes them with it, and does nothing here.
+        """Write the dead letters before the publication. A store in Kafka writes them together with the publication,
+        and does nothing here.
 
-        :raises UnavailableError: some may be in the topic, not all.
+        :raises UnavailableError: not all of them are in the topic; some may be.
         """
         self._dead_letters.write(letters)
 
     @abstractmethod
     def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
-        """Append ``encoded``, advance the source positions and store their topic ids, atomically, as ``publish``
-        promises. ``claim`` names a member of the group; it may be stale.
+        """Atomically append ``encoded``, advance the source positions and store their topic ids, as ``publish``
+        promises. ``claim`` names a member of the group, and may be stale.
 
         :raises FencedError, UnavailableError, OutcomeUnknownError: as ``publish``.
         """
 
 
 def _has_member(claim: Claim) -> bool:
-    """Whether the metadata names a member of a generation; the broker would accept one that does not.
+    """Whether the claim's metadata names a member of a generation. The broker would also accept metadata without a
+    member.
 
     The form is librdkafka's serialization (``rd_kafka_consumer_group_metadata_write``): magic, generation, group,
-    member, each text ended by a NUL.
+    member. Each text ends with a NUL.
     """
     token = claim.token
     if not isinstance(token, bytes) or not token.startswith(_METADATA_MAGIC):
