@@ -1,4 +1,4 @@
-"""Converters: from a record's bytes to values. One file per format, found by name."""
+"""Converters decode a record's bytes into values. There is one module per format, found by name."""
 
 from calving.converters.interface import Converter, Decoded, stage
 from calving.records.projection import Projection

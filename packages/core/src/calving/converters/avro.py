@@ -1,4 +1,4 @@
-"""Avro: with a schema registry (Confluent's wire format), or with one fixed schema and nothing in front."""
+"""Avro: with a schema registry (Confluent's wire format), or with one fixed schema and no header."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from calving.records.projection import Projection
 
 
 class AvroConverter(Converter):
-    """Every schema id is a shape of its own: values of several schemas in one batch go their ways side by side."""
+    """Decodes Avro. Each schema id is its own shape, so one batch may have values of several schemas."""
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
         self._stage = stage(is_key)
@@ -46,7 +46,9 @@ class AvroConverter(Converter):
         return decode_framed(values, lambda value: self._frame(value, frames), self._decode)
 
     def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
-        """The frame of a value and of others of its schema; None: they are read one by one, or it is bad."""
+        """The frame of a value, and of other values of its schema; None if they are read one by one, or if the value is
+        bad.
+        """
         head = value[:BODY] if self._fixed is None else b""
         if head not in known:
             known[head] = None
@@ -54,14 +56,14 @@ class AvroConverter(Converter):
                 reader = self._fixed or self._reader(schema_id(value))
             except (UnavailableError, ConfigError):
                 raise
-            except Exception:  # whatever is wrong with a value or its schema, it is said where values are read alone
+            except Exception:  # whatever the error of a value or its schema is, reading values one by one reports it
                 return None
             if reader.decoder is not None:
                 known[head] = Frame(reader.decoder, reader.type, head)
         return known[head]
 
     def _decode(self, values: Sequence[bytes]) -> Decoded:
-        """One by one."""
+        """Decode values one by one."""
         if self._fixed is None:
             return by_schema(values, self._stage, framed, self._reader, "Avro schema {}".format)
         decoded = Decoded()
@@ -89,7 +91,7 @@ class AvroConverter(Converter):
 
 
 def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
-    """How bodies of a schema are read."""
+    """The reader of a schema's bodies."""
     parsed = fastavro.parse_schema(plain(schema), named_schemas=named, _force=True)
     reading = Columns(named, naming).reading(parsed)
     decoder = record_decoder(parsed, named)
@@ -101,7 +103,7 @@ def _reader(schema: Schema, named: Named, naming: Naming) -> Reader:
     if isinstance(parsed, dict) and "__fastavro_parsed" in parsed:
         raw = lambda body: read(BytesIO(body), parsed, None)  # noqa: E731 - called once for each value
     else:
-        # Into a record, because fastavro parses every other schema again for each value.
+        # Wrap the schema in a record, because fastavro parses any other schema again for each value.
         root = record("value", branched(parsed, naming)) | {"__fastavro_parsed": True, "__named_schemas": named}
         raw = lambda body: read(BytesIO(body), root, None)["value"]  # noqa: E731
 

@@ -18,7 +18,7 @@ Named = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """How the fields of a union's struct are called, by Connect's options."""
+    """The names of the fields of a union's struct, according to Connect's options."""
 
     full: bool
     numbered: bool
@@ -36,14 +36,14 @@ class Naming:
 
 
 def record(name: str, kind: Schema) -> dict[str, Any]:
-    """A record of one field: the same bytes as its field alone."""
+    """A record of one field. Its bytes are those of the field alone."""
     return {"type": "record", "name": "calving.one", "fields": [{"name": name, "type": kind}]}
 
 
 def branch_unions(schema: Schema, naming: Naming) -> None:
-    """Make each union of several types in the schema one of records that say which branch was written.
+    """Turn each union of several types in the schema into a union of records, which tell the branch that was written.
 
-    The bytes of a record of one field are those of the field, so that the schema reads the same values.
+    The bytes of a record with one field are those of the field, so the schema still reads the same values.
     """
     if not isinstance(schema, dict):
         return
@@ -68,7 +68,9 @@ def branched(kind: Schema, naming: Naming) -> Schema:
 
 
 _BRANCHED = "calving.branch"
-"""Marks a branch that is a record already; a schema that several others refer to is met more than once."""
+"""Marks a branch that is already wrapped in a record. A schema to which several others refer is visited more than
+once.
+"""
 
 
 def _real(union: Sequence[Schema]) -> list[Schema]:
@@ -80,7 +82,10 @@ def _is_null(branch: Schema) -> bool:
 
 
 def _names(real: Sequence[Schema], naming: Naming) -> list[str]:
-    """:raises ValueError: two branches have one name."""
+    """The names of the branches.
+
+    :raises ValueError: two branches have one name.
+    """
     names = [naming.of(branch, i) for i, branch in enumerate(real)]
     if len(set(names)) < len(names):
         raise ValueError(f"a union has two branches of one name: {', '.join(names)}; {_FULL_NAMES}")
@@ -91,9 +96,9 @@ _FULL_NAMES = "the converter's option enhanced.avro.schema.support = true calls 
 
 
 def plain(schema: Schema) -> Schema:
-    """The schema with logical types under another name, so that fastavro leaves the values as they are.
+    """The schema with its logical types renamed, so that fastavro does not convert the values.
 
-    Numbers are faster so, and decimals would be rounded to their precision. It resolves only uuids in text.
+    Numbers are faster, and decimals are not rounded to their precision. Only uuids in text keep their logical type.
     """
     if isinstance(schema, list):
         return [plain(branch) for branch in schema]
@@ -111,21 +116,21 @@ _LOGICAL = "calving.logical"
 
 
 def logical_type(schema: Mapping[str, Any]) -> str | None:
-    """The logical type of a schema of ``plain``."""
+    """The logical type of a schema that ``plain`` has returned."""
     return schema.get("logicalType") or schema.get(_LOGICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The column types of parsed schemas; ``named`` are the types that they refer to."""
+    """The column types of parsed schemas. ``named`` are the types to which they refer."""
 
     named: Mapping[str, Any]
     naming: Naming
 
     def reading(self, schema: Schema, above: tuple[str, ...] = ()) -> Reading:
-        """``above``: the records that the schema stands in.
+        """The reading of a schema. ``above``: the names of the records around the schema.
 
-        :raises ValueError: no table holds its values.
+        :raises ValueError: no table can hold the schema's values.
         """
         if isinstance(schema, list):
             return self._union(schema, above)
@@ -172,7 +177,9 @@ class Columns:
         return building.array(element, nullable=False)
 
     def _entries(self, entry: Schema, above: tuple[str, ...]) -> Reading:
-        """Connect writes a map whose keys are not text as an array of records of key and value."""
+        """The reading of a map. Connect writes a map whose keys are not text as an array of records of key and
+        value.
+        """
         key, value = (self.reading(field["type"], above) for field in entry["fields"])
         return building.mapping(key, value, nullable=False, pairs=lambda found: [(e["key"], e["value"]) for e in found])
 
@@ -187,7 +194,9 @@ class Columns:
         return bool(schema["type"] == "null" or schema.get("size") == 0)
 
     def _union(self, branches: Sequence[Schema], above: tuple[str, ...]) -> Reading:
-        """Null and one type is that type, nullable; several are a struct with a field for each, as in Connect."""
+        """The reading of a union. Null and one type are this type, nullable. Several types are a struct with a field
+        for each, as in Connect.
+        """
         real = _real(branches)
         if not real:
             return Reading(pa.null())

@@ -1,4 +1,4 @@
-"""Builds Arrow columns from typed values, and separates those that do not fit."""
+"""Builds Arrow columns from typed values, and separates values that do not fit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _EXACT = Context(prec=1_000)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How values of one schema become a column: its type, and what has to be done to each value before (None: nothing).
+    """How values of one schema become a column: the column's type, and the function that converts each value (None: no
+    conversion).
 
     ``convert`` is never called with None.
     """
@@ -38,7 +39,7 @@ class Reading:
 
 
 def struct(fields: Sequence[tuple[str, Reading]], nullable: bool = True) -> Reading:
-    """A struct out of mappings; missing fields are null."""
+    """The reading of structs from mappings. Missing fields are null."""
     kind = pa.struct([reading.field(name) for name, reading in fields])
     converted = [(name, reading.convert) for name, reading in fields if reading.convert is not None]
     if not converted:
@@ -66,7 +67,7 @@ def map_type(key: pa.DataType, value: pa.Field) -> pa.DataType:
 def mapping(
     key: Reading, value: Reading, nullable: bool = True, pairs: Callable[[Any], Iterable[tuple[Any, Any]]] | None = None
 ) -> Reading:
-    """A map out of a mapping, or out of what ``pairs`` makes pairs of."""
+    """The reading of maps from mappings, or from values that ``pairs`` turns into pairs."""
     split = pairs if pairs is not None else dict.items
 
     def convert(items: Any) -> Any:
@@ -88,7 +89,7 @@ def unscaled_decimal(raw: bytes, precision: int, scale: int) -> Decimal:
 
 
 def time_of_day(a_day: int) -> Callable[[int], int]:
-    """Passes times that lie within a day of ``a_day`` units. :raises ValueError: the time does not."""
+    """A function that returns a time within a day of ``a_day`` units, and raises ValueError for any other time."""
 
     def check(value: int) -> int:
         if not 0 <= value < a_day:
@@ -106,13 +107,13 @@ def collect(
     stage: Stage,
     load: Callable[[T], Any],
 ) -> None:
-    """Add the values, loaded by ``load``, as one column of type ``kind``; those that fail become bad."""
+    """Add the values, loaded by ``load``, as one column of type ``kind``. Values that fail become bad."""
     loaded: list[Any] = []
     kept: list[int] = []
     for place, value in zip(places, values, strict=True):
         try:
             loaded.append(load(value))
-        except Exception as error:  # whatever a decoder raises, this value is the reason
+        except Exception as error:  # whatever a decoder raises, this value causes it
             decoded.bad.append(bad(place, stage, error))
         else:
             kept.append(place)
@@ -120,7 +121,7 @@ def collect(
         return
     try:
         column = _column(loaded, kind)
-    except Exception:  # of any of the values
+    except Exception:  # any value may cause it
         unfit: dict[int, Exception] = {}
         _find_unfit(loaded, kind, 0, len(loaded), unfit)
         decoded.bad += [bad(kept[i], stage, error) for i, error in unfit.items()]
@@ -132,7 +133,9 @@ def collect(
 
 
 def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Arrow's own way is the faster one; it does not know extension types inside others."""
+    """The values as a column. Arrow's own function is faster, but does not support extension types inside other
+    types.
+    """
     return arrow(values, kind) if holds(kind, _is_extension) else pa.array(values, kind)
 
 
@@ -141,7 +144,7 @@ def _is_extension(kind: pa.DataType) -> bool:
 
 
 def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, unfit: dict[int, Exception]) -> None:
-    """The values that cannot be in a column of this type, each judged alone in the end."""
+    """Find the values that cannot be in a column of this type, by halving until each bad value is tried alone."""
     try:
         _column(values[start:end], kind)
     except Exception as error:
@@ -154,7 +157,7 @@ def _find_unfit(values: Sequence[Any], kind: pa.DataType, start: int, end: int, 
 
 
 def bad(place: int, stage: Stage, error: Exception, what: str = "") -> RecordError:
-    """The record at ``place`` as its decoder's error makes it."""
+    """The bad record at ``place``, with its decoder's error."""
     name = type(error).__name__
     if isinstance(error, EOFError):  # fastavro's text contains the address of the object that it reads from
         return RecordError(place, stage, name, f"{what}the value ends too soon")

@@ -1,7 +1,7 @@
 """JSON with Kafka Connect's envelope: ``{"schema": ..., "payload": ...}`` (Connect's JsonConverter, schemas.enable).
 
-Producers write the same schema around every payload, byte for byte, so what stands before and after a payload is read
-once for each way it is written.
+Producers write the same schema around every payload, byte for byte. So the bytes before and after a payload are parsed
+only once for each spelling.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _BLANKS = " \t\n\r"
 
 
 class _Schema:
-    """Reads payloads of one schema. ``declared`` is None where there is none, and ``parse`` then the schemaless one."""
+    """Reads payloads of one schema. Without a schema, ``declared`` is None, and ``parse`` is that of schemaless
+    JSON.
+    """
 
     def __init__(self, declared: Declared | None, parse: Callable[[str], Any] = json_value) -> None:
         self.declared, self.parse = declared, parse
@@ -45,7 +47,7 @@ class _Schema:
         self._resting = 0
 
     def read_many(self, payloads: Sequence[bytes]) -> Iterator[tuple[range, pa.Array | None]]:
-        """Pieces of the payloads, with their rows; None: those of the piece have to be read one by one."""
+        """Pieces of the payloads, with their rows; None if the payloads of a piece have to be read one by one."""
         reader, refused, pieces = self._reader, 0, 0
         if self._resting:
             reader, self._resting = None, self._resting - 1
@@ -60,9 +62,9 @@ class _Schema:
 
 
 _PIECE = 1_000
-"""Payloads that are read at once."""
+"""How many payloads are read at once."""
 _REST = 4
-"""Blocks that are read one by one at once after one that mostly had to be."""
+"""If most pieces of a block had to be read one by one, this many later blocks are read so without a try."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,10 @@ class _Spelling:
 
 
 class EnvelopeConverter(Converter):
-    """All types and logical types of Connect. A schema of null is schemaless, its payload what JSON says it is.
+    """Decodes all types and logical types of Connect. If the schema is null, the payload is schemaless JSON.
 
-    A null where the schema has a default becomes the default (``replace.null.with.default``, as in Connect). A value
-    that is not of its declared type, or beyond it, makes a bad record.
+    A null becomes the default if the schema has a default (``replace.null.with.default``, as in Connect). A value that
+    is not of its declared type, or beyond its range, makes a bad record.
     """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
@@ -101,13 +103,15 @@ class EnvelopeConverter(Converter):
         return decode_framed(values, self._frame, self._decode)
 
     def _frame(self, value: bytes) -> Frame | None:
-        """The frame of a value and of others of its spelling; None: they are read one by one, or it is bad."""
+        """The frame of a value, and of other values of its spelling; None if they are read one by one, or if the value
+        is bad.
+        """
         if self._fixed is not None:
             spelling: _Spelling | None = _Spelling(b"", b"", self._fixed)
         else:
             spelling = self._spelling(value)
             if spelling is None:
-                with suppress(Exception):  # whatever is wrong with it, it is said where it is read alone
+                with suppress(Exception):  # whatever its error is, reading it alone reports it
                     self._open(value)
                 spelling = self._spelling(value)
         if spelling is None or spelling.schema.decoder is None or spelling.schema.declared is None:
@@ -121,7 +125,7 @@ class EnvelopeConverter(Converter):
         for i in rest:
             try:
                 schema, payload = self._open(values[i])
-            except Exception as error:  # whatever it is, this value is the reason
+            except Exception as error:  # whatever the error is, this value causes it
                 decoded.bad.append(bad(i, self._stage, error, "not a Connect envelope: "))
                 continue
             found = groups.get(schema)
@@ -175,7 +179,7 @@ class EnvelopeConverter(Converter):
         return groups, rest
 
     def _spelling(self, value: bytes) -> _Spelling | None:
-        """The surroundings of the value's payload, if such ones are known."""
+        """The bytes around the value's payload, if this spelling is known."""
         last = self._last
         if last is None or not (value.startswith(last.head) and value.endswith(last.tail)):
             last = next((s for s in self._spellings if value.startswith(s.head) and value.endswith(s.tail)), None)
@@ -183,13 +187,16 @@ class EnvelopeConverter(Converter):
         return last
 
     def _open(self, value: bytes) -> tuple[_Schema, Any]:
-        """A value's schema, and its payload as JSON. :raises Exception: it is no envelope."""
+        """A value's schema, and its payload as JSON.
+
+        :raises Exception: the value is no envelope.
+        """
         if self._fixed is not None:
             return self._fixed, self._fixed.parse(value.decode())
         spelling = self._spelling(value)
         if spelling is not None:
             payload = value[len(spelling.head) : len(value) - len(spelling.tail)]
-            with suppress(Exception):  # then the payload ends elsewhere, or the value is bad: it is read as a whole
+            with suppress(Exception):  # otherwise the payload ends elsewhere, or the value is bad: read it as a whole
                 return spelling.schema, spelling.schema.parse(payload.decode())
         return self._read(value.decode())
 
@@ -219,9 +226,9 @@ class EnvelopeConverter(Converter):
 
 
 def _members(text: str) -> dict[str, tuple[int, int]]:
-    """Where the values of an object's fields stand; the last of several of one name counts.
+    """The places of the values of an object's fields. Of several fields with one name, the last counts.
 
-    :raises ValueError, RecursionError: it is not a JSON object.
+    :raises ValueError, RecursionError: the text is not a JSON object.
     """
     found: dict[str, tuple[int, int]] = {}
     at = _after(text, _skip(text, 0), "{")
@@ -242,7 +249,7 @@ def _members(text: str) -> dict[str, tuple[int, int]]:
 
 
 def _after(text: str, at: int, mark: str) -> int:
-    """Where the next token starts behind ``mark``."""
+    """The start of the next token after ``mark``."""
     if text[at : at + 1] != mark:
         raise ValueError(f"it is not a JSON object: '{mark}' is missing at character {at}")
     return _skip(text, at + 1)
@@ -257,7 +264,7 @@ def _skip(text: str, at: int) -> int:
 def declared(schema: Any, defaults: bool = True) -> Declared:
     """The declared type of a Connect schema. ``defaults``: whether defaults replace nulls.
 
-    :raises ValueError: it is no Connect schema.
+    :raises ValueError: the schema is no Connect schema.
     """
     if not isinstance(schema, dict) or "type" not in schema:
         raise ValueError("a schema without a type")

@@ -1,9 +1,9 @@
 """Schemaless JSON.
 
-The fast way hands a whole block to Arrow's JSON reader, with types that ``json_plan`` has found to be safe, and never
-looks at a single record. It refuses rather than guesses; a block that it refuses is split until what is left goes the
-exact way, value by value. Where there is a decoder in Rust for the block, it takes the place of the fast way; what it
-refuses goes the exact way at once.
+The fast way hands a whole block to Arrow's JSON reader, with types that ``json_plan`` has found to be safe. It never
+looks at a single record, and it refuses a block rather than guess. A refused block is split, until only refused values
+are left; these go the exact way, value by value. If there is a decoder in Rust for the block, it replaces the fast way.
+Values that the decoder refuses go the exact way at once.
 """
 
 from __future__ import annotations
@@ -28,23 +28,28 @@ from calving.records.projection import Projection
 from calving.records.values import RecordError, Values
 
 _EXACT_AT_MOST = 64
-"""Values that go the exact way without another try of the fast one."""
+"""At most this many refused values go the exact way together, without another try of the fast way."""
 _SAMPLE = 20
 _RARE = 3
-"""Refusals in one block up to which the next piece is as large as any: each piece has a fixed cost."""
+"""Up to this many refusals in a block, the next piece has full size, because each piece has a fixed cost."""
 _PIECE, _WARY_BLOCKS = 2_000, 16
-"""Values that are read at once, in so many blocks after a refusal."""
+"""After a refusal, this many blocks are read in pieces of this many values."""
 _PATIENCE, _PATIENCE_AT_MOST = 4, 64
-"""Blocks that go the exact way at once after one whose values mostly had to; after several such, twice as many each."""
+"""If most values of a block had to go the exact way, this many later blocks go the exact way without a try. After each
+further such block the number doubles, up to the second number.
+"""
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
-"""Refusals in one block after which the rest of it goes the exact way; a few are enough if fewer values than these lie
-between them."""
+"""After the first number of refusals in a block, its rest goes the exact way. More than the second number are enough if
+there are fewer values between two refusals than the third number.
+"""
 
 
 class JsonConverter(Converter):
     projects = True
     small = 32
-    """So few values go the exact way at once: to set up Arrow's reader takes as long as a hundred of them do."""
+    """At most this many values go the exact way at once: setting up Arrow's reader takes as long as decoding a hundred
+    values.
+    """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
         self._stage = stage(is_key)
@@ -59,7 +64,7 @@ class JsonConverter(Converter):
         self._exact_blocks = self._wary = 0
         self._patience = _PATIENCE
         self._nested = False
-        """Whether a value that was read last may hold objects or arrays that no type says anything of."""
+        """Whether a value that was read last may hold objects or arrays that the types do not describe."""
         self.fast = True
 
     def decode(self, values: Sequence[bytes], projection: Projection | None) -> Decoded:
@@ -72,7 +77,7 @@ class JsonConverter(Converter):
         elif self.fast and self._plan is not None and self._exact_blocks == 0 and len(values) > self.small:
             if not self._seen.kinds:
                 self._learn(block.values)
-            # A refused piece is read twice: where there were refusals lately, pieces are small.
+            # A refused piece is read twice, so pieces are small if there were refusals lately.
             self._decode(block, 0, len(values), _PIECE if self._wary else len(values))
             self._wary = _WARY_BLOCKS if block.refusals else max(0, self._wary - 1)
             block.close()
@@ -99,7 +104,9 @@ class JsonConverter(Converter):
         return True
 
     def _wholly(self, block: _Block) -> bool:
-        """Whole values in Rust; where too many of them have unknown fields, after a look at those."""
+        """Decode whole values in Rust, and tell whether that was done. If too many values have unknown fields, look at
+        these values first and try again.
+        """
         if not isinstance(self._plan, WholePlan) or block.size <= self.small:
             return False
         if not self._seen.kinds:
@@ -125,7 +132,9 @@ class JsonConverter(Converter):
         return self._whole
 
     def _decode(self, block: _Block, start: int, end: int, most: int) -> None:
-        """Values ``start`` to ``end`` by Arrow as far as it takes them, at ``most`` so many at once."""
+        """Decode the values from ``start`` to ``end`` with Arrow, as far as Arrow accepts them, at most ``most`` at
+        once.
+        """
         size = most
         while start < end:
             if block.is_hopeless(start):
@@ -142,7 +151,7 @@ class JsonConverter(Converter):
                 continue
             block.refusals += 1
             if row is not None:
-                # Arrow names the row: the rows before it are read together, and this one alone.
+                # Arrow names the refused row. The rows before it are read together, and this row goes the exact way.
                 self._decode(block, start, start + row, row)
                 block.exact.append(start + row)
                 start += row + 1
@@ -154,7 +163,7 @@ class JsonConverter(Converter):
                 start += len(values)
 
     def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
-        """The rows that are beyond doubt; the others go the exact way."""
+        """Take the rows that are not doubtful. The others go the exact way."""
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
         doubtful = {
             *self._plan.doubtful(rows, values),
@@ -169,7 +178,9 @@ class JsonConverter(Converter):
             block.read.append((rows.take(pa.array(kept, pa.int32())), [start + row for row in kept]))
 
     def _deep(self, values: Sequence[bytes]) -> list[int]:
-        """Values that may be nested deeper than the limit where no type says so; Arrow has none."""
+        """Values that may be nested deeper than the limit in places that the types do not describe. Arrow has no such
+        limit.
+        """
         most = self._limits.nesting
         return [i for i, value in enumerate(values) if value.count(b"{") + value.count(b"[") > most]
 
@@ -187,7 +198,7 @@ class JsonConverter(Converter):
             block.decoded.values.append(Values(found, False, places))
 
     def _learn(self, values: Sequence[bytes]) -> bool:
-        """Look at some values; whether that changes how a block is read."""
+        """Look at some values. Returns whether that changes how a block is read."""
         before = self._read_schema()
         for value in values[:: max(1, len(values) // _SAMPLE)]:
             try:
@@ -206,7 +217,7 @@ class JsonConverter(Converter):
         return self._read_schema() != before
 
     def _read_schema(self) -> pa.Schema | None:
-        """None: there is no fast way for values of this shape."""
+        """The schema for Arrow's reader; None if there is no fast way for values of this shape."""
         if self._schema is None and self._plan is not None:
             try:
                 self._schema = pa.schema(self._plan.type(self._seen).fields)
@@ -243,7 +254,7 @@ class _Block:
         return self.payloads.take(places).items
 
     def is_hopeless(self, start: int) -> bool:
-        """Whether Arrow has refused so many of the values before this one that it does not pay off."""
+        """Whether Arrow has refused so many of the values before this one that further tries do not pay off."""
         return self.refusals > _REFUSALS_AT_MOST or (self.refusals > _FEW and self.refusals * _APART > start)
 
     def close(self) -> None:
@@ -256,7 +267,7 @@ class _Block:
 
 
 def _plan(projection: Projection | None) -> Plan | None:
-    """The plan for a projection; None: only the exact way will do."""
+    """The plan for a projection; None if only the exact way can read its values."""
     if projection is None:
         return None
     if projection.targets:

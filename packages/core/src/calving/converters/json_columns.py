@@ -1,7 +1,7 @@
-"""JSON objects of declared types into columns by Arrow's reader, many at once.
+"""Reads JSON objects of declared types into columns with Arrow's reader, many at once.
 
-It takes what it reads as one value at a time is read (``typed_json``), and refuses the rest: other fields than the
-declared ones, whole numbers written as fractions, nulls that a default stands for, and whatever is bad.
+It accepts a value only if reading it alone (``typed_json``) would give the same result. It refuses all others: values
+with undeclared fields, with whole numbers written as fractions, with nulls that a default replaces, and bad values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calving.converters.building import DAY_MS
 from calving.converters.typed_json import FLOAT_BELOW, Declared, Form
 
 _NEGATIVE_ZERO = re.compile(rb"-0[,}\]\s]")
-"""To Arrow it is a fraction, to JSON the whole number 0."""
+"""Arrow reads it as a fraction; in JSON it is the whole number 0."""
 
 
 class _RefusedError(Exception):
@@ -25,7 +25,10 @@ class _RefusedError(Exception):
 
 
 class Reader:
-    """Reads objects of one form. :raises ValueError: the form holds types that Arrow does not read."""
+    """Reads objects of one form.
+
+    :raises ValueError: the form has types that Arrow does not read.
+    """
 
     def __init__(self, form: Form) -> None:
         kind = _read_type(form)
@@ -34,15 +37,15 @@ class Reader:
         self._form, self._schema = form, pa.schema(list(kind))
 
     def read(self, payloads: Sequence[bytes]) -> pa.Array | None:
-        """One row per payload; None: one of them has to be read on its own."""
+        """One row per payload; None if one of the payloads has to be read alone."""
         data = b"\n".join(payloads)
-        # A joint that is not }, newline, { is a payload that is not one object.
+        # If two payloads are not joined by }, newline, {, one of them is not a single object.
         if data[:1] != b"{" or data[-1:] != b"}" or data.count(b"}\n{") != len(payloads) - 1:
             return None
         if b"-0" in data and _NEGATIVE_ZERO.search(data):
             return None
         try:
-            data.decode()  # Arrow would let invalid text pass
+            data.decode()  # Arrow would accept invalid text
             table = pj.read_json(
                 pa.BufferReader(data),
                 read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -74,7 +77,10 @@ def _read_type(form: Form) -> pa.DataType:
 
 
 def _fitted(column: pa.Array, form: Form) -> pa.Array:
-    """The column in the form's type. :raises _RefusedError, pa.ArrowException: a value is not of it."""
+    """The column in the form's type.
+
+    :raises _RefusedError, pa.ArrowException: a value is not of this type.
+    """
     kind = form.type
     if pa.types.is_struct(kind) and isinstance(column, pa.StructArray):
         children = [
@@ -100,7 +106,9 @@ def _fitted(column: pa.Array, form: Form) -> pa.Array:
 
 
 def _part(column: pa.Array, part: Declared, nulls_above: int) -> pa.Array:
-    """The column of a field or of elements; of its nulls so many are those of the values it belongs to."""
+    """The column of a field or of elements. ``nulls_above``: how many of its nulls are nulls of the values around
+    it.
+    """
     if (part.replaced or not part.nullable) and column.null_count > nulls_above:
         raise _RefusedError
     return _fitted(column, part.form)

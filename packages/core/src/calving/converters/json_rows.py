@@ -1,4 +1,4 @@
-"""Arrow's JSON reader, held to one object in each value, and to what is JSON."""
+"""Arrow's JSON reader, restricted to one object in each value, and to valid JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROW = re.compile(r" in row ([0-9]+)$")
 
 
 class RefusedBlockError(Exception):
-    """Arrow does not take these values as they are. ``row``: the one that it refuses, where it says so."""
+    """Arrow refuses these values. ``row``: the row that it refuses, if it names one."""
 
     def __init__(self, reason: str, row: int | None = None) -> None:
         super().__init__(reason)
@@ -24,13 +24,14 @@ class RefusedBlockError(Exception):
 
 
 def read_rows(values: Sequence[bytes], schema: pa.Schema, *, closed: bool) -> tuple[pa.StructArray, bool]:
-    """One row per value; and whether values may hold objects or arrays of which no type says anything.
+    """One row per value; and whether values may hold objects or arrays that the schema does not describe.
 
-    ``closed``: fields that the schema lacks are ignored; else they are refused. :raises RefusedBlockError: it does not
-    take these values.
+    ``closed``: fields that the schema lacks are ignored; otherwise they are refused.
 
-    A newline between ``}`` and ``{`` can only stand between two objects. So of values that all begin with one and end
-    with the other each holds at least one object, and if there are as many rows as values, each holds one.
+    A newline between ``}`` and ``{`` can only stand between two objects. So if all values begin with ``{`` and end with
+    ``}``, each holds at least one object. If there are as many rows as values, each holds exactly one.
+
+    :raises RefusedBlockError: Arrow refuses these values.
     """
     data = _joined(values)
     if closed:
@@ -42,21 +43,21 @@ def read_rows(values: Sequence[bytes], schema: pa.Schema, *, closed: bool) -> tu
 
 
 def _joined(values: Sequence[bytes]) -> bytes:
-    """The values, one on each line."""
+    """The values joined, one on each line."""
     if b"" in values or {*map(_FIRST, values)} != {_OPEN} or {*map(_LAST, values)} != {_CLOSE}:
         odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
         raise RefusedBlockError("not one object per record", next(odd, None))
     data = b"\n".join(values)
     if not data.isascii():
         try:
-            data.decode()  # Arrow would let invalid text pass
+            data.decode()  # Arrow would accept invalid text
         except UnicodeDecodeError as error:
             raise RefusedBlockError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
     return data
 
 
 def _refuse_constants(data: bytes) -> None:
-    """Refuse NaN and infinity, which Arrow accepts as numbers: here in ignored fields; columns are checked
+    """Refuse NaN and infinity in ignored fields, because Arrow accepts them as numbers. Columns are checked
     elsewhere.
     """
     # One letter is found much faster than three.

@@ -23,9 +23,11 @@ Above = tuple[tuple[int, str], ...]
 
 
 class JsonSchemaConverter(Converter):
-    """Properties become columns of their names. One that is not required is optional, its absence null or its default.
+    """Decodes JSON with a JSON Schema. Properties become columns with their names. A property that is not required is
+    optional: if it is absent, it is null, or has its default.
 
-    Types are checked, constraints (such as ``minimum`` and ``pattern``) are not, as in Kafka Connect by default.
+    Types are checked. Constraints (such as ``minimum`` and ``pattern``) are not checked, as in Kafka Connect by
+    default.
     """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
@@ -62,17 +64,16 @@ def _load(read: Read, body: bytes) -> Any:
 
 
 class _Shapes:
-    """Converts schemas to column types by Kafka Connect's rules. ``others``: documents by the names that refer
-    to them.
-    """
+    """Converts schemas to column types by Kafka Connect's rules. ``others``: the referenced documents, by name."""
 
     def __init__(self, others: Mapping[str, Any], union: str) -> None:
         self._others, self._union_name = others, union
 
     def declared(self, schema: Any, root: Any, above: Above = (), nullable: bool = False) -> Declared:
-        """``root``: the document that the schema stands in; ``above``: the references that it stands in.
+        """The declared type of a schema. ``root``: the document that contains the schema. ``above``: the references
+        that lead to it.
 
-        :raises ValueError: no table holds its values.
+        :raises ValueError: no table can hold the schema's values.
         """
         if schema is True or schema == {}:
             return declare(Form(JSON, typed_json.json_text), True)
@@ -100,7 +101,7 @@ class _Shapes:
         return declare(form, nullable, schema.get("default"))
 
     def _referred(self, reference: str, root: Any) -> tuple[Any, Any, tuple[int, str]]:
-        """The schema that is meant, the document it stands in, and what tells it from others."""
+        """The schema to which a reference leads, the document that contains it, and a key that identifies it."""
         name, _, pointer = reference.partition("#")
         if name and name != root.get("$id"):
             if name not in self._others:
@@ -116,7 +117,7 @@ class _Shapes:
         return found, root, (id(root), pointer)
 
     def _merged(self, schema: Mapping[str, Any], root: Any, above: Above) -> tuple[Any, Any, Above]:
-        """One schema with what all of ``allOf`` say."""
+        """One schema that combines all parts of ``allOf``."""
         merged: dict[str, Any] = {name: item for name, item in schema.items() if name != "allOf"}
         for part in schema["allOf"]:
             home = root
@@ -170,7 +171,9 @@ class _Shapes:
         )
 
     def _union(self, branches: Sequence[Any], root: Any, above: Above) -> Form:
-        """A struct with a field for each branch, of which a value has the one that it fits, by Connect's rules."""
+        """A struct with a field for each branch. A value sets the field of the branch that it fits, by Connect's
+        rules.
+        """
         fields = [
             (f"{self._union_name}{i}", self.declared(branch, root, above, nullable=True))
             for i, branch in enumerate(branches)
@@ -192,7 +195,7 @@ class _Shapes:
 
 
 def _branches(schema: Mapping[str, Any]) -> list[Any]:
-    """The schemas that a value may have: one, or several."""
+    """The schemas that a value may have, one or several."""
     for word in ("oneOf", "anyOf"):
         if word in schema:
             return list(schema[word])
@@ -207,7 +210,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """The type, also of a schema that does not say it."""
+    """The type of a schema, even if the schema does not name it."""
     if "type" in schema:
         return str(schema["type"])
     for word, kind in (("properties", "object"), ("items", "array"), ("enum", "string"), ("const", "string")):
@@ -217,7 +220,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _connect_index(count: int) -> Any:
-    """Properties in Connect's order, then those without one as they stand."""
+    """The sort key for properties: first those with an index of Connect, by index; then the others, in their order."""
 
     def place(item: tuple[str, Any]) -> int:
         index = item[1].get("connect.index") if isinstance(item[1], dict) else None
@@ -227,7 +230,7 @@ def _connect_index(count: int) -> Any:
 
 
 def _is_plainly(kind: pa.DataType, value: Any) -> bool:
-    """Whether a value is of a branch's type without a look into it."""
+    """Whether a value has a branch's type, without looking inside the value."""
     t = pa.types
     match value:
         case bool():

@@ -1,6 +1,7 @@
-"""Decoders in Rust, of the distribution ``calving-native``, where it is installed.
+"""The decoders in Rust of the distribution ``calving-native``, if it is installed.
 
-They take what they read exactly as the exact way does, and refuse the rest: it goes that way.
+The decoders read a value only if they read it exactly as the exact way does. They refuse all other values, which go the
+exact way.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"
 _ROUNDS = 8
-"""Schemas of one block that are read so; values of others go the exact way."""
+"""Values of at most this many schemas in a block are read in Rust. Values of other schemas go the exact way."""
 
 NULL_VALUE, NO_NULL = -2, -1
-"""A null is written as a value, or not at all. Else it is this branch of a union."""
+"""How a null is written: as a value, or never. Any other number is the branch of a union that means null."""
 
 
 class NoWayError(Exception):
-    """There is no one way in which the decoders read these values."""
+    """The decoders cannot read these values in one way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as the decoders know it: its names, its kind and what is inside it.
+    """A field as the decoders know it: its names, its kind and its inner fields.
 
-    :raises NoWayError: its name has a zero in it, with which no column goes from Rust to Python.
+    :raises NoWayError: its name contains a zero character; no column with such a name can be passed from Rust to
+        Python.
     """
 
     names: tuple[str, ...]
@@ -50,7 +52,7 @@ class Field:
 
     @property
     def described(self) -> tuple[list[str], str, list[Any], int]:
-        """For the decoder."""
+        """The field in the form that the decoder takes."""
         return [*self.names], self.kind, [field.described for field in self.inner], self.null
 
 
@@ -65,7 +67,7 @@ _NATIVE = _installed()
 
 
 def absence() -> str | None:
-    """Why there are no decoders in Rust; None: there are."""
+    """The reason why there are no decoders in Rust; None if there are."""
     if os.environ.get(SWITCH) == "0":
         return f"switched off by {SWITCH} = 0"
     if _NATIVE is None:
@@ -86,12 +88,16 @@ class Decoder:
     def read(
         self, values: Sequence[bytes], head: bytes = b"", tail: bytes = b""
     ) -> tuple[pa.StructArray, list[int], list[int]]:
-        """Rows, the places of values that are refused, and of those that are not between ``head`` and ``tail``."""
+        """The rows, the places of refused values, and the places of values that are not between ``head`` and
+        ``tail``.
+        """
         rows, refused, others = self._decoder.decode(_given(values), head, tail)
         return cast("pa.StructArray", pa.array(rows)), refused, others
 
     def read_whole(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int], list[tuple[list[int], pa.Array]]]:
-        """Rows, the places of values that are refused, and the shapes of the rows: their steps, with their rows."""
+        """The rows, the places of refused values, and the shapes of the rows: the steps of each shape, with its
+        rows.
+        """
         rows, refused, shapes = self._decoder.decode_whole(_given(values))
         found = [(steps, pa.array(places)) for steps, places in shapes]
         return cast("pa.StructArray", pa.array(rows)), refused, found
@@ -103,12 +109,12 @@ def _given(values: Sequence[bytes]) -> Any:
 
 
 def json_decoder(fields: Sequence[Field], *, closed: bool, fold: bool = False, nesting: int) -> Decoder:
-    """A decoder of JSON objects. ``closed``: other fields mean nothing; ``fold``: names ignore case."""
+    """A decoder of JSON objects. ``closed``: other fields are ignored. ``fold``: names are compared ignoring case."""
     return Decoder(_NATIVE.Decoder.of_json([field.described for field in fields], closed, fold, nesting))
 
 
 def whole_json_decoder(fields: Sequence[Field], *, nesting: int) -> Decoder:
-    """A decoder of JSON objects without other fields, that tells their shapes."""
+    """A decoder of JSON objects that have no other fields. It also returns their shapes."""
     return Decoder(_NATIVE.Decoder.of_whole_json([field.described for field in fields], nesting))
 
 
@@ -135,9 +141,10 @@ class Frame:
 def read_framed(
     values: Payloads, frame_of: Callable[[bytes], Frame | None]
 ) -> tuple[list[tuple[pa.Array, Indices]], list[int]]:
-    """Columns of values, with their places, and the places of the values that have to go the exact way.
+    """Columns of values, with their places; and the places of the values that have to go the exact way.
 
-    ``frame_of``: the frame of a value, and of all that have the same bytes around them; None: it goes the exact way.
+    ``frame_of`` returns the frame of a value, and of all values with the same bytes around them; None if the value goes
+    the exact way.
     """
     found: list[tuple[pa.Array, Indices]] = []
     rest: list[int] = []
@@ -164,7 +171,7 @@ def read_framed(
 def decode_framed(
     values: Sequence[bytes], frame_of: Callable[[bytes], Frame | None], exactly: Callable[[Sequence[bytes]], Decoded]
 ) -> Decoded:
-    """The values, decoded in Rust as far as ``frame_of`` has a frame for them; the others go the way ``exactly``."""
+    """The decoded values. Values with a frame of ``frame_of`` are decoded in Rust, the others by ``exactly``."""
     payloads = Payloads.of(values)
     found, rest = read_framed(payloads, frame_of)
     if not found:

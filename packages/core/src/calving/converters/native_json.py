@@ -1,4 +1,4 @@
-"""Schemaless JSON by the decoder in Rust: the fields of objects by the columns of the tables that they go to."""
+"""Decodes schemaless JSON in Rust. The columns of the tables to which objects go determine how fields are read."""
 
 from __future__ import annotations
 
@@ -34,9 +34,13 @@ from calving.records.fields import Lookup, Target
 from calving.records.projection import Projection
 
 _RARE, _FEW = 8, 64
-"""In blocks of more than a few one of so many values may be refused; of more, the other ways make a better job."""
+"""In a block of more than the second number of values, one of the first number of values may be refused. If more are
+refused, the other ways are faster.
+"""
 _REST, _REST_AT_MOST = 16, 256
-"""Blocks that go the other ways after one of which too many were refused; after several such, twice as many each."""
+"""After a block with too many refused values, this many later blocks go the other ways. After each further such block
+the number doubles, up to the second number.
+"""
 _KINDS: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
     IntegerType: "long",
@@ -54,23 +58,25 @@ _KINDS: dict[type[IcebergType], str] = {
     TimestamptzNanoType: "timestamptz_ns",
 }
 _KEYS = ("string", "long", "date", "uuid")
-"""Of these the decoder tells whether a key comes twice."""
+"""For map keys of these kinds, the decoder finds out whether a key comes twice."""
 
 
 class Patience:
-    """Whether blocks are worth it to be decoded so: not for a while after one of which too many were refused."""
+    """Decides whether blocks are decoded in Rust. For a while after a block with too many refused values they are
+    not.
+    """
 
     def __init__(self) -> None:
         self._resting, self._rest = 0, _REST
 
     def waits(self) -> bool:
-        """Whether this block had better go another way."""
+        """Whether this block should go another way."""
         waits = self._resting > 0
         self._resting -= waits
         return waits
 
     def is_over(self, refused: int, values: int) -> bool:
-        """Whether so many refused ones are too many."""
+        """Whether too many of the values were refused."""
         if refused * _RARE > values > _FEW:
             self._resting, self._rest = self._rest, min(2 * self._rest, _REST_AT_MOST)
             return True
@@ -79,13 +85,13 @@ class Patience:
 
 
 class NativeJson:
-    """Objects that go to tables, or to the choice of one, as they are."""
+    """Decodes objects that go unchanged to tables, or whose route field chooses the table."""
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder, self._patience = decoder, Patience()
 
     def read(self, values: Sequence[bytes]) -> tuple[pa.StructArray, list[int]] | None:
-        """Rows, and the places of the values that have none; None: these values had better go another way."""
+        """The rows, and the places of refused values; None if these values should go another way."""
         if self._patience.waits():
             return None
         rows, refused, _ = self._decoder.read(values)
@@ -105,7 +111,10 @@ def native_json(projection: Projection | None, nesting: int) -> NativeJson | Non
 
 
 def _wanted(projection: Projection) -> list[Field]:
-    """The columns of all tables, and the route field. :raises NoWayError: that is not one way of reading."""
+    """The columns of all tables, and the route field.
+
+    :raises NoWayError: these columns cannot be read in one way.
+    """
     if len(projection.targets) > 1 and projection.unknown != "ignore":
         raise NoWayError
     exact = all(target.lookup(target.columns).is_exact for target in projection.targets)
@@ -121,7 +130,7 @@ def _wanted(projection: Projection) -> list[Field]:
 
 
 def _with_route(fields: Sequence[Field], path: Sequence[str]) -> list[Field]:
-    """Only a text column tells the text that stands in the record: of a number there are several."""
+    """The fields with the route field. Only a text column keeps the text in the record: a number has several texts."""
     name, *inner = path
     known = next((field for field in fields if field.names == (name,)), None)
     if known is not None and known.kind != ("struct" if inner else "string"):
@@ -134,7 +143,8 @@ def _with_route(fields: Sequence[Field], path: Sequence[str]) -> list[Field]:
 
 
 def fields_of(target: Target) -> list[Field]:
-    """A table's columns. A null in a required one is for others to judge; inside of columns it is refused.
+    """A table's columns as fields. A null in a required column is accepted here and judged later. A null in a required
+    field inside a column is refused.
 
     :raises NoWayError: a name has several forms in lower case.
     """
@@ -148,7 +158,7 @@ def _fields(struct: StructType, lookups: Callable[[StructType], Lookup]) -> tupl
         names = lookup.names_of(field)
         if lookup.folds and any(name.lower() != name for name in names):
             raise NoWayError
-        if names:  # else no field of a record leads to it
+        if names:  # otherwise no field of a record leads to it
             found.append(_field(names, field.field_type, field.required, lookups))
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""Protobuf by the decoder in Rust: what a message's descriptor says of its columns, and of its bytes."""
+"""Decodes Protobuf in Rust: derives a message's columns and the form of its bytes from its descriptor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SCALARS: Mapping[int, tuple[str, str]] = {
     17: ("int32", "zigzag"),
     18: ("int64", "zigzag"),
 }
-"""By FieldDescriptor.TYPE_*: the kind of the column, and the form of the bytes."""
+"""For each FieldDescriptor.TYPE_*: the kind of the column, and the form of the bytes."""
 _MEANT = {
     "google.protobuf.Timestamp": ("micros(utc)", "timestamp"),
     "google.protobuf.Duration": ("int64", "duration"),
@@ -48,12 +48,14 @@ _GROUP = 10
 """FieldDescriptor.TYPE_GROUP"""
 
 Part = tuple[int, str, str, int | None, Sequence[Any], Sequence[tuple[int, str]]]
-"""Number, how often it comes, form, choice, parts of a message, and numbers with their names."""
+"""A field's number, how often it occurs, the form of its bytes, its oneof, the parts of its message, and the numbers of
+its enum with their names.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """One value: its column, and its form with what belongs to it."""
+    """One value: its column, the form of its bytes, and the parts or names that the form needs."""
 
     column: Field
     form: str
@@ -62,7 +64,7 @@ class _Value:
 
 
 def message_decoder(descriptor: Descriptor, enums_as_int: bool) -> Decoder | None:
-    """A decoder of messages of this type, whose columns are those of the exact path; None: there is none."""
+    """A decoder of messages of this type, with the same columns as the exact way; None if there is none."""
     if absence() is not None:
         return None
     try:
@@ -77,9 +79,12 @@ class _Messages:
     enums_as_int: bool
 
     def fields(self, message: Descriptor, above: tuple[str, ...]) -> tuple[list[Field], list[Part]]:
-        """The columns of a message, and how their bytes are read. :raises NoWayError: it has a field without a way."""
+        """The columns of a message, and how their bytes are read.
+
+        :raises NoWayError: the decoder cannot read one of the message's fields.
+        """
         choices = [each for each in message.oneofs if len(each.fields) > 1]
-        # An extension is read by its own type where that is known, and a damaged one is an error.
+        # The exact way reads an extension by its own type if the type is known, and a damaged one is an error.
         if not message.fields or message.full_name in above or message.is_extendable or len(choices) > _CHOICES:
             raise NoWayError
         found = [self._field(each, (*above, message.full_name)) for each in message.fields]
@@ -94,7 +99,7 @@ class _Messages:
         if message is not None and message.GetOptions().map_entry:
             entry = [self._value(message.fields_by_name[name], above) for name in ("key", "value")]
             column = Field(names, "map", (replace(entry[0].column, null=NO_NULL), entry[1].column))
-            # What is missing in an entry is no null.
+            # A missing part of an entry is no null.
             inner = [(n, "plain", v.form, None, v.inner, v.symbols) for n, v in enumerate(entry, 1)]
             return field.number, "map", _Value(column, "message", inner)
         value = self._value(field, above)
@@ -123,7 +128,7 @@ class _Messages:
         return _Value(Field(names, "struct", tuple(columns)), "message", parts)
 
     def _enum(self, names: tuple[str, ...], enum: EnumDescriptor) -> _Value:
-        """Of a closed enum a message does not have other numbers."""
+        """The value of an enum. A field of a closed enum cannot have other numbers."""
         if not self.enums_as_int:
             symbols = {value.number: value.name for value in enum.values}
             first = enum.values[0].number

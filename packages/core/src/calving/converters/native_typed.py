@@ -1,4 +1,4 @@
-"""Values with a schema by the decoders in Rust: payloads of Connect's envelope, and records of Avro."""
+"""Decodes values with a schema in Rust: payloads of Connect's envelope, and records of Avro."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _KEY = Field(("key",), "string", (), NO_NULL)
 
 
 def payload_decoder(form: Form) -> Decoder | None:
-    """A decoder of JSON objects of a Connect schema; None: there is none."""
+    """A decoder of JSON objects of a Connect schema; None if there is none."""
     if absence() is not None or not pa.types.is_struct(form.type):
         return None
     try:
@@ -91,7 +91,7 @@ def _connect(names: tuple[str, ...], form: Form) -> Field:
 
 
 def _declared(name: str, part: Declared) -> Field:
-    """A null that a default stands for is not read."""
+    """The field of a part. A null that a default replaces is refused."""
     null = NULL_VALUE if part.nullable and not part.replaced else NO_NULL
     return replace(_connect((name,), part.form), null=null)
 
@@ -103,7 +103,7 @@ def _unscaled(precision: int, scale: int, *size: int) -> str:
 
 
 def record_decoder(schema: Any, named: Mapping[str, Any]) -> Decoder | None:
-    """A decoder of records of a parsed Avro schema that a table takes; None: there is none."""
+    """A decoder of records of a parsed Avro schema that a table can hold; None if there is none."""
     if absence() is not None or not isinstance(schema, dict) or schema["type"] not in ("record", "error"):
         return None
     try:
@@ -115,7 +115,7 @@ def record_decoder(schema: Any, named: Mapping[str, Any]) -> Decoder | None:
 
 @dataclass(frozen=True, slots=True)
 class _Avro:
-    """Avro's types; ``named`` are those that schemas refer to."""
+    """Avro's types. ``named`` are the types to which schemas refer."""
 
     named: Mapping[str, Any]
 

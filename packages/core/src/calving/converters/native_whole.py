@@ -1,4 +1,4 @@
-"""Schemaless JSON of which transforms need all fields, by the decoder in Rust: a column for each shape of objects."""
+"""Decodes schemaless JSON in Rust if transforms need all fields. Each shape of objects becomes a column."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from calving.records.indices import Indices, compose, without
 from calving.records.payloads import Payloads
 
 _TYPES = 1_024
-"""Types of shapes that are kept."""
+"""How many types of shapes are cached."""
 _END, _NOTHING = -1, -2
-"""Steps of a shape that are no fields."""
+"""Steps of a shape that stand for no field."""
 _LEAVES = {pa.bool_(): "boolean", pa.int64(): "int64", pa.string(): "string"}
-"""Kinds that keep every token as it stands in the text."""
+"""Kinds that keep every token unchanged."""
 
 Pieces = list[tuple[pa.StructArray, Indices]]
 
 
 class NativeWhole:
-    """Objects by their shapes: the same fields in the same order, with values or nulls in them."""
+    """Decodes objects by shape. Objects of one shape have the same fields in the same order, and values or nulls in the
+    same fields.
+    """
 
     def __init__(self, kind: pa.StructType, decoder: Decoder, hides_order: Callable[[pa.DataType], bool]) -> None:
         self._kind, self._decoder, self._hides_order = kind, decoder, hides_order
@@ -33,11 +35,13 @@ class NativeWhole:
         self._types: dict[tuple[int, ...], pa.StructType] = {}
 
     def waits(self) -> bool:
-        """Whether values had better go another way, without a try."""
+        """Whether values should go another way, without a try."""
         return self._patience.waits()
 
     def read(self, values: Payloads) -> tuple[Pieces | None, list[int]]:
-        """Columns with the places of their values, and the places of values that are refused; None: too many are."""
+        """Columns with the places of their values, and the places of refused values. The columns are None if too many
+        values are refused.
+        """
         rows, refused, shapes = self._decoder.read_whole(values)
         if self._patience.is_over(len(refused), len(values)):
             return None, refused
@@ -57,7 +61,7 @@ class NativeWhole:
         return cast("pa.StructArray", _narrowed(taken, kind)), places
 
     def _type(self, steps: tuple[int, ...]) -> pa.StructType:
-        """The type of a shape: its fields in the order of all, where that is the same to all tables."""
+        """The type of a shape. If no table shows the order of fields, the fields have the order of the whole type."""
         if steps not in self._types:
             if len(self._types) == _TYPES:
                 self._types.clear()
@@ -69,7 +73,9 @@ class NativeWhole:
 def native_whole(
     kind: pa.StructType, nesting: int, *, decimals: bool, hides_order: Callable[[pa.DataType], bool]
 ) -> NativeWhole | None:
-    """The decoder in Rust for objects of these fields; None: there is none. ``decimals``: every digit counts."""
+    """The decoder in Rust for objects of these fields; None if there is none. ``decimals``: every digit of a fraction
+    counts.
+    """
     kind = _named(kind)
     if absence() is not None or not kind.num_fields:
         return None
@@ -78,7 +84,7 @@ def native_whole(
 
 
 def _named(kind: pa.StructType) -> pa.StructType:
-    """The type without fields whose names have a zero in them: records with these are refused."""
+    """The type without fields whose names contain a zero character. Records with such fields are refused."""
     return pa.struct([(field.name, _named_inside(field.type)) for field in kind if "\0" not in field.name])
 
 
@@ -99,7 +105,7 @@ def _field(name: str, kind: pa.DataType, decimals: bool) -> Field:
 
 
 def _shaped(kind: pa.StructType, steps: deque[int]) -> pa.StructType:
-    """The fields of the type that the next steps name, as far as to the object's end."""
+    """The fields of the type that the next steps name, up to the end of the object."""
     fields = []
     while steps and (step := steps.popleft()) != _END:
         field = kind.field(step)
@@ -119,7 +125,7 @@ def _value_type(kind: pa.DataType, steps: deque[int]) -> pa.DataType:
 
 
 def _in_order(kind: pa.StructType, whole: pa.StructType) -> pa.StructType:
-    """A type with its fields in the order that they have in the whole."""
+    """A type with its fields in the order of the whole type."""
     names = {field.name for field in kind}
     found = [field for field in whole if field.name in names]
     return pa.struct([(field.name, _ordered(kind.field(field.name).type, field.type)) for field in found])
@@ -148,7 +154,7 @@ def _narrowed(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _inner(column: pa.StructArray, field: pa.Field) -> pa.Array:
-    """Of what is always null the decoder makes no column."""
+    """The column of a field. The decoder makes no column for a field that is always null."""
     if pa.types.is_null(field.type):
         return pa.nulls(len(column))
     return _narrowed(column.field(field.name), field.type)

@@ -1,6 +1,7 @@
-"""The options of each converter, those of Kafka Connect's converters of the same formats included.
+"""The options of each converter, including the options of Kafka Connect's converters of the same formats.
 
-An option is used, or harmless for reading and accepted, or accepted with one value alone, or refused by name.
+An option belongs to one of four groups: it is used; it is accepted without effect; it is accepted with only one value;
+or it is refused by name.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ CLIENT = (
     "cache.capacity",
     "cache.latest.ttl.sec",
 )
-"""Options of the schema registry's client, with ``REGISTRY`` in front of them or without (``url`` only with it)."""
+"""Options of the schema registry's client, with or without the prefix ``REGISTRY`` (``url`` only with it)."""
 _OF_JAVA = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
 """PEM options that replace Java's key stores and trust stores."""
 
@@ -52,7 +53,10 @@ class Options:
     only: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, options: Mapping[str, str], *, is_key: bool) -> None:
-        """:raises ConfigError: an option is unknown, or has a value that is not taken."""
+        """Check the options.
+
+        :raises ConfigError: an option is unknown, or has a value that is not supported.
+        """
         known = (*self.used, *self.harmless, *self.only, "converter.type")
         for name, text in options.items():
             if name not in known:
@@ -70,7 +74,10 @@ def full(name: str, is_key: bool) -> str:
 
 
 def flag(options: Mapping[str, str], name: str, default: bool, *, is_key: bool) -> bool:
-    """:raises ConfigError: the option is neither true nor false."""
+    """A boolean option.
+
+    :raises ConfigError: the option is neither true nor false.
+    """
     text = options.get(name, str(default)).lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{full(name, is_key)} = {text}: true or false")
@@ -96,7 +103,9 @@ _SERIALIZING = (
     "use.latest.version",
     "value.subject.name.strategy",
 )
-"""Of all of Confluent's converters: they concern writing, or a cache. Each value is read with the schema it names."""
+"""Options of all Confluent converters that concern writing or a cache. Each value is read with the schema that it
+names.
+"""
 _CLIENT = (*(REGISTRY + name for name in CLIENT), *CLIENT[1:])
 
 OPTIONS: Mapping[str, Options] = {
@@ -147,4 +156,4 @@ OPTIONS: Mapping[str, Options] = {
     ),
     "string": Options(("converter.encoding",)),
 }
-"""By the converters' names. A converter that is not among them takes no option."""
+"""The options by converter name. A converter without an entry takes no options."""

@@ -19,9 +19,9 @@ from calving.records.values import Values
 
 
 class StringConverter(Converter):
-    """Text in ``converter.encoding``, UTF-8 by default. What is not in that encoding is a bad record.
+    """Text in ``converter.encoding``, UTF-8 by default. A value that is not in this encoding is a bad record.
 
-    Java's converter would replace it.
+    Java's converter would put replacement characters in its place.
     """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
@@ -29,7 +29,7 @@ class StringConverter(Converter):
         encoding = options.get("converter.encoding", "UTF-8")
         try:
             self._encoding = codecs.lookup(encoding).name
-            "".encode(self._encoding)  # there are codecs that are no text encodings
+            "".encode(self._encoding)  # some codecs are no text encodings
         except LookupError as error:
             raise ConfigError(
                 f"{full('converter.encoding', is_key)} = {encoding}: there is no such encoding"

@@ -30,14 +30,15 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _Key = tuple[int, tuple[int, ...]]
-"""The schema's id, and which message of its file."""
+"""The schema's id, and the indices of the message in its file."""
 
 
 class ProtobufConverter(Converter):
-    """Fields become columns of their names. An enum is its value's name, a oneof is its fields, side by side.
+    """Decodes Protobuf. Fields become columns with their names. An enum becomes the name of its value. The fields of a
+    oneof become separate columns.
 
-    A scalar without presence (plain proto3) is never null; every column is optional nevertheless, so that a message
-    without the field still fits. ``google.protobuf.Struct``, ``Value``, ``ListValue`` and ``Any`` are JSON text.
+    A scalar without presence (plain proto3) is never null. But every column is optional, so that a message without the
+    field still fits. ``google.protobuf.Struct``, ``Value``, ``ListValue`` and ``Any`` are JSON text.
     """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
@@ -52,11 +53,13 @@ class ProtobufConverter(Converter):
         return decode_framed(values, lambda value: self._frame(value, frames), self._decode)
 
     def _decode(self, values: Sequence[bytes]) -> Decoded:
-        """One by one."""
+        """Decode values one by one."""
         return by_schema(values, self._stage, _head, self._reader, _named)
 
     def _frame(self, value: bytes, known: dict[bytes, Frame | None]) -> Frame | None:
-        """The frame of a value and of others of its message; None: they are read one by one, or it is bad."""
+        """The frame of a value, and of other values of its message; None if they are read one by one, or if the value
+        is bad.
+        """
         try:
             key, start = _head(value)
             head = value[:start]
@@ -67,7 +70,7 @@ class ProtobufConverter(Converter):
                     known[head] = Frame(message.decoder, message.type, head)
         except (UnavailableError, ConfigError):
             raise
-        except Exception:  # whatever is wrong with a value or its schema, it is said where values are read alone
+        except Exception:  # whatever the error of a value or its schema is, reading values one by one reports it
             return None
         return known[head]
 
@@ -98,7 +101,7 @@ class ProtobufConverter(Converter):
         return self._pools[number]
 
     def _add(self, pool: DescriptorPool, schema: Any, name: str, done: set[str]) -> None:
-        """The file of a schema, after those that it imports."""
+        """Add the file of a schema, after the files that it imports."""
         from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
         if name in done:
@@ -114,7 +117,7 @@ class ProtobufConverter(Converter):
 
 
 def _add_known(pool: DescriptorPool, file: FileDescriptorProto, done: set[str]) -> None:
-    """The files that a file imports without a reference, and what they import."""
+    """Add the files that a file imports without a reference, and the files that these import."""
     for dependency in file.dependency:
         known = None if dependency in done else known_file(dependency)
         if known is not None:
@@ -134,7 +137,7 @@ def _named(key: _Key) -> str:
 
 
 def _message_path(value: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Which message of the schema's file, by indices, and where the body starts."""
+    """The indices of the message in the schema's file, and the start of the body."""
     count, at = _zigzag(value, at)
     if count == 0:
         return (0,), at
@@ -210,7 +213,7 @@ def _same(value: Any) -> Any:
 
 
 def _entry(descriptor: FieldDescriptor) -> Descriptor | None:
-    """Of a map: the message of its entries."""
+    """The message of a map's entries; None if the field is no map."""
     message = descriptor.message_type
     return message if message is not None and message.GetOptions().map_entry else None
 
@@ -218,7 +221,7 @@ def _entry(descriptor: FieldDescriptor) -> Descriptor | None:
 def _single(
     descriptor: FieldDescriptor, above: tuple[str, ...], enums_as_int: bool
 ) -> tuple[pa.DataType, Callable[[Any], Any]]:
-    """The type of one value of a field, and what makes it of what Protobuf gives."""
+    """The type of one value of a field, and the function that converts Protobuf's value."""
     if descriptor.enum_type is not None:
         if enums_as_int:
             return pa.int32(), _same
@@ -265,7 +268,7 @@ def _timestamp(message: Any) -> int:
 
 
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
-"""Of the years 1 to 9999, as Protobuf defines it."""
+"""The first and the last second of the years 1 to 9999, the range that Protobuf defines."""
 
 
 def _time_of_day(message: Any) -> time:
@@ -275,7 +278,9 @@ def _time_of_day(message: Any) -> time:
 
 
 def _decimal(parameters: Mapping[str, str]) -> tuple[pa.DataType, Callable[[Any], Any]]:
-    """A decimal of the scale that the field's options give; without one the digits as text, which lose nothing."""
+    """A decimal with the scale in the field's options. Without a scale, the digits become text, so that none is
+    lost.
+    """
 
     def value(message: Any) -> Decimal:
         if abs(message.scale) > _SCALE_AT_MOST:

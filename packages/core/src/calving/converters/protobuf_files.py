@@ -1,4 +1,4 @@
-"""The Protobuf files that Confluent's serializer does not put into a registry: it has them itself."""
+"""The Protobuf files that Confluent's serializer does not put into a registry, because it contains them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _META_NUMBER = 1088
 
 
 def known_file(name: str) -> FileDescriptorProto | None:
-    """The description of a file that needs no reference; None: no such file."""
+    """The description of a file that needs no reference; None if there is no such file."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if name == _DECIMAL:
@@ -34,7 +34,7 @@ def known_file(name: str) -> FileDescriptorProto | None:
 
 
 def field_parameters(descriptor: FieldDescriptor) -> dict[str, str]:
-    """The parameters of ``(confluent.field_meta)``, the option by which Connect describes a field further."""
+    """The parameters of ``(confluent.field_meta)``, the option with which Connect adds details to a field."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     raw = descriptor.GetOptions().SerializeToString()
@@ -101,7 +101,7 @@ def _meta_file() -> FileDescriptorProto:
 
 
 def _options_file() -> FileDescriptorProto:
-    """A message whose bytes are those of field options: of them it sees Confluent's alone."""
+    """The file of a message that reads the bytes of field options. It declares only Confluent's options."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto as Field
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 

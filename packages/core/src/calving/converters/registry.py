@@ -1,4 +1,6 @@
-"""The converters by name: ours, Kafka Connect's classes, those that packages register, and ``module:name``."""
+"""The converters by name: calving's own, Kafka Connect's classes, converters that packages register, and
+``module:name``.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,18 @@ CLASSES: Mapping[str, str] = {
     _CONNECT + "converters.DoubleConverter": "double",
     _CONNECT + "converters.BooleanConverter": "boolean",
 }
-"""Kafka Connect's classes, by ours."""
+"""calving's converter for each class of Kafka Connect."""
 
 
 def converter(name: str, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> Converter:
-    """:raises ConfigError: there is no such converter, or an option is unknown or wrong."""
+    """Make the converter of this name.
+
+    :raises ConfigError: there is no such converter, or an option is unknown or wrong.
+    """
     own = CLASSES.get(name, name)
     if own in CONVERTERS.own:
         OPTIONS.get(own, Options()).check(options, is_key=is_key)
-    # Connect's class reads the envelope unless it is told not to.
+    # Connect's class reads the envelope unless schemas.enable is false.
     if own == "json" and flag(options, "schemas.enable", name in CLASSES, is_key=is_key):
         own = _ENVELOPE
     try:

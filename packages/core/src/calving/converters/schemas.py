@@ -1,4 +1,4 @@
-"""Schemas from a registry that speaks Confluent's REST interface, kept for the life of the process."""
+"""Schemas from a registry with Confluent's REST interface, cached for the life of the process."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ _CLIENTS: dict[str, Any] = {}
 
 
 class UnknownSchemaError(ValueError):
-    """The registry has no schema of this id: the value is bad."""
+    """The registry has no schema with this id: the value is bad."""
 
 
 def schema_id(value: bytes) -> int:
-    """The id in front of a value in Confluent's wire format. :raises ValueError: it is not in that format."""
+    """The schema id at the start of a value in Confluent's wire format.
+
+    :raises ValueError: the value is not in this format.
+    """
     if len(value) < _HEADER.size:
         raise ValueError("not in the schema registry's format: shorter than its header")
     magic, found = _HEADER.unpack_from(value)
@@ -53,17 +56,20 @@ def schema_id(value: bytes) -> int:
 
 
 BODY = _HEADER.size
-"""Where a value's body starts, after the magic byte and the schema id."""
+"""The offset of a value's body, after the magic byte and the schema id."""
 
 
 def framed(value: bytes) -> tuple[int, int]:
-    """The id in front of a value, and where its body starts. :raises ValueError: as ``schema_id``."""
+    """The schema id at the start of a value, and the offset of its body.
+
+    :raises ValueError: as ``schema_id``.
+    """
     return schema_id(value), BODY
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How the bodies of one schema become values of a column of this type: one by one, or many by a ``decoder``."""
+    """How the bodies of one schema become values of a column: one by one, or many at once with a ``decoder``."""
 
     type: pa.DataType
     load: Callable[[bytes], Any]
@@ -77,12 +83,13 @@ def by_schema(
     reader: Callable[[K], Reader],
     name: Callable[[K], str],
 ) -> Decoded:
-    """Values in the wire format, read by the schema that each names.
+    """Values in the wire format. Each is read with the schema that it names.
 
-    ``head``: what names a value's schema, and where its body starts; a ValueError makes the value bad. ``reader``: how
-    bodies of a schema are read; where there is no way, all its values are bad. ``name``: the schema, for reasons.
+    ``head`` returns the key of a value's schema, and the offset of its body; with a ValueError the value is bad.
+    ``reader`` returns the reader of a schema's bodies; if it fails, all values of the schema are bad. ``name`` returns
+    the schema's name for error texts.
 
-    :raises UnavailableError, ConfigError: by ``reader``, if nothing is wrong with the values.
+    :raises UnavailableError, ConfigError: from ``reader``, if the values are not the cause.
     """
     decoded = Decoded()
     groups: dict[K, tuple[list[int], list[bytes]]] = {}
@@ -100,7 +107,7 @@ def by_schema(
             found = reader(key)
         except (UnavailableError, ConfigError):
             raise
-        except Exception as error:  # whatever is wrong with a schema, its values cannot be read
+        except Exception as error:  # whatever the schema's error is, its values cannot be read
             decoded.bad += [bad(i, stage, error, f"{name(key)}: ") for i in places]
             continue
         collect(decoded, found.type, bodies, places, stage, found.load)
@@ -108,10 +115,10 @@ def by_schema(
 
 
 class Registry:
-    """A schema registry. Answers are kept by the client, for as long as the process lives."""
+    """A schema registry. The client caches answers for the life of the process."""
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool) -> None:
-        """:raises ConfigError: an option is wrong, or what it takes is not installed."""
+        """:raises ConfigError: an option is wrong, or a needed package is not installed."""
         prefix = "key.converter." if is_key else "value.converter."
         if f"{REGISTRY}url" not in options:
             raise ConfigError(f"{prefix}{REGISTRY}url is missing: where is the schema registry?")
@@ -136,13 +143,14 @@ class Registry:
     def schema(self, number: int, form: str | None = None) -> Any:
         """A schema by its id.
 
-        :raises UnknownSchemaError: there is none. :raises UnavailableError: no answer.
-        :raises ConfigError: it is refused.
+        :raises UnknownSchemaError: there is no such schema.
+        :raises UnavailableError: the registry does not answer; try again.
+        :raises ConfigError: the registry refuses the request.
         """
         return self._ask(f"schema {number}", lambda: self._client.get_schema(number, fmt=form))
 
     def referenced(self, subject: str, version: int, form: str | None = None) -> Any:
-        """A schema that another one refers to.
+        """A schema to which another schema refers.
 
         :raises UnknownSchemaError, UnavailableError, ConfigError: as ``schema``.
         """
@@ -165,15 +173,16 @@ class Registry:
             if error.http_status_code == _NO_SUCH_PATH:
                 reason += "; it does not say that the schema is missing: is the URL right?"
             raise UnavailableError(reason) from error
-        except Exception as error:  # the client lets errors of its HTTP library through
+        except Exception as error:  # the client does not catch errors of its HTTP library
             reason = f"{type(error).__name__}: {masked(str(error))}"
             raise UnavailableError(f"schema registry {self.url}: {what}: {reason}") from error
 
 
 def _take_login(conf: dict[str, str], prefix: str) -> str:
-    """The URL, whose login moves to an option of its own: the client would write it to the log with each request.
+    """The URL without its login, which moves to an option in ``conf``. The client would log a login in the URL with
+    each request.
 
-    :raises ConfigError: there are two logins, or one that is not encoded.
+    :raises ConfigError: there are two logins, or a login that is not encoded.
     """
     conf["url"], login = without_logins(conf["url"])
     if "@" in conf["url"]:

@@ -1,4 +1,6 @@
-"""JSON values of declared types: each is checked against its type, so that none is cut, wrapped or guessed at."""
+"""JSON values of declared types. Each value is checked against its type, so that no value is truncated, wrapped around
+or guessed.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from calving.converters.building import DAY_MS, map_type, time_of_day, unscaled_
 Read = Callable[[Any], Any]
 
 FLOAT_BELOW = (2 - 2**-24) * 2.0**127
-"""From here on a number rounds to no 32-bit float."""
+"""Numbers from here on round to no finite 32-bit float."""
 _NUMBERS_AS_TEXT = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _SHOWN = 60
 
 
 class MisfitError(ValueError):
-    """A value is not of its declared type. ``path`` names the field, without the elements of arrays."""
+    """A value is not of its declared type. ``path`` names the field, without positions in arrays."""
 
     def __init__(self, path: tuple[str, ...], reason: str) -> None:
         super().__init__(f"field '{'.'.join(path)}': {reason}" if path else reason)
@@ -32,10 +34,10 @@ class MisfitError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A type, and what makes a value of it from JSON that is not null. ``parts``: of the fields, of the
-    elements, or of the values by text.
+    """A type, and the function ``read`` that makes its values from JSON that is not null. ``parts``: the declared types
+    of the fields, of the elements, or of a map's values.
 
-    :raises ValueError: by ``read``, if the value is not of the type.
+    :raises ValueError: from ``read``, if the value is not of the type.
     """
 
     type: pa.DataType
@@ -45,7 +47,9 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A form that may be absent or not; ``read`` also takes None. ``replaced``: a default stands for null."""
+    """A form whose value may be missing or not. ``read`` also takes None. ``replaced``: whether a default replaces
+    null.
+    """
 
     form: Form
     read: Read
@@ -61,7 +65,7 @@ class Declared:
 
 
 def declare(form: Form, nullable: bool, default: Any = None) -> Declared:
-    """``default``, as JSON and not None, stands for null and for what is missing.
+    """The declared type of a form. A ``default`` (JSON, not None) replaces null and missing values.
 
     :raises ValueError: the default is not of the type.
     """
@@ -85,16 +89,19 @@ def _no_constant(name: str) -> Any:
 
 
 STRUCTURE = json.JSONDecoder(parse_float=str, parse_constant=_no_constant)
-"""For where values begin and end."""
+"""Finds where values begin and end."""
 _DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-"""Fractions are Decimal: their text is not lost before their type is known."""
+"""Reads fractions as Decimal, so that their digits are kept until their type is known."""
 _FAR_DECODER = json.JSONDecoder(parse_float=lambda text: Decimal(float(text)), parse_constant=_no_constant)
-"""For exponents of more digits than Decimal has: such numbers are 0 or beyond a double."""
+"""Reads numbers whose exponent is too large for Decimal: such numbers are 0 or beyond a double."""
 _scan: Callable[[str, int], tuple[Any, int]] = _DECODER.scan_once  # type: ignore[attr-defined] # the C scanner
 
 
 def json_value(text: str) -> Any:
-    """One JSON value, fractions as Decimal. :raises ValueError, RecursionError: it is none."""
+    """One JSON value, with fractions as Decimal.
+
+    :raises ValueError, RecursionError: the text is no JSON value.
+    """
     try:
         value, end = _scan(text, 0)
         if end != len(text):
@@ -115,7 +122,7 @@ def shown(value: Any) -> str:
 
 
 def json_text(value: Any) -> str:
-    """A value of ``json_value`` as JSON, every digit of its fractions kept."""
+    """A value of ``json_value`` as JSON text, with every digit of its fractions."""
     match value:
         case Decimal():
             return str(value)
@@ -143,7 +150,7 @@ def binary(value: Any) -> bytes:
 
 
 def whole(bits: int) -> Read:
-    """Whole numbers of so many bits; ``1.0`` is one."""
+    """Whole numbers of at most ``bits`` bits. ``1.0`` is a whole number."""
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
     def read(value: Any) -> int:
@@ -162,7 +169,7 @@ def _integral(value: Any) -> int:
 
 
 def double(value: Any) -> float:
-    """Kafka Connect writes as text what JSON has no number for."""
+    """A double. Kafka Connect writes NaN and infinity as text, because JSON has no such numbers."""
     if type(value) is Decimal or type(value) is int:
         try:
             found = float(value)
@@ -218,14 +225,17 @@ DECIMAL = "org.apache.kafka.connect.data.Decimal"
 
 
 def connect_decimal(parameters: Mapping[str, Any]) -> Form:
-    """Connect's Decimal. :raises ValueError: it has no scale."""
+    """Connect's Decimal.
+
+    :raises ValueError: the parameters have no scale.
+    """
     if "scale" not in parameters:
         raise ValueError("a Decimal without the parameter 'scale'")
     return decimal(min(38, int(parameters.get("connect.decimal.precision", 38))), int(parameters["scale"]))
 
 
 def struct(fields: Sequence[tuple[str, Declared]]) -> Form:
-    """Objects. Other fields than these are left out, missing ones are null."""
+    """Structs from objects. Other fields are left out, and missing fields are null."""
     reads = [(name, declared.read) for name, declared in fields]
 
     def read(value: Any) -> dict[str, Any]:
@@ -265,7 +275,7 @@ def array(element: Declared) -> Form:
 
 
 def mapping(value: Declared) -> Form:
-    """Maps with text as keys, out of objects."""
+    """Maps with text as keys, from objects."""
     of = value.read
 
     def read(found: Any) -> list[tuple[str, Any]]:
@@ -277,7 +287,9 @@ def mapping(value: Declared) -> Form:
 
 
 def pairs(key: Declared, value: Declared, split: Callable[[Any], tuple[Any, Any]]) -> Form:
-    """Maps with other keys, out of arrays of entries; ``split`` takes one apart. The last entry of a key counts."""
+    """Maps with other keys, from arrays of entries. ``split`` divides an entry into key and value. The last entry of a
+    key counts.
+    """
     of_key, of_value = key.read, value.read
 
     def read(found: Any) -> list[tuple[Any, Any]]:
