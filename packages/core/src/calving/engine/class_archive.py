@@ -1,8 +1,10 @@
-"""Spark's classes, parsed and verified once: half of what a local JVM spends until its first task runs.
+"""An archive of Spark's classes, parsed and verified once. Without it, a local JVM spends half of its start on this
+work.
 
-The first JVM writes them when it ends. Java passes by an archive of another version, or of jars with other times: its
-name tells them all. It does not look whether one is whole, and falls over one that is torn: so it gets its name only
-once its JVM has ended well. It lies in the user's cache, about 110 MB for each Spark.
+The first JVM writes the archive when it ends. Java ignores an archive of another version, or of jars with other
+modification times; the archive's name depends on all of these. Java does not check whether an archive is complete, and
+crashes on an incomplete one. So an archive gets its name only after its JVM has ended without an error. Archives are in
+the user's cache folder, about 110 MB for each Spark.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ _LEFT_BEHIND_SECONDS = 3600
 
 
 class ClassArchive:
-    """For one JVM that this process starts. ``options``: Java options, ``base`` and those for the archive."""
+    """The archive for one JVM that this process starts. ``options``: the Java options, which are ``base`` and the
+    options for the archive.
+    """
 
     def __init__(self, base: str) -> None:
-        """:raises ConfigError: there is no Java."""
+        """:raises ConfigError: Java is not installed."""
         home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent).resolve()
         jars = sorted((jar.name, jar.stat().st_mtime_ns, jar.stat().st_size) for jar in home.glob("jars/*.jar"))
         binary = Path(java()).resolve()
@@ -39,7 +43,7 @@ class ClassArchive:
         self._partial: Path | None = None
         self.options = base
         if SparkContext._gateway is not None or " " in str(self._path):
-            return  # the JVM runs already, or would take the path for two options
+            return  # the JVM runs already, or would take the path as two options
         if self._path.exists():
             self.options = f"{base} -XX:SharedArchiveFile={self._path} -Xlog:cds*=off"
         elif _writable(self._path.parent):
@@ -56,18 +60,18 @@ class ClassArchive:
         log.info("writing an archive of Spark's classes for later starts, which takes some seconds, once")
         SparkContext._gateway = SparkContext._jvm = None
         gateway.shutdown()
-        jvm.stdin.close()  # it ends when its input is closed
+        jvm.stdin.close()  # the JVM ends when its input is closed
         with contextlib.suppress(subprocess.TimeoutExpired, OSError):
             if jvm.wait(_WRITING_SECONDS) == 0:
                 self._partial.rename(self._path)
-                # Those of a Spark or a Java that was here before.
+                # Delete archives of a former Spark or Java.
                 for other in self._path.parent.glob("*.jsa"):
                     if other != self._path:
                         other.unlink()
 
 
 def _tidy(folder: Path) -> None:
-    """Files of JVMs that were killed while they wrote."""
+    """Delete files of JVMs that were killed while they wrote an archive."""
     for left in folder.iterdir():
         with contextlib.suppress(OSError):
             if left.suffix != ".jsa" and time.time() - left.stat().st_mtime > _LEFT_BEHIND_SECONDS:

@@ -1,6 +1,6 @@
 """Tasks on classic Spark: plain Python rows, and no session.
 
-To plan SQL for a handful of tasks costs more than to run them, and to set it up costs a JVM a second of CPU.
+Planning SQL for a handful of tasks costs more than running them, and setting up SQL costs the JVM a second of CPU.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _LOCAL_DEFAULTS = {
     "spark.driver.memory": "512m",
 }
 _JAVA = "spark.driver.extraJavaOptions"
-# A local JVM only schedules: to compile it well would cost more than it saves.
+# A local JVM only schedules, so optimising its code would cost more than it saves.
 _LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 
 class ClassicEngine(SparkEngine):
-    """Takes the context that this process already has, if it has one."""
+    """Runs tasks on classic Spark. Uses the context of this process, if there is one already."""
 
     def __init__(self, name: str, properties: Mapping[str, str], patience: Patience) -> None:
         """:raises ConfigError: Spark does not start."""
@@ -63,7 +63,7 @@ class ClassicEngine(SparkEngine):
 
     @property
     def slots(self) -> int:
-        # By itself Spark counts the executors that there are now: with dynamic allocation they may be too few, or none.
+        # Spark counts only the present executors. With dynamic allocation there may be too few of them, or none.
         return self._slots or int(self._context.defaultParallelism)
 
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
@@ -87,7 +87,8 @@ class ClassicEngine(SparkEngine):
             sent.unpersist()
 
     def _received(self, sent: RDD[Sent], text: str, receivers: Mapping[Place, int]) -> list[str]:
-        # Sorted, so that a receiver has one file open at a time; what does not fit into memory is on disk meanwhile.
+        # Sorted, so that a receiver has one file open at a time. Rows that do not fit into memory are meanwhile on
+        # disk.
         placed = sent.map(lambda each: (each[:2], each[2]))
         received = placed.repartitionAndSortWithinPartitions(self.slots, partial(_receiver, receivers))
         return list(received.mapPartitions(partial(_receive, text)).collect())
@@ -107,7 +108,7 @@ class ClassicEngine(SparkEngine):
 
     def _tasks(self, texts: Sequence[str]) -> RDD[str]:
         self._group = f"{self._name}-{next(self._jobs)}"
-        self._context.setJobGroup(self._group, "a batch")  # of this thread
+        self._context.setJobGroup(self._group, "a batch")  # for jobs of this thread
         return self._context.parallelize(texts, len(texts))
 
     def close(self) -> None:
@@ -125,9 +126,9 @@ class ClassicEngine(SparkEngine):
             if _JAVA not in settings:
                 self._archive = ClassArchive(_LOCAL_JAVA)
                 settings[_JAVA] = f"{self._archive.options}{_quiet()}"
-            # Workers would use whatever `python3` is on PATH.
+            # Otherwise workers would use whatever `python3` is on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Only spark-submit looks at the setting, which goes before the variable.
+        # Only spark-submit reads this setting, which takes precedence over the variable.
         if (python := settings.get("spark.pyspark.python")) is not None:
             os.environ["PYSPARK_PYTHON"] = python
         return settings
@@ -141,7 +142,7 @@ def _context(conf: SparkConf) -> SparkContext:
 
 
 def _quiet() -> str:
-    """Java's option for a log of errors alone, until Spark takes the level that it is told."""
+    """Java's option to log only errors until Spark applies its configured log level."""
     path = Path(__file__).with_name("log4j2.properties")
     return "" if " " in str(path) else f" -Dlog4j2.configurationFile={path}"
 

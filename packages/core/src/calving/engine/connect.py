@@ -25,7 +25,7 @@ _PLACE = ("tbl", "place")
 _RESULT = "result string"
 _SENT = "tbl string, place string, content binary"
 _BLOCKS = 64
-"""Shuffle blocks that a receiver is handed at once; Spark's own 10,000 could be gigabytes."""
+"""The most shuffle blocks that a receiver gets at once. Spark's default of 10,000 could be gigabytes."""
 
 
 class ConnectEngine(SparkEngine):
@@ -69,7 +69,7 @@ class ConnectEngine(SparkEngine):
             sent.unpersist()
 
     def began(self) -> bool:
-        return True  # a client is not told
+        return True  # a client does not learn it
 
     def cancel(self) -> None:
         self._spark.interruptTag(self._tag)
@@ -78,7 +78,7 @@ class ConnectEngine(SparkEngine):
         self._spark.stop()
 
     def _tasks(self, texts: Sequence[str]) -> DataFrame:
-        self._spark.addTag(self._tag)  # to what this thread runs
+        self._spark.addTag(self._tag)  # for jobs of this thread
         return self._spark.range(len(texts), numPartitions=len(texts))
 
     def _received(self, sent: DataFrame, text: str) -> list[str]:

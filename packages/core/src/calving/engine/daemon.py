@@ -7,8 +7,8 @@ from calving.lean import without_pandas
 
 
 def drop_archives() -> None:
-    """Spark puts its Python sources on the path as archives, which hold no compiled code and are read again by every
-    worker. Where they lie inside the installed package, that package takes their place.
+    """Replace Spark's archives on the path by the installed package, if they are inside this package. Spark puts its
+    Python sources on the path as archives, which hold no compiled code, so every worker reads them again.
     """
     for folder in list(sys.path):
         sources = f"{folder}/pyspark/python/lib/"
@@ -18,8 +18,8 @@ def drop_archives() -> None:
 
 
 def preload() -> None:
-    """Import what every worker needs, and no pandas. It stays: to collect garbage meanwhile, or to let a collection
-    unshare its pages after the fork, is a waste.
+    """Import the modules that every worker needs, and no pandas. The modules stay in memory for ever, so garbage is not
+    collected meanwhile, and later collections leave their pages shared after the fork.
     """
     gc.disable()
     import pyspark.worker  # noqa: F401 - Spark 4.3 would leave it to every worker

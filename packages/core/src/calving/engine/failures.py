@@ -23,11 +23,13 @@ _STOPPED = re.compile(
 )
 
 _TOLD = (CredentialsExpiredError, AccessDeniedError, UnavailableError)
-"""Errors of tasks that stay what they are; all others fail the job."""
+"""Errors of tasks that are raised with their own class. All other errors fail the job."""
 
 
 def verdict(text: str) -> CalvingError:
-    """The error to raise for what Spark said of a job: ``ConfigError`` where every attempt would end like this one."""
+    """The error to raise for Spark's text about a failed job: ``ConfigError`` if every attempt would fail in the same
+    way.
+    """
     lasting = _lasting(text)
     if lasting is not None:
         return ConfigError(lasting)
@@ -38,7 +40,7 @@ def verdict(text: str) -> CalvingError:
 
 
 def said(text: str) -> str:
-    """The task's error in a Spark stack trace; else the first line with text."""
+    """The task's error in a Spark stack trace; if there is none, the first line with text."""
     _, found, after = text.rpartition("Traceback (most recent call last):\n")
     lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
     told = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]

@@ -11,11 +11,13 @@ from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 
 Function = Callable[[str], str]
-"""A function from payload to payload, importable by name on the workers. It may be called several times for one."""
+"""A function from payload to payload, importable by name on the workers. It may be called several times for one
+payload.
+"""
 
 
 class Patience(NamedTuple):
-    """Seconds that a job may wait for its first task, and seconds that it may take in all."""
+    """The seconds that a job may wait for its first task, and the seconds that it may take in total."""
 
     resources: float = 120.0
     job: float = 600.0
@@ -47,15 +49,15 @@ class Engine(ABC):
         :raises UnavailableError: a task could not reach its source; try again.
         :raises JobFailedError: a task failed in every attempt.
         """
-        # Imported here: it imports everything that tasks need, and the driver may never run one.
+        # Imported here: the module imports everything that tasks need, but the driver may never run a task.
         with IMPORTING:
             from calving.tasks.task import run_json
         return [TaskResult.from_json(text) for text in self.map(run_json, [spec.to_json() for spec in tasks])]
 
     def beside(self) -> Engine | None:
-        """The same engine, for jobs beside the one that this one runs, again one at a time.
+        """The same engine for other jobs beside this engine's job, again one at a time.
 
-        None: tasks would take nothing off this process, or two jobs cannot run at the same time.
+        None: tasks would run in this process anyway, or two jobs cannot run at the same time.
         """
         return None
 

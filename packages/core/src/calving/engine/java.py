@@ -1,4 +1,4 @@
-"""A local JVM whose log goes where this process logs, and what PySpark converts for a JVM."""
+"""Starts a local JVM whose log goes where this process logs, and limits PySpark's conversions for the JVM."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LAST_WORDS_SECONDS = 5.0
 
 
 def launch(conf: SparkConf) -> Any:
-    """A gateway as PySpark makes it. What the JVM writes to its standard error goes to ``sys.stderr``, line by line, so
-    that a live view stays whole; a line that says nothing is left out.
+    """A gateway as PySpark makes it. The JVM's standard error goes to ``sys.stderr``, line by line, so that a live view
+    is not garbled. Expected warnings are left out.
 
-    :raises Exception: Spark's. What the JVM said of it has been written.
+    :raises Exception: Spark's error. The JVM's messages about it have been written.
     """
     source, sink = os.pipe()
     lines = threading.Thread(target=_hand_on, args=(source,), name="calving-java", daemon=True)
@@ -31,14 +31,14 @@ def launch(conf: SparkConf) -> Any:
         try:
             return launch_gateway(conf, {"stderr": sink})  # type: ignore[no-untyped-call]
         finally:
-            os.close(sink)  # the JVM has its own; its lines end when it does
+            os.close(sink)  # the JVM has its own copy, and closes it when it ends
     except Exception:
         lines.join(_LAST_WORDS_SECONDS)
         raise
 
 
 class _NumpyConverter:
-    """A converter of PySpark that is asked about NumPy's values only."""
+    """A converter of PySpark that is used only for NumPy's values."""
 
     def __init__(self, converter: Any) -> None:
         self._converter = converter
@@ -52,8 +52,8 @@ class _NumpyConverter:
 
 
 def ask_about_numpy_alone() -> None:
-    """Keep PySpark from importing its test helpers, and with them pandas, as soon as it calls Java: it looks there
-    whether NumPy is installed, for each argument, which takes a second of CPU the first time.
+    """Keep PySpark from importing its test helpers, and with them pandas, when it calls Java. PySpark uses these
+    helpers for each argument to find out whether NumPy is installed; the first time this takes a second of CPU.
     """
     for place, converter in enumerate(INPUT_CONVERTER):
         if isinstance(converter, NumpyScalarConverter | NumpyArrayConverter):

@@ -8,7 +8,7 @@ from calving.engine.interface import Engine, Function, Patience
 
 
 class LocalEngine(Engine):
-    """Runs functions in this process. Their errors are raised unchanged: a further attempt would not differ."""
+    """Runs functions in this process. Their errors are raised unchanged, because another attempt would fail, too."""
 
     @property
     def slots(self) -> int:
@@ -22,5 +22,5 @@ class LocalEngine(Engine):
 
 
 def open_local(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:
-    """It needs nothing of what it is told."""
+    """The local engine. It uses none of the arguments."""
     return LocalEngine()

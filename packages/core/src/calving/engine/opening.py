@@ -13,7 +13,7 @@ from calving.tasks.spec import TaskSpec
 
 
 class OpeningEngine(Engine):
-    """Opened once, by ``begin`` or by the first who needs it, who waits."""
+    """An engine that is opened once: by ``begin``, or by the first call that needs it, which waits."""
 
     def __init__(self, open_it: Callable[[], Engine]) -> None:
         self._open = open_it
@@ -21,9 +21,9 @@ class OpeningEngine(Engine):
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Have it opened, if that has not begun.
+        """Begin to open the engine, if that has not begun.
 
-        :raises ConfigError: it was tried, and the engine does not start.
+        :raises ConfigError: opening has failed: the engine does not start.
         """
         opening = self._begun()
         if opening.done():
@@ -43,7 +43,7 @@ class OpeningEngine(Engine):
         return self._begun().result().beside()
 
     def close(self) -> None:
-        """One that is still being opened is left alone: it ends with the process."""
+        """Close the engine. An engine that is still being opened is left alone: it ends with the process."""
         if self._opening is not None and self._opening.done() and self._opening.exception() is None:
             self._opening.result().close()
 

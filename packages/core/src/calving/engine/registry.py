@@ -1,4 +1,4 @@
-"""The engines by name: ours, and those that packages register."""
+"""The engines by name: calving's own, and engines that packages register."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from calving.importing import IMPORTING
 from calving.plugins import Registry
 
 Opener = Callable[[str, Mapping[str, str], Patience], Engine]
-"""An engine's class, or a function that makes it: of the sink's name, its ``spark.*`` properties, and the patience that
-it is to have with a job.
+"""An engine's class, or a function that makes an engine. The arguments are the sink's name, its ``spark.*`` properties,
+and the engine's patience with a job.
 """
 ENGINES = Registry(
     "engine", {"spark": "calving.engine.spark_kinds:open_spark", "local": "calving.engine.local:open_local"}
@@ -38,7 +38,7 @@ def open_engine(
     :raises ConfigError: there is no such engine, or it does not start.
     """
     try:
-        # Only one of them is needed, and each brings all that it runs.
+        # Imported here, because only one engine is needed, and each imports everything that it runs.
         with IMPORTING:
             opener: Opener = ENGINES.find(kind)
     except ConfigError as error:

@@ -13,8 +13,8 @@ from calving.tasks.spec import TaskSpec
 from calving.version import __version__
 
 Sent = tuple[str, str, bytes]
-"""Table, place in it, rows. With ``_RESULTS`` for the table, the result of a task, which passes through beside them;
-with ``SAMPLES``, a sample: its table, partition and size as JSON, and its keys.
+"""A table, a place in it, and rows. If the table is ``_RESULTS``: the result of a task, which is sent along with the
+rows. If it is ``SAMPLES``: a sample, with its table, partition and size as JSON, and its keys.
 """
 
 _RESULTS = ""
@@ -22,19 +22,19 @@ SAMPLES = "."
 
 
 def call(function: Function, version: str, payload: str) -> str:
-    """``version``: calving's, of the driver."""
+    """Call ``function`` with the payload. ``version``: the driver's version of calving."""
     _check(version)
     return function(payload)
 
 
 def _check(version: str) -> None:
-    """:raises RuntimeError: another version would read another meaning out of the same text."""
+    """:raises RuntimeError: the driver has another version, which may give the same text another meaning."""
     if version != __version__:
         raise RuntimeError(f"calving {__version__} is installed for Spark's workers, calving {version} for the driver")
 
 
 def send(text: str, version: str = __version__) -> Iterator[Sent]:
-    """The rows of a task, for others to write."""
+    """Run a task. Yields the rows that other tasks write, and its result."""
     _check(version)
     spec = TaskSpec.from_json(text)
     for sent in task.stream(spec):
@@ -47,12 +47,12 @@ def send(text: str, version: str = __version__) -> Iterator[Sent]:
 
 
 def has_ranges(text: str) -> bool:
-    """Whether rows are to be cut by ranges: ``send`` sends samples then."""
+    """Whether rows are divided by ranges. Then ``send`` sends samples, too."""
     return any(table.distribution == "range" for table in TaskSpec.from_json(text).tables.values())
 
 
 def plan(text: str, samples: Iterable[Sent], slots: int) -> RangeBounds:
-    """How to cut what was sent, for so many receivers. ``text``: any task."""
+    """The ranges by which to divide the rows for ``slots`` receivers. ``text``: any task."""
     found = []
     for _, which, keys in samples:
         table, partition, size = json.loads(which)
@@ -61,7 +61,7 @@ def plan(text: str, samples: Iterable[Sent], slots: int) -> RangeBounds:
 
 
 def cut(text: str, how: RangeBounds, found: Iterable[Sent]) -> Iterator[Sent]:
-    """The sent blocks by receiver, without samples. ``text``: any task."""
+    """The sent blocks, divided by range and with their receivers, without samples. ``text``: any task."""
     cutter = Cutter(TaskSpec.from_json(text), how)
     for table, place, content in found:
         if table == _RESULTS:
@@ -72,7 +72,9 @@ def cut(text: str, how: RangeBounds, found: Iterable[Sent]) -> Iterator[Sent]:
 
 
 def receive(text: str, found: Iterable[Sent]) -> list[str]:
-    """Write what others have read, ordered by table and place, and hand on their results. ``text``: any task."""
+    """Write the rows that other tasks have sent, ordered by table and place, and pass on the results of these tasks.
+    ``text``: any task.
+    """
     results: list[str] = []
 
     def blocks() -> Iterator[ShuffleBlock]:

@@ -16,7 +16,7 @@ from calving.tasks.task import run_json
 
 
 class SparkEngine(Engine):
-    """Texts in, texts out: tasks travel as JSON, and each job that an engine runs is watched."""
+    """An engine on Spark. Tasks and results are sent as JSON, and each job is watched."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
@@ -24,11 +24,11 @@ class SparkEngine(Engine):
 
     @abstractmethod
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
-        """As ``map``; raises what Spark raises."""
+        """Like ``map``, but raises Spark's own errors."""
 
     @abstractmethod
     def shuffle_job(self, texts: Sequence[str]) -> list[str]:
-        """The results of all tasks, and of those that write what they have read, one in each slot."""
+        """The results of all tasks, and of the receiving tasks that write the shuffled rows, one in each slot."""
 
     @abstractmethod
     def began(self) -> bool:
@@ -53,7 +53,7 @@ class SparkEngine(Engine):
         with Watch(self._patience, self.began, self.cancel) as watch:
             try:
                 found = job()
-            except Exception as error:  # of py4j, gRPC or Spark: the job's, or those of a JVM that is going down
+            except Exception as error:  # from py4j, gRPC or Spark: the job failed, or its JVM is ending
                 raise self._cancelled(watch) or verdict(str(error)) from error
         self._has_worked = True
         return found

@@ -1,4 +1,4 @@
-"""Which Spark the settings ask for."""
+"""Opens the kind of Spark that the settings name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from calving.importing import IMPORTING
 
 
 def open_spark(name: str, properties: Mapping[str, str], patience: Patience) -> Engine:
-    """Spark Connect where ``spark.remote`` is among Spark's properties, else classic Spark.
+    """Spark Connect if ``spark.remote`` is among Spark's properties, otherwise classic Spark.
 
     :raises ConfigError: Spark does not start.
     """
-    # Imported here, because only one of them is needed.
+    # Imported here, because only one kind is needed.
     if "spark.remote" in properties:
         with IMPORTING:
             from calving.engine.connect import ConnectEngine

@@ -1,4 +1,4 @@
-"""Watches a Spark job: a job without resources, or without an end, is cancelled, with an error that says why."""
+"""Watches a Spark job. A job that gets no resources, or takes too long, is cancelled with an error that says why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _LOOK_SECONDS = 1.0
 
 
 class Watch:
-    """Around one job. ``cancel`` ends it, from another thread; ``began`` tells whether a task of it runs or has run."""
+    """A context around one job. ``cancel`` ends the job from another thread. ``began`` tells whether a task of the job
+    runs or has run.
+    """
 
     def __init__(self, patience: Patience, began: Callable[[], bool], cancel: Callable[[], object]) -> None:
         self._patience, self._began, self._cancel = patience, began, cancel
@@ -41,6 +43,6 @@ class Watch:
                 self.no_resources |= not began and took > self._patience.resources
                 self.too_long |= took > self._patience.job
                 if self.no_resources or self.too_long:
-                    self._cancel()  # and again, until it has ended: what Spark has not begun yet it does not cancel
-            except Exception as error:  # Spark's own, of a driver that is going down: the job tells
+                    self._cancel()  # and again until the job ends: Spark does not cancel tasks that it has not begun
+            except Exception as error:  # Spark's errors while the driver ends: the job reports them
                 log.debug("the Spark job cannot be watched: %s", error)

@@ -1,4 +1,6 @@
-"""Transforms: the Kafka Connect chain model over columns. One file per family, found by name."""
+"""Transforms: Kafka Connect's chain model over columns. There is one module per family; transforms are found by
+name.
+"""
 
 from calving.records.values import Records
 from calving.transforms.interface import Predicate, Transform

@@ -16,14 +16,17 @@ _REGEX = pa.struct([("regex", pa.string()), ("options", pa.string())])
 
 
 class Typed(NamedTuple):
-    """A value, as ``pyarrow.array`` takes it for its type. Null has the null type."""
+    """A value in the form that ``pyarrow.array`` takes for its type. Null has the null type."""
 
     type: pa.DataType
     value: Any
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The fields of a document. :raises ValueError: the text is none."""
+    """The fields of a document.
+
+    :raises ValueError: the text is no document.
+    """
     found = json.loads(text, parse_constant=_no_constant)
     if not isinstance(found, dict):
         raise ValueError("not a document")
@@ -37,9 +40,9 @@ def _no_constant(name: str) -> Any:
 def document(fields: Mapping[str, Any], as_documents: bool) -> Typed:
     """A struct of the fields that have a type; null is text, as in Connect.
 
-    ``as_documents``: arrays become structs ``_0``, ``_1``, ...; else their elements must be of one kind.
+    ``as_documents``: arrays become structs ``_0``, ``_1``, ... Otherwise the elements of an array must be of one kind.
 
-    :raises ValueError: an array has elements of several kinds, or a value is none of extended JSON.
+    :raises ValueError: an array has elements of several kinds, or a value is not extended JSON.
     """
     found = {name: _typed(value, as_documents) for name, value in fields.items()}
     there = {name: typed for name, typed in found.items() if typed is not None}
@@ -52,7 +55,7 @@ def _or_text(kind: pa.DataType) -> pa.DataType:
 
 
 def _typed(value: Any, as_documents: bool) -> Typed | None:
-    """None: of a type that Connect has nothing for (undefined, the least and the greatest key, symbols)."""
+    """The typed value; None if Connect has no type for it (undefined, the least and the greatest key, symbols)."""
     match value:
         case None:
             return Typed(pa.null(), None)
@@ -87,7 +90,7 @@ def _array(items: Sequence[Typed | None]) -> Typed:
 
 
 def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The type of both; documents have the fields of both."""
+    """The common type of both. A document gets the fields of both."""
     if a == b or pa.types.is_null(b):
         return a
     if pa.types.is_null(a):
@@ -105,7 +108,7 @@ def _merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def _filled(kind: pa.DataType) -> pa.DataType:
-    """With text where nothing is known."""
+    """The type, with text in place of unknown types."""
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _filled(f.type)) for f in kind])
     if pa.types.is_list(kind):

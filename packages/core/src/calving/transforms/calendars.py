@@ -38,7 +38,7 @@ def day_of(days: int) -> Day:
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970 of a date; months and days beyond their range count on, as a lenient calendar does."""
+    """Days since 1970 of a date. Months and days beyond their range count on, as in a lenient calendar."""
     years, month = divmod(month - 1, 12)
     julian = _julian(year + years, month + 1) + day - 1
     if year < 1582:
@@ -48,7 +48,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def of_year(year: int, number: int) -> int:
-    """Days since 1970 of a day of a year, the first being 1. The year of the cutover counts as Julian, as in Java."""
+    """Days since 1970 of a day of a year. The first day is 1. The year of the cutover counts as Julian, as in Java."""
     return (_julian(year, 1) if year <= 1582 else _gregorian(year, 1)) + number - 1
 
 

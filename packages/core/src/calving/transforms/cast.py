@@ -61,7 +61,10 @@ class Cast(Sided):
 
 
 def cast(column: pa.Array, name: str, what: str) -> pa.Array:
-    """Nulls are nulls of the new type. :raises RefusedError: some values cannot be cast."""
+    """The column in another type. Nulls stay null.
+
+    :raises RefusedError: some values cannot be cast.
+    """
     source, kind = column.type, _KINDS[name]
     t = pa.types
     if t.is_null(source):
@@ -80,7 +83,7 @@ def cast(column: pa.Array, name: str, what: str) -> pa.Array:
 
 
 def _by_arrow(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """The whole column at once; None if not all values fit."""
+    """The whole column cast at once; None if not all values fit."""
     floating = pa.types.is_floating(column.type)
     if pa.types.is_boolean(kind):
         if pa.types.is_boolean(column.type):
@@ -128,7 +131,7 @@ def _float(value: Any, largest: float) -> float:
 
 
 _FLOAT32_END = 2.0**128 - 2.0**103
-"""From here on rounding gives infinity."""
+"""Numbers from here on round to infinity."""
 
 
 def _boolean(value: Any) -> bool:

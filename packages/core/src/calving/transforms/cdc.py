@@ -1,4 +1,4 @@
-"""Transforms that the Iceberg sink ships: CopyValue, and those that unwrap change events of Debezium and AWS DMS."""
+"""Transforms that the Java sink ships: CopyValue, and transforms that unwrap change events of Debezium and AWS DMS."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class CopyValue(Transform):
 
 
 class DebeziumTransform(Transform):
-    """The row of a Debezium event, with ``_cdc``: before for deletes, else after.
+    """The row of a Debezium event, with ``_cdc``: ``before`` of a delete, ``after`` of any other event.
 
-    ``cdc.target.pattern`` makes ``_cdc.target`` of ``{db}`` and ``{table}``. An event without a row is dropped, unless
-    it empties its table: then ``_cdc`` is all that it has.
+    ``cdc.target.pattern`` makes ``_cdc.target`` from ``{db}`` and ``{table}``. An event without a row is dropped,
+    unless it empties its table: then the record has only ``_cdc``.
     """
 
     needs = frozenset({"offset", "key"})
@@ -63,7 +63,7 @@ class DebeziumTransform(Transform):
         return [self._rows(records.take(deleted), "before"), self._rows(rest, "after"), *others]
 
     def _emptied(self, record: Records) -> Records | None:
-        """A record that says that its table was emptied; None: it has a row."""
+        """The record of an event that empties its table; None if the event has a row."""
         event = Fields(record.value)
         row = event.get("after")
         if row is not None and not row.null_count:
@@ -73,7 +73,7 @@ class DebeziumTransform(Transform):
             found = Fields(self._cdc(event, record))
             cdc |= {name: column for name in ("ts", "source", "target") if (column := found.get(name)) is not None}
         except ValueError:
-            pass  # of which table is told by the topic, or not at all
+            pass  # only the topic may tell the table
         return replace(record, value=struct_of({CDC: struct_of(cdc, None, 1)}, None, 1), rowless=True)
 
     def _rows(self, records: Records, side: str) -> Records:
@@ -86,7 +86,7 @@ class DebeziumTransform(Transform):
         fields = Fields(row)
         try:
             cdc = self._cdc(Fields(records.value), records)
-        except UnfitTypeError as error:  # others of this type have no row, and are dropped
+        except UnfitTypeError as error:  # other events of this type have no row, and are dropped
             raise ValueError(str(error)) from error
         fields.add(CDC, cdc, records.typed, nullable=False)
         return records.with_value(fields.column())
@@ -96,7 +96,7 @@ class DebeziumTransform(Transform):
         count = len(records)
         databases = [as_text(found) for name in ("schema", "db") if (found := source.get(name)) is not None]
         database = pc.coalesce(*databases) if databases else pa.nulls(count, pa.string())
-        # Of MongoDB it is a collection.
+        # For MongoDB, the table is a collection.
         table = _text(source, "table" if "table" in source or "collection" not in source else "collection")
         if database.null_count:
             raise ValueError("the event's source names no database")
@@ -130,7 +130,7 @@ def _kind(operation: pa.Array, update: str, delete: str) -> pa.Array:
 
 
 def _filled(pattern: str, db: pa.Array, table: pa.Array) -> pa.Array:
-    """The pattern for every row; it is filled in once for each pair."""
+    """The filled pattern for every row. It is filled in once for each pair of database and table."""
     databases, tables = db.dictionary_encode(), table.dictionary_encode()
     names, others = databases.dictionary.to_pylist(), tables.dictionary.to_pylist()
     pairs = pc.add(pc.multiply(databases.indices.cast(pa.int64()), len(others)), tables.indices).dictionary_encode()

@@ -18,7 +18,9 @@ from calving.transforms.interface import Column, Predicate, RefusedError, Transf
 from calving.transforms.registry import predicate, transform
 
 _ONE_BY_ONE = 16
-"""So few records are tried one by one to find a rejected one: halving them would take as many attempts."""
+"""At most this many records are tried one by one to find a rejected record: halving them would take as many
+attempts.
+"""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class _Step:
     negate: bool
 
     def chosen(self, records: Records) -> pa.Array | None:
-        """A mask of the records that the transform is for; None: all of them."""
+        """A mask of the records to which the transform applies; None if it applies to all."""
         chosen = None
         if self.predicate is not None:
             chosen = self.predicate.test(records)
@@ -66,8 +68,8 @@ class Chain:
         )
 
     def leaves(self, kind: pa.DataType) -> pa.DataType | None:
-        """The type that values of this type have behind all steps; None: in what order fields stand inside of objects
-        may show before that.
+        """The type that values of this type have after all steps; None if some step may depend on the order of fields
+        in objects.
         """
         for step in self._steps:
             if not pa.types.is_nested(kind):
@@ -76,7 +78,7 @@ class Chain:
             if after is None:
                 if step.transform.ordered or not is_flat(kind):
                     return None
-                after = kind  # other fields, perhaps, but still no object inside
+                after = kind  # the fields may differ, but none is an object
             kind = after
         return kind
 
@@ -84,7 +86,10 @@ class Chain:
         return bool(self._steps)
 
     def apply(self, records: Records) -> Transformed:
-        """All steps, in order. :raises CalvingError: something that no record is the reason of."""
+        """Apply all steps, in order.
+
+        :raises CalvingError: an error that no record causes.
+        """
         result = Transformed([records])
         for step in self._steps:
             parts, result.records = result.records, []
@@ -105,9 +110,9 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
         after = step.transform.apply(records)
     except CalvingError:
         raise
-    except Exception as error:  # whatever a transform raises, some record is the reason
+    except Exception as error:  # whatever a transform raises, some record causes it
         if records.rowless:
-            result.records.append(records)  # without a row it has nothing that the transform is for
+            result.records.append(records)  # without a row, the transform has nothing to do
         elif isinstance(error, RefusedError) and error.reasons:
             _without(step, records, error.reasons, result)
         elif isinstance(error, UnfitTypeError) or len(records) == 1:
@@ -123,7 +128,7 @@ def _run(step: _Step, records: Records, result: Transformed) -> None:
 
 
 def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: Transformed) -> None:
-    """The transform has said which records it cannot take."""
+    """Reject the records that the transform has named, and apply it to the others."""
     taken = [True] * len(records)
     for place, reason in reasons.items():
         taken[place] = False
@@ -132,7 +137,7 @@ def _without(step: _Step, records: Records, reasons: Mapping[int, str], result: 
 
 
 def _search(step: _Step, records: Records, result: Transformed) -> None:
-    """Find the records that are the reason."""
+    """Find the records that cause the error."""
     count = len(records)
     size = 1 if count <= _ONE_BY_ONE else (count + 1) // 2
     for start in range(0, count, size):

@@ -18,7 +18,7 @@ Side = Literal["key", "value"]
 
 
 class Fields:
-    """The fields of a struct column, by name. Nulls of the column are nulls of every field."""
+    """The fields of a struct column, by name. Where the column is null, every field is null."""
 
     def __init__(self, column: pa.Array) -> None:
         """:raises UnfitTypeError: the column holds no objects."""
@@ -42,7 +42,10 @@ class Fields:
         return None if found is None else found[0]
 
     def require(self, name: str) -> pa.Array:
-        """:raises UnfitTypeError: no record of this type has the field."""
+        """The field of this name.
+
+        :raises UnfitTypeError: no record of this type has the field.
+        """
         found = self.get(name)
         if found is None:
             raise UnfitTypeError(f"there is no field '{name}'")
@@ -53,7 +56,10 @@ class Fields:
         self._fields[name] = (column, nullable)
 
     def add(self, name: str, column: pa.Array, typed: bool, *, nullable: bool = True) -> None:
-        """Append a field; without a schema it may replace one. :raises UnfitTypeError: the schema has it already."""
+        """Append a field. Without a schema it may replace a field.
+
+        :raises UnfitTypeError: the schema has the field already.
+        """
         if typed and name in self._fields:
             raise UnfitTypeError(f"the schema has a field '{name}' already")
         self.put(name, column, nullable=nullable)
@@ -62,7 +68,10 @@ class Fields:
         self._fields.pop(name, None)
 
     def rename(self, names: Mapping[str, str]) -> None:
-        """:raises UnfitTypeError: two fields would have one name."""
+        """Rename fields.
+
+        :raises UnfitTypeError: two fields would have one name.
+        """
         renamed = {names.get(n, n): found for n, found in self._fields.items()}
         if len(renamed) < len(self._fields):
             taken = [new for old, new in names.items() if old in self._fields and old != new]
@@ -73,7 +82,7 @@ class Fields:
         self._fields = {n: found for n, found in self._fields.items() if n in names}
 
     def column(self) -> pa.Array:
-        """The struct again."""
+        """The fields as a struct column."""
         return struct_of(
             {name: column for name, (column, _) in self._fields.items()},
             self._column.is_null() if self._column.null_count else None,
@@ -99,7 +108,10 @@ def with_side(records: Records, side: Side, column: pa.Array) -> Records:
 
 
 def each(column: pa.Array, change: Callable[[Any], Any], what: str = "") -> list[Any]:
-    """Every value changed, nulls left alone. :raises RefusedError: with the places of values that cannot be."""
+    """Every value, changed. Nulls stay null.
+
+    :raises RefusedError: some values cannot be changed; it holds their places.
+    """
     made: list[Any] = []
     reasons: dict[int, str] = {}
     for place, value in enumerate(objects(column)):
@@ -113,7 +125,10 @@ def each(column: pa.Array, change: Callable[[Any], Any], what: str = "") -> list
 
 
 def only_nulls(column: pa.Array, reason: str) -> pa.Array:
-    """The column, if nothing stands in it. :raises RefusedError: at the values that are no nulls."""
+    """The column, if it has only nulls.
+
+    :raises RefusedError: some values are not null; it holds their places.
+    """
     refused = pc.indices_nonzero(column.is_valid()).to_pylist()
     if refused:
         raise RefusedError(dict.fromkeys(refused, reason))
@@ -126,7 +141,10 @@ def names(options: Mapping[str, str], key: str) -> list[str]:
 
 
 def required(options: Mapping[str, str], key: str, transform: str) -> str:
-    """:raises ConfigError: the option is missing."""
+    """The value of an option.
+
+    :raises ConfigError: the option is missing.
+    """
     found = options.get(key)
     if not found:
         raise ConfigError(f"transform {transform}: the option '{key}' is missing")
@@ -134,7 +152,10 @@ def required(options: Mapping[str, str], key: str, transform: str) -> str:
 
 
 def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
-    """A boolean option, false by default. :raises ConfigError: it is neither."""
+    """A boolean option, false by default.
+
+    :raises ConfigError: the value is neither true nor false.
+    """
     text = options.get(key, "false").lower()
     if text not in ("true", "false"):
         raise ConfigError(f"transform {transform}: {key} is true or false, not '{text}'")
@@ -142,11 +163,14 @@ def flag(options: Mapping[str, str], key: str, transform: str) -> bool:
 
 
 _NO_EFFECT = "replace.null.with.default"
-"""A boolean option of many transforms of Connect: defaults are put in by the converter here."""
+"""A boolean option of many transforms of Connect. It has no effect here, because the converter inserts defaults."""
 
 
 def check_options(options: Mapping[str, str], known: Sequence[str], transform: str) -> None:
-    """:raises ConfigError: an option does not belong to the transform."""
+    """Check the names of options.
+
+    :raises ConfigError: an option does not belong to the transform.
+    """
     for name in options:
         if name not in known:
             raise ConfigError(
@@ -156,7 +180,7 @@ def check_options(options: Mapping[str, str], known: Sequence[str], transform: s
 
 
 def by_type(kinds: Sequence[pa.DataType]) -> list[tuple[pa.DataType, list[int]]]:
-    """The places of each type, in the order in which the types first come."""
+    """The places of each type, in the order in which the types first occur."""
     found: dict[pa.DataType, list[int]] = {}
     for place, kind in enumerate(kinds):
         found.setdefault(kind, []).append(place)

@@ -1,4 +1,4 @@
-"""Java's ``SimpleDateFormat`` in UTC and English, lenient as Connect uses it: milliseconds to text and back."""
+"""Java's ``SimpleDateFormat`` in UTC and English, lenient as in Connect: converts milliseconds to text and back."""
 
 from __future__ import annotations
 
@@ -33,21 +33,23 @@ class _Moment(NamedTuple):
     day: Day
     days: int
     millis: int
-    """Of the day."""
+    """Milliseconds of the day."""
 
 
 class _Token(NamedTuple):
     letter: str
-    """Empty: ``text`` stands for itself."""
+    """The pattern letter; if empty, ``text`` is literal."""
     width: int
     text: str = ""
 
 
 class JavaDateFormat:
-    """Writes and reads instants, in milliseconds since 1970. ``now``, likewise, decides on the century of ``yy``."""
+    """Writes and reads instants in milliseconds since 1970. ``now``, in the same unit, decides the century of
+    ``yy``.
+    """
 
     def __init__(self, pattern: str, now: int) -> None:
-        """:raises ConfigError: it is not a pattern, or has a letter that is not supported."""
+        """:raises ConfigError: the text is not a pattern, or has a letter that is not supported."""
         self.pattern = pattern
         self._tokens = list(self._parse_pattern(pattern))
         self._write = [_writer(token) for token in self._tokens]
@@ -77,7 +79,9 @@ class JavaDateFormat:
         return found
 
     def unreadable(self) -> str | None:
-        """Why text cannot be read by this pattern: fields of it contradict each other, or say too little."""
+        """The reason why text cannot be read with this pattern: its fields contradict each other, or do not determine a
+        date. None if text can be read.
+        """
         letters = {token.letter for token in self._tokens}
         for these, those in (("Hk", "Kh"), ("D", "MLd")):
             if letters & set(these) and letters & set(those):
@@ -176,7 +180,7 @@ def _of_era(moment: _Moment) -> int:
 
 
 Reader = Callable[[str, int, dict[str, int]], int]
-"""Reads a field of a text from a place on; the place behind it, or -1."""
+"""Reads a field of a text from a place on. Returns the place after the field, or -1."""
 
 
 def _reader(token: _Token, following: _Token | None) -> Reader:
@@ -220,7 +224,7 @@ def _named(field: str, names: dict[str, int]) -> Reader:
 
 
 def _numeric(letter: str, count: int, *, obeys: bool) -> Reader:
-    """A number; of adjacent ones only the last may have more digits than letters."""
+    """Reads a number. Of adjacent numbers, only the last may have more digits than letters."""
     field = {"k": "H", "h": "K", "L": "M"}.get(letter, letter)
 
     def read(text: str, place: int, found: dict[str, int]) -> int:

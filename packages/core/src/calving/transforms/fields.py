@@ -34,9 +34,9 @@ class Drop(Sided):
 
 
 class ExtractField(Sided):
-    """``field`` takes the place of the whole; a path with ``field.syntax.version`` = V2.
+    """``field`` replaces the whole key or value. With ``field.syntax.version`` = V2, ``field`` may be a path.
 
-    Without a schema a missing field is null; a schema must have it.
+    Without a schema a missing field is null. A schema must have the field.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -63,7 +63,7 @@ class ExtractField(Sided):
 
 
 class Filter(Transform):
-    """Drops every record: meant for a predicate."""
+    """Drops every record. Use it with a predicate."""
 
     ordered = False
 
@@ -97,7 +97,7 @@ class Flatten(Sided):
         return pa.struct([(str(i), leaf) for i, leaf in enumerate(_leaves(kind))])
 
     def _collect(self, column: pa.Array, prefix: str, always: bool, flat: dict[str, tuple[pa.Array, bool]]) -> None:
-        """``always``: whatever the column lies in is never null."""
+        """Collect the flat fields of a column. ``always``: whether the structs around the column are never null."""
         fields = Fields(column)
         for inner in fields.type:
             child, name = fields.require(inner.name), f"{prefix}{self._delimiter}{inner.name}" if prefix else inner.name
@@ -119,7 +119,7 @@ def _leaves(kind: pa.StructType) -> Iterator[pa.DataType]:
 
 
 class HoistField(Sided):
-    """The whole becomes the single ``field`` of a new struct; a null too."""
+    """The whole key or value becomes the single ``field`` of a new struct, also if it is null."""
 
     tombstones = True
     ordered = True
@@ -139,7 +139,7 @@ class HoistField(Sided):
 class InsertField(Sided):
     """Adds where a record came from, or a constant. A name may end in ``!`` (required) or ``?`` (optional).
 
-    The timestamp is one where there is a schema, else a number of milliseconds.
+    The timestamp is a timestamp if there is a schema, otherwise a number of milliseconds.
     """
 
     needs = frozenset({"offset", "timestamp"})
@@ -196,7 +196,7 @@ class ReplaceField(Sided):
 
 
 class SetSchemaMetadata(Sided):
-    """Accepted and without effect: names and versions of schemas mean nothing to a table."""
+    """Accepted without effect: a table has no names and versions of schemas."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("schema.name", "schema.version", "replace.null.with.default"), "SetSchemaMetadata")
@@ -210,7 +210,7 @@ class SetSchemaMetadata(Sided):
 class ValueToKey(Transform):
     """The key becomes a struct of these ``fields`` of the value.
 
-    Without a schema a missing field is null; a schema must have it.
+    Without a schema a missing field is null. A schema must have the field.
     """
 
     tombstones = False

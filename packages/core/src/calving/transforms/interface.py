@@ -19,7 +19,8 @@ class UnfitTypeError(ValueError):
 
 
 class RefusedError(Exception):
-    """The transform rejects some records: ``reasons`` by their indices in the ``Records`` that ``apply`` got.
+    """The transform rejects some records. ``reasons`` are by the records' indices in the ``Records`` that ``apply``
+    got.
 
     The chain calls ``apply`` once more with the other records, and does not search for the rejected ones.
     """
@@ -47,11 +48,12 @@ class Transform(ABC):
     return fewer. The results may have another shape, or several shapes: then return several ``Records``. ``index``
     identifies each record and must be kept.
 
-    Tombstones (null values) are passed to ``apply`` if ``tombstones`` is true; else they skip the transform.
+    Tombstones (null values) are passed to ``apply`` if ``tombstones`` is true. Otherwise they skip the transform.
 
     An exception from ``apply`` means that some of the records are bad. The chain finds them by calling ``apply`` with
     fewer records, at worst with each alone, so ``apply`` must keep no state between calls. ``UnfitTypeError`` and
-    ``RefusedError`` make that search unnecessary. A ``CalvingError`` is not a record's fault, and stops the sink.
+    ``RefusedError`` make that search unnecessary. A ``CalvingError`` means that no record is the cause, and stops the
+    sink.
 
     :raises ConfigError: from the constructor, if an option is wrong.
     """
@@ -59,11 +61,11 @@ class Transform(ABC):
     needs: ClassVar[frozenset[Column]] = frozenset()
     tombstones: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
-    """Whether the result may depend on the order of a value's fields; if not, JSON is decoded faster."""
+    """Whether the result may depend on the order of a value's fields. If it does not, JSON is decoded faster."""
 
     def becomes(self, kind: pa.DataType) -> pa.DataType | None:
-        """The result type for values of this type, if the transform reads their objects by field name only, so that the
-        order of fields does not matter; None if it may matter.
+        """The result type for values of this type; None if the order of fields may matter. It does not matter if the
+        transform reads objects only by field name.
         """
         return None
 
@@ -76,7 +78,7 @@ class Transform(ABC):
 
 
 class Predicate(ABC):
-    """Selects the records that a transform is applied to; elementwise, like a transform."""
+    """Selects the records to which a transform applies. Elementwise, like a transform."""
 
     needs: ClassVar[frozenset[Column]] = frozenset()
 

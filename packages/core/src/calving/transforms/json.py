@@ -19,7 +19,7 @@ from calving.transforms.interface import Transform, UnfitTypeError
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _Kind = str | tuple[Any]
-"""A name of ``_TYPES``; a tuple of one kind is a list of it."""
+"""A name of ``_TYPES``. A tuple of one kind stands for a list of this kind."""
 _TYPES = {
     "boolean": pa.bool_(),
     "int32": pa.int32(),
@@ -35,10 +35,10 @@ _AS_THEY_ARE = ("boolean", "int32", "int64", "decimal", "string")
 
 
 class JsonToMapTransform(Transform):
-    """With ``json.root``: one field ``payload``, a map of text to text. Else a field for each of the object's.
+    """With ``json.root``: one field ``payload``, a map of text to text. Otherwise a field for each field of the object.
 
-    Objects below become maps of text to text, arrays of one kind stay arrays, mixed ones become arrays of text. Every
-    record gets the types of its own text, so records of several types come out.
+    Inner objects become maps of text to text. Arrays of one kind stay arrays; mixed arrays become arrays of text. Each
+    record gets the types of its own text, so the results may have several types.
     """
 
     tombstones = False
@@ -59,7 +59,7 @@ class JsonToMapTransform(Transform):
 
 
 def _by_fields(values: Sequence[Mapping[str, Any]]) -> dict[tuple[tuple[str, _Kind], ...], list[int]]:
-    """The places of objects with the same fields. What says nothing (null, empty objects and arrays) is no field."""
+    """The places of objects with the same fields. Null, empty objects and empty arrays make no field."""
     found: dict[tuple[tuple[str, _Kind], ...], list[int]] = {}
     for place, value in enumerate(values):
         fields = tuple([(name, kind) for name, item in value.items() if (kind := _kind(item)) is not None])
@@ -92,7 +92,7 @@ def _texts(value: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    """Text as it is, anything else as JSON."""
+    """The text of a value: text unchanged, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, Decimal):

@@ -17,7 +17,7 @@ from calving.transforms.sided import Sided
 
 
 class MaskField(Sided):
-    """``fields`` get a value of their type that says nothing, or ``replacement`` where they are text or numbers."""
+    """``fields`` get the neutral value of their type; or ``replacement``, if they are text or numbers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         check_options(options, ("fields", "replacement", "replace.null.with.default"), "MaskField")

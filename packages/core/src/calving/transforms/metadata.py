@@ -1,4 +1,4 @@
-"""KafkaMetadataTransform: where a record came from, in the record."""
+"""KafkaMetadataTransform: adds a record's topic, partition and offset to the record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from calving.transforms.interface import Transform
 class KafkaMetadataTransform(Transform):
     """Adds topic, partition, offset, timestamp (milliseconds) and a constant (``external_field`` = key,value).
 
-    They are one struct named ``field_name`` if ``nested``, else fields ``<field_name>_topic`` and so on.
+    If ``nested``, they are one struct named ``field_name``. Otherwise they are fields ``<field_name>_topic`` and so on.
     """
 
     ordered = False

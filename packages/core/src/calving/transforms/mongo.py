@@ -21,12 +21,12 @@ _NULL = Typed(pa.null(), None)
 
 
 class MongoDebeziumTransform(Transform):
-    """``before`` and ``after`` become structs; an ``after`` that is missing is made of before and the changes, and the
-    ``before`` of a delete of the key.
+    """``before`` and ``after`` become structs. A missing ``after`` is made from ``before`` and the changes. The missing
+    ``before`` of a delete is made from the key.
 
-    ``array_handling_mode``: array (elements of one kind), or document (a struct ``_0``, ``_1``, ...). What is not an
-    event of this kind is an error (the Java transform turns it into a tombstone). Every record gets the types of its
-    own documents, so records of several types come out.
+    ``array_handling_mode``: array (elements of one kind), or document (a struct ``_0``, ``_1``, ...). A record that is
+    not an event of MongoDB is an error (the Java transform turns it into a tombstone). Each record gets the types of
+    its own documents, so the results may have several types.
     """
 
     needs = frozenset({"key"})
@@ -69,7 +69,7 @@ class MongoDebeziumTransform(Transform):
         old = None if before is None else bson.parse(before)
         new = None if after is None else bson.parse(after)
         if before is None and after is None and changes is None and operation == "d":
-            old = {_ID: key["id"]}  # without pre-images nothing else is known of a document that was deleted
+            old = {_ID: key["id"]}  # without pre-images only the key of a deleted document is known
         elif before is None and after is None and changes is None:
             raise ValueError("not a MongoDB event: before, after and updateDescription are all null")
         if new is None and changes is not None:

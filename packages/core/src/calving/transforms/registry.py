@@ -1,4 +1,6 @@
-"""Transforms and predicates by name: ours, Kafka Connect's classes, those that packages register, ``module:name``."""
+"""Transforms and predicates by name: calving's own, Kafka Connect's classes, those that packages register, and
+``module:name``.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ PREDICATES = Registry(
 
 
 def transform(name: str, kind: str, options: Mapping[str, str]) -> Transform:
-    """:raises ConfigError: there is no such transform, or an option is wrong."""
+    """Make a transform.
+
+    :raises ConfigError: there is no such transform, or an option is wrong.
+    """
     try:
         return _transform(kind, options)
     except ConfigError as error:
@@ -83,7 +88,10 @@ def _transform(kind: str, options: Mapping[str, str]) -> Transform:
 
 
 def predicate(name: str, spec: PredicateSpec) -> Predicate:
-    """:raises ConfigError: there is no such predicate, or an option is wrong."""
+    """Make a predicate.
+
+    :raises ConfigError: there is no such predicate, or an option is wrong.
+    """
     short = _short(spec.type)
     try:
         found: type[Predicate] = PREDICATES.find(short if short in PREDICATES.own else spec.type, Predicate)
@@ -104,7 +112,7 @@ def _on_side(kind: type[Sided], side: str) -> type[Sided]:
 
 
 class _Function(Transform):
-    """A plain function of records and options. The columns that it reads are unknown, so it gets all."""
+    """A plain function of records and options. It gets all columns, because the columns that it reads are unknown."""
 
     needs = frozenset({"key", "offset", "timestamp", "headers"})
     function: Callable[[Records, Mapping[str, str]], Records]

@@ -26,7 +26,7 @@ class Sided(Transform):
         try:
             return self.on(records, column)
         except UnfitTypeError as error:
-            if column.null_count:  # the nulls of a column are fine, whatever its type
+            if column.null_count:  # nulls are accepted, whatever the column's type
                 raise ValueError(str(error)) from error
             raise
 
@@ -40,9 +40,9 @@ class Sided(Transform):
 
 
 def path_of(options: Mapping[str, str], key: str, transform: str) -> tuple[str, ...]:
-    """The steps of a field's name: one, or with ``field.syntax.version`` = V2 those between dots.
+    """The steps of a field's name: one step, or with ``field.syntax.version`` = V2 the steps between dots.
 
-    A step in backticks may hold dots; a backtick of its own before a dot is written with a backslash.
+    A step in backticks may contain dots. A literal backtick before a dot is written with a backslash.
 
     :raises ConfigError: a backtick is not closed, or the version is unknown.
     """

@@ -23,9 +23,9 @@ _ALLOWED = "it is one SELECT ... FROM records, with or without WHERE, that makes
 class Sql(Transform):
     """``query``: a SELECT from ``records``, whose columns are the value's fields.
 
-    Each row comes from one record alone: WHERE drops records; no joins, aggregates, windows, subqueries, DISTINCT,
-    ORDER or LIMIT. Without a schema a field that a record does not have is null. The query reaches nothing outside:
-    no files, no network. Tombstones pass by.
+    Each row is made from one record alone. WHERE drops records. Joins, aggregates, windows, subqueries, DISTINCT, ORDER
+    and LIMIT are refused. Without a schema, a field that a record does not have is null. The query cannot access files
+    or the network. Tombstones skip the transform.
     """
 
     tombstones = False
@@ -73,12 +73,15 @@ class Sql(Transform):
         return pa.table({**columns, _PLACE: pa.array(range(len(value)), pa.int32())})
 
     def _run(self, query: str) -> tuple[pa.Table, set[str]]:
-        """The rows, and the names of the columns that are JSON: to Arrow they are text."""
+        """The rows, and the names of the columns that are JSON. Arrow has them as text."""
         done = self._connection.execute(query)
         return done.to_arrow_table(), {name for name, kind, *_ in done.description if str(kind) == "JSON"}
 
     def _refuse(self) -> None:
-        """:raises RefusedError: with the records for which an expression of the query cannot be computed."""
+        """Find the records that make the query fail.
+
+        :raises RefusedError: an expression of the query cannot be computed for these records.
+        """
         if self._probe is None:
             return
         found, _ = self._run(self._probe)
@@ -90,7 +93,7 @@ class Sql(Transform):
             raise RefusedError(reasons)
 
     def _probe_query(self) -> str | None:
-        """Which records, by expression, make an error; None: no expression can."""
+        """A query that finds the records for which an expression fails; None if no expression can fail."""
         where = self._node.get("where_clause")
         kept, columns = "", []
         if where:
@@ -106,7 +109,10 @@ class Sql(Transform):
         return " ".join(["SELECT", ", ".join([_PLACE, *columns]), "FROM", source]) if columns else None
 
     def _parsed(self, query: str) -> dict[str, Any]:
-        """:raises ConfigError: it is not a SELECT that treats each record by itself."""
+        """The syntax tree of a query.
+
+        :raises ConfigError: the query is not a SELECT that treats each record by itself.
+        """
         found = json.loads(self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()[0])
         if found["error"]:
             raise ConfigError(f"transform Sql: {found['error_message']}")
@@ -135,8 +141,8 @@ class Sql(Transform):
 
 
 def _whole(column: pa.Array) -> pa.Array:
-    """The column as DuckDB reads it right: of objects inside of objects that are part of a longer array it takes the
-    inner ones from the array's beginning.
+    """The column in a form that DuckDB reads correctly. From a slice of an array, DuckDB reads objects within objects
+    from the array's beginning.
     """
     return take(column, pa.array(range(len(column)), pa.int32())) if _is_part(column) else column
 
@@ -176,7 +182,7 @@ def _wrong(node: Mapping[str, Any]) -> str | None:
 
 
 def _columns(node: Mapping[str, Any]) -> list[str]:
-    """The columns that a query names. A name that an item of the SELECT list gave before is that item."""
+    """The columns that a query names. A name that an earlier item of the SELECT list has defined means that item."""
     table = node["from_table"]
     mine = {table["table_name"], table["alias"]}
     given: set[str] = set()
@@ -203,7 +209,10 @@ def _parts(tree: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _plain(name: str, column: pa.ChunkedArray, is_json: bool) -> pa.Array:
-    """As a type that a table can have. :raises UnfitTypeError: there is none."""
+    """The column in a type that a table can have.
+
+    :raises UnfitTypeError: there is no such type.
+    """
     whole = column.combine_chunks()
     if is_json and pa.types.is_string(whole.type):
         return pa.ExtensionArray.from_storage(JSON, whole)

@@ -32,7 +32,7 @@ def as_text(column: pa.Array) -> pa.Array:
         return column.cast(pa.string())
     if pa.types.is_temporal(kind):
         return _temporal(column)
-    if pa.types.is_float32(kind):  # its own digits, not those of the double beside it
+    if pa.types.is_float32(kind):  # the digits of the 32-bit float, not of the nearest double
         found = [None if v is None else java_double(float(v)) for v in column.cast(pa.string()).to_pylist()]
         return pa.array(found, pa.string())
     return pa.array([None if v is None else _text(v, kind) for v in objects(column)], pa.string())
@@ -73,7 +73,7 @@ def _unit(kind: pa.DataType) -> str:
 
 
 def millis(column: pa.Array) -> pa.Array:
-    """Dates, times and timestamps as whole milliseconds (int64), what is below them cut off."""
+    """Dates, times and timestamps as whole milliseconds (int64). Smaller parts are cut off."""
     kind = column.type
     if pa.types.is_date(kind):
         return pc.multiply_checked(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_MS)

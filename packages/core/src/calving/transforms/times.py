@@ -1,4 +1,4 @@
-"""TimestampConverter: one way of writing instants into another."""
+"""TimestampConverter: converts instants from one form to another."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _DAY_MS = 86_400_000
 
 
 class TimestampConverter(Sided):
-    """``field`` (the whole, if empty) to ``target.type``; ``format`` for text, ``unix.precision`` for numbers.
+    """Converts ``field`` (the whole key or value, if empty) to ``target.type``. ``format`` is for text,
+    ``unix.precision`` for numbers.
 
-    As in Connect, an instant is a number of whole milliseconds on its way: what is below them is cut off.
+    As in Connect, an instant is converted to whole milliseconds first, and smaller parts are cut off.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -115,7 +116,10 @@ def _days(instants: pa.Array) -> pa.Array:
 
 
 def _scaled(numbers: pa.Array, per_second: int, wanted: int) -> pa.Array:
-    """:raises pa.ArrowInvalid: a number is too large in the unit that is wanted."""
+    """The numbers in another unit.
+
+    :raises pa.ArrowInvalid: a number is too large in the wanted unit.
+    """
     if per_second > wanted:
-        return pc.divide(numbers, per_second // wanted)  # towards zero, as Java's TimeUnit
+        return pc.divide(numbers, per_second // wanted)  # rounds towards zero, as Java's TimeUnit
     return pc.multiply_checked(numbers, wanted // per_second)

@@ -27,10 +27,13 @@ from calving.transforms.text import as_text
 
 
 def java_regex(pattern: str, where: str) -> re.Pattern[str]:
-    """:raises ConfigError: it is none, or Python would understand it otherwise than Java."""
+    """A compiled regular expression of Java.
+
+    :raises ConfigError: the pattern is not valid, or Python would interpret it differently from Java.
+    """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # sets in sets, which Java has and Python not
+            warnings.simplefilter("error", FutureWarning)  # Java has sets within sets, Python has not
             return re.compile(re.sub(r"\(\?<([A-Za-z]\w*)>", r"(?P<\1>", pattern), re.ASCII)
     except (re.error, FutureWarning) as error:
         raise ConfigError(f"{where}: '{pattern}' is not a regular expression that is supported: {error}") from error
@@ -56,7 +59,7 @@ class RegexRouter(Transform):
         number, name = match.group("number"), match.group("name")
         if match.group("escaped"):
             return re.sub(r"\\", r"\\\\", match.group("escaped"))
-        if number is not None:  # as many digits as make the number of a group
+        if number is not None:  # take as many digits as form the number of a group
             digits = next((n for n in range(len(number), 0, -1) if int(number[:n]) <= self._regex.groups), 0)
             if digits:
                 return rf"\g<{number[:digits]}>{number[digits:]}"
@@ -75,7 +78,7 @@ class RegexRouter(Transform):
 
 
 class TimestampRouter(Transform):
-    """The topic becomes ``topic.format`` (``${topic}-${timestamp}``), with the record's timestamp in it."""
+    """The topic becomes ``topic.format`` (``${topic}-${timestamp}``), with the record's topic and timestamp."""
 
     ordered = False
     needs = frozenset({"timestamp"})
@@ -144,7 +147,7 @@ class InsertHeader(Transform):
 
 
 class DropHeaders(Transform):
-    """Takes ``headers`` away."""
+    """Removes ``headers``."""
 
     ordered = False
     needs = frozenset({"headers"})
