@@ -1,4 +1,4 @@
-"""How a sink is, as its control log and its tables tell, whether it runs or not."""
+"""Derives the health of a sink from its control log and its tables, whether the sink runs or not."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from calving.settings.load import Sink
 
 @dataclass(frozen=True, slots=True)
 class TableHealth:
-    """``state``: ok; waiting, for the next commit; DEGRADED: several cycles committed nothing, entries are parked,
-    offsets are missing, or the table cannot be loaded; missing, where there is no such table.
+    """``state``: ok; waiting for the next commit; missing, if there is no such table; or DEGRADED. A table is DEGRADED
+    if several cycles have not committed its files, entries are parked, offsets are missing, or it cannot be loaded.
     """
 
     name: str
     state: str
     records: str = ""
     committed_at: float | None = None
-    """When the sink last committed to it."""
+    """When the sink last committed to the table."""
     cycles: int = 0
-    """Commit cycles that have ended without the files that wait."""
+    """Commit cycles that have ended without committing the waiting files."""
     files: int = 0
     missing: Coverage = field(default_factory=dict)
     valid_through: str = ""
@@ -46,7 +46,7 @@ class TableHealth:
     changed_by: str = ""
     """The id of that commit."""
     why: str = ""
-    """Why the table cannot be loaded, or cannot take what waits; empty if that is not known here."""
+    """Why the table cannot be loaded, or cannot take the waiting files; empty if the reason is not known here."""
 
 
 def health(sink: Sink, catalog: Catalog, heard: Heard, topics: Collection[str]) -> list[TableHealth]:
@@ -61,7 +61,7 @@ def _health(sink: Sink, name: str, table: Table | UnavailableError | None, heard
         waiting = heard.waiting(table_id(name), {})
         cycles = heard.cycles(waiting)
         if table is not None:
-            # Which of the files that were heard it holds already is not known.
+            # It is unknown which of the announced files the table holds already.
             return TableHealth(name, "DEGRADED", parked=parked, why=str(table))
         state = "DEGRADED" if cycles >= DEGRADED or parked else "missing"
         why = f"table {name} does not exist"

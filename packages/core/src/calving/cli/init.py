@@ -45,9 +45,9 @@ _EXTRAS = {"glue": "glue", "hive": "hive", "azure": "azure", "postgresql": "post
 def answers(
     topic: str, table: str | None, servers: str, catalog: str, store: str, uri: str | None, warehouse: str | None
 ) -> Answers:
-    """The given answers, and likely ones in place of the missing.
+    """The given answers, with likely answers in place of missing ones.
 
-    :raises ConfigError: a catalog or a store is not known, or they do not go together.
+    :raises ConfigError: the catalog or the store is not known, or they cannot be combined.
     """
     for what, given, known in (("catalog", catalog, CATALOGS), ("store", store, STORES)):
         if given not in known:
@@ -160,5 +160,5 @@ def _extras(found: Answers) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """As TOML writes it; its escapes are those of JSON."""
+    """The text as a TOML string. TOML has the same escapes as JSON."""
     return json.dumps(text, ensure_ascii=False)

@@ -21,9 +21,9 @@ from calving.source.opening import open_source
 
 
 def validate(sink: Sink) -> Iterator[str]:
-    """One line per thing that is in order.
+    """One line for each check that passes.
 
-    :raises CalvingError: the first that is not.
+    :raises CalvingError: the first check that fails.
     """
     keys = sink.keys
     check_record_path(sink)
@@ -62,8 +62,8 @@ def validate(sink: Sink) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A source partition, as broker, backend and control log have it. ``stored``: None before a first start;
-    ``committed``: up to here all is in the tables, None where the control log does not say.
+    """The state of a source partition in the broker, the backend and the control log. ``stored``: None before a first
+    start. ``committed``: all records below this offset are in the tables; None if the control log does not tell.
     """
 
     partition: TopicPartition
@@ -72,7 +72,7 @@ class Position:
     end: int
     committed: int | None = None
     answered: bool | None = None
-    """Whether the last commit cycle had an answer for it."""
+    """Whether the last commit cycle had an answer for this partition."""
 
     @property
     def lag(self) -> int:
@@ -86,7 +86,7 @@ class Position:
 
 
 def positions(sink: Sink) -> list[Position]:
-    """Of every source partition, as broker and backend have them."""
+    """The positions of every source partition in the broker and the backend."""
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
     try:
         return positions_of(sink, session)
@@ -95,7 +95,7 @@ def positions(sink: Sink) -> list[Position]:
 
 
 def positions_of(sink: Sink, session: Session) -> list[Position]:
-    """The same, with a session that there is."""
+    """Like ``positions``, with an open session."""
     topics = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
     every = topics.partitions()
     bounds = topics.bounds(every)

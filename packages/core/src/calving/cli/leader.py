@@ -1,4 +1,4 @@
-"""Asks the worker that leads why the sink is DEGRADED, and how long its commits took: no other place knows."""
+"""Asks the worker that leads why the sink is DEGRADED, and how long its commits took. Only the leader knows this."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _UNREADABLE = (OSError, ValueError, LookupError, TypeError)
 
 
 def reasons_of(leader: Leader | None, sink: str) -> list[tuple[str, str]] | None:
-    """Subject and sentence of each reason, as the leader's status server has them; None if it does not answer."""
+    """The subject and the sentence of each reason, from the leader's status server; None if the server does not
+    answer.
+    """
     with contextlib.suppress(*_UNREADABLE):
         found = _asked(leader, f"connectors/{quote(sink, safe='')}/status")
         return [(str(each["subject"]), str(each["text"])) for each in found["calving"]["reasons"]]
@@ -27,7 +29,8 @@ def reasons_of(leader: Leader | None, sink: str) -> list[tuple[str, str]] | None
 
 def commit_seconds_of(leader: Leader | None) -> dict[tuple[str, str], float] | None:
     """How long the catalog took for the last commit of each table that changed rows, by the table and the id of the
-    commit, as the leader's status server has them; None if it does not answer, or is of a version without them.
+    commit. The times come from the leader's status server; None if the server does not answer, or has a version without
+    these times.
     """
     with contextlib.suppress(*_UNREADABLE):
         changes = [each["last_change"] for each in _asked(leader, "api/tables")]
@@ -36,7 +39,10 @@ def commit_seconds_of(leader: Leader | None) -> dict[tuple[str, str], float] | N
 
 
 def _asked(leader: Leader | None, path: str) -> Any:
-    """:raises OSError, ValueError: it does not answer."""
+    """The server's answer.
+
+    :raises OSError, ValueError: the server does not answer.
+    """
     if leader is None or not _reachable(leader):
         raise OSError("there is nobody to ask")
     request = Request(f"{leader.url.rstrip('/')}/{path}")  # noqa: S310 - see below
@@ -45,7 +51,9 @@ def _asked(leader: Leader | None, path: str) -> Any:
 
 
 def _reachable(leader: Leader) -> bool:
-    """Whether the URL is one of the web; a loopback address is good on the leader's machine only."""
+    """Whether the URL is an http URL that this machine can reach. A loopback address works only on the leader's
+    machine.
+    """
     url = urlsplit(leader.url)
     local = url.hostname in LOOPBACK
     return url.scheme in ("http", "https") and (not local or leader.host == socket.gethostname())

@@ -161,7 +161,7 @@ def status(
     worker: Worker = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
     watch: Annotated[
-        float | None, typer.Option(min=0.5, help="Show it again every so many seconds, until Ctrl-C.")
+        float | None, typer.Option(min=0.5, help="Show the status again at this interval in seconds, until Ctrl-C.")
     ] = None,
 ) -> None:
     """Show positions, lag and tables of the sink, whether it runs or not; exit code 3 if something is wrong."""
@@ -180,12 +180,12 @@ def status(
         out.print(*parts, sep="\n", highlight=False)
 
     show(found := looking.status(sink))
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how to stop watching
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C stops watching
         while watch is not None:
             time.sleep(watch)
             try:
                 found = looking.status(sink)
-            except UnavailableError as error:  # what is watched may be away for a while
+            except UnavailableError as error:  # the sink's stores may be unreachable for a while
                 _tell_error(str(error))
             else:
                 show(found)
@@ -232,8 +232,8 @@ def maintain(
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Show what would be done.")] = False,
 ) -> None:
-    """Turn equality deletes into position deletes, which engines read faster. The sink may run, and rows stay as they
-    are.
+    """Turn equality deletes into position deletes, which engines read faster. The sink may run meanwhile. No row
+    changes.
     """
     from calving.cli.maintain import maintain as turn
 
@@ -286,9 +286,9 @@ def main() -> None:
     )
     for noisy in ("py4j", "pyiceberg", "httpx", "httpx2"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)  # what matters comes back as an error
+    logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)  # important messages come back as errors
     try:
-        code = app(standalone_mode=False)  # which hands on the code of typer.Exit as its result
+        code = app(standalone_mode=False)  # which returns the code of typer.Exit
         sys.exit(code if isinstance(code, int) else 0)
     except typer.Abort:
         sys.exit(1)
@@ -310,5 +310,5 @@ def _fail(error: Exception, code: int, text: str | None = None) -> None:
 
 
 def _tell_error(text: str) -> None:
-    """Errors quote names and paths, which may look like markup."""
+    """Print an error as plain text, because names and paths in it may look like markup."""
     Console(stderr=True).print(Text.assemble(("error:", "red"), " ", text), soft_wrap=True)

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 
 def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[str]:
-    """Turn the equality deletes of these tables into position deletes; without names, of all mutation tables.
+    """Turn the equality deletes of these tables into position deletes. Without names, do so for all mutation tables.
 
-    May be run at any time, several times at once, and again after it was cut off.
+    The command may be run at any time, several times at once, and again after an interruption.
 
     :raises ConfigError: a table does not exist, or is only appended to.
-    :raises CommandFailedError: others have committed too fast; what is done stays done.
+    :raises CommandFailedError: others have committed too fast. The commits made so far stay.
     """
     keys = sink.keys
     catalog = open_catalog(keys.catalog_name, sink.catalog)
@@ -55,7 +55,7 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
 
 
 def _tasks(engine: Engine) -> Tasks | None:
-    """The engine; None if it runs in this process, or does not start."""
+    """The engine; None if its tasks would run in this process, or if it does not start."""
     try:
         return engine.beside()
     except CalvingError as error:
@@ -64,7 +64,7 @@ def _tasks(engine: Engine) -> Tasks | None:
 
 
 def _seen(catalog: Catalog, sink: Sink, name: str) -> str:
-    """What there is to do."""
+    """A text on the work that there is to do for a table."""
     table, key = find_table(catalog, table_id(name)), ledger_key(sink, "", name)
     head = table.metadata.snapshot_by_name(key.branch) if table is not None else None
     live = Manifests(()).live(table.io, head.manifest_list) if table is not None and head is not None else None

@@ -1,6 +1,6 @@
-"""Shows what would become of some records: tables, partitions, bad records. Nothing is written but a temporary folder.
+"""Shows what would become of some records: tables, partitions, bad records. Only a temporary folder is written.
 
-The records go the way that all records go, into copies of the tables without their data.
+The records are processed as usual, but are written into copies of the tables without data.
 """
 
 from __future__ import annotations
@@ -38,20 +38,22 @@ from calving.source.interface import Source
 from calving.source.opening import open_source
 
 _PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.enabled", "format-version")
-"""Properties that would lead out of the temporary folder, or need a REST catalog."""
+"""Properties that would make files outside of the temporary folder, or need a REST catalog."""
 _EVERYTHING = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class TablePreview:
-    """A table as it would be after these records; ``before`` None: it would be created."""
+    """A table as it would be after these records. ``before`` is None if the table would be created."""
 
     name: str
     before: Schema | None
     after: Schema
     rows: int
     partitions: Mapping[str, int]
-    """Rows by partition, as its folders are called; one entry without a name where it is not partitioned."""
+    """Rows by partition, named like the partition's folders. An unpartitioned table has one entry with an empty
+    name.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Preview:
 
 
 def preview(sink: Sink, records: int) -> Preview:
-    """Of the newest records, at most so many.
+    """The preview of at most ``records`` of the newest records.
 
     :raises CalvingError: the settings are wrong, or the broker or the catalog cannot be reached.
     """
@@ -92,7 +94,9 @@ _NO_LIMITS = ErrorLimits(per_batch=_EVERYTHING, share=1.0)
 
 
 def newest(topics: Source, every: Collection[TopicPartition], records: int) -> dict[TopicPartition, Span]:
-    """The last offsets of the partitions, about as many of each; a partition with fewer leaves room to the others."""
+    """The last offsets of the partitions, about the same number of each. If a partition has fewer, the others get
+    more.
+    """
     bounds = topics.bounds(every)
     spans: dict[TopicPartition, Span] = {}
     left = records
@@ -106,7 +110,7 @@ def newest(topics: Source, every: Collection[TopicPartition], records: int) -> d
 
 
 def _path(sink: Sink) -> RecordPath:
-    """The sink's, but for what would stop it: all that is wrong is shown."""
+    """The sink's record path, but without settings that would stop at an error, so that all errors are shown."""
     path = record_path(sink)
     routing = path.routing
     if routing.unrouted == "fail":
@@ -132,7 +136,7 @@ def _staying(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Copies:
-    """A catalog of empty copies of the tables that records go to."""
+    """A catalog with empty copies of the tables to which records go."""
 
     def __init__(self, theirs: Catalog, folder: Path) -> None:
         self._theirs, self._folder = theirs, folder
@@ -140,7 +144,7 @@ class _Copies:
         self._before: dict[str, Schema | None] = {}
 
     def copy(self, name: str) -> None:
-        """Make the copy of a table, if there is one, once."""
+        """Make the copy of a table once, if the table exists."""
         if name in self._before:
             return
         found = find_table(self._theirs, table_id(name))
@@ -166,7 +170,7 @@ class _Copies:
 
 
 def _empty(table: Table, where: str) -> TableMetadata:
-    """Its metadata without data, at another place; of version 2, which every catalog takes."""
+    """The table's metadata without data, at another location. It has format version 2, which every catalog accepts."""
     raw = table.metadata.model_dump(by_alias=True, mode="json")
     gone = ("snapshots", "snapshot-log", "metadata-log", "refs", "statistics", "partition-statistics")
     raw |= {name: {} if name == "refs" else [] for name in gone}
@@ -176,7 +180,7 @@ def _empty(table: Table, where: str) -> TableMetadata:
 
 
 class _Tables(Tables):
-    """Tables of the copies, which are made when they are first looked at."""
+    """Tables of the copies. A copy is made at its first use."""
 
     def __init__(self, copies: _Copies, rules: TableRules) -> None:
         super().__init__(copies.catalog, "preview", rules)
@@ -190,7 +194,7 @@ class _Tables(Tables):
 
 
 def as_text(found: Preview, *, tolerates: bool) -> Iterator[str]:
-    """For people; ``tolerates``: bad records become dead letters."""
+    """The preview as text for people. ``tolerates``: whether bad records become dead letters."""
     newest = counted(found.read, "record, the newest one", "records, the newest ones")
     yield f"read {newest}; nothing was written"
     for table in found.tables:
@@ -212,7 +216,7 @@ _SHOWN = 10
 
 
 def _table_text(table: TablePreview) -> Iterator[str]:
-    """Columns that are new have a plus before them, those of another type an exclamation mark."""
+    """The text about a table. A plus marks new columns, and an exclamation mark columns whose type changes."""
     before = {} if table.before is None else {f.name: f for f in table.before.fields}
     lines = []
     for field in table.after.fields:

@@ -40,14 +40,14 @@ _MEMBERS_SECONDS = 10.0
 
 
 def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None, *, dry_run: bool) -> Iterator[str]:
-    """Rewind to the low watermark, and have each table skip the records that it holds above it.
+    """Rewind to the low watermark. Each table skips the records above the low watermark that it holds.
 
-    Tables in ``rolled_back`` get all records again that they do not hold now. So do tables of which the catalog shows
-    an older state than the control log: offsets that another table's ledger calls settled may be missing in them.
-    ``former`` is the sink's former name, ``<control topic>.<group>``: ledgers under it count, too. Idempotent: rerun it
-    after an interruption.
+    Tables in ``rolled_back`` get all records again that they do not hold now. So do tables for which the catalog shows
+    an older state than the control log: they may lack offsets that another table's ledger calls settled. ``former`` is
+    the sink's former name, ``<control topic>.<group>``: ledgers under this name count, too. The recovery is idempotent:
+    rerun it after an interruption.
 
-    :raises CalvingError: workers are running, or no table knows anything of this sink.
+    :raises CalvingError: workers are running, or no table has a ledger of this sink.
     """
     keys = sink.keys
     topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
@@ -125,7 +125,7 @@ def _mind_members(source: Source, groups: Iterable[str]) -> None:
 
 
 def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
-    """Refuse to bring rows of a rolled back mutation table back below later rows (I7).
+    """Refuse to read again rows of a rolled back mutation table that has later rows (I7).
 
     :raises ConfigError: the table has later rows.
     """
@@ -140,7 +140,7 @@ def mind_order(names: Iterable[str], ledgers: Mapping[str, Ledger]) -> None:
 
 
 def _groups(former: str | None) -> list[str]:
-    """All that the group of ``<control topic>.<group>`` may be: both may have dots in them."""
+    """All groups that ``<control topic>.<group>`` may name: topic and group may both contain dots."""
     if former is None:
         return []
     parts = former.split(".")
@@ -197,9 +197,11 @@ def _count(coverage: Coverage) -> int:
 
 
 def _older(catalog: Catalog, sink: Sink, cursor: Cursor, names: Iterable[str]) -> set[str]:
-    """Tables of which the catalog shows an older state than the control log, or did before a recovery was cut off."""
+    """Tables for which the catalog shows an older state than the control log, or did so before an interrupted
+    recovery.
+    """
     marks = Marks()
-    with contextlib.suppress(DataLossError):  # what comes behind an entry that cannot be decoded is lost with the log
+    with contextlib.suppress(DataLossError):  # entries after one that cannot be decoded are lost with the log
         for entry in read_to_end(cursor):
             for table, mark in entry.attached.marks.items():
                 marks.note(table, mark)
@@ -213,18 +215,18 @@ def _older(catalog: Catalog, sink: Sink, cursor: Cursor, names: Iterable[str]) -
 
 
 def _supersede(catalog: Catalog, sink: Sink, names: Iterable[str], control: ControlLog, again: Collection[str]) -> None:
-    """The first step: from here on a coordinator that still runs cannot commit, which the plan could not take into
-    account. No other one can commit until the recovery has ended.
+    """The first step: from here on, a coordinator that still runs cannot commit. The plan could not take such a commit
+    into account. A new coordinator cannot commit either until the recovery has ended.
     """
     for name in names:
         key = ledger_key(sink, control.identity, name)
         target = IcebergTarget(catalog, table_id(name), key.branch, key, {"engine-name": "calving"})
-        # That also moves the table's sequence number, which shows nothing any more afterwards.
+        # This also moves the table's sequence number, so the number no longer shows an older state afterwards.
         target.supersede(key.recovered_at(control.identity, control.end, again=name in again))
 
 
 def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping[str, str]) -> None:
-    """Until the positions go back it changes nothing."""
+    """Store in each table the offsets to skip. They have no effect until the positions go back."""
     for name, coverage in plan.held.items():
         name_of = ledger_key(sink, "", name).holding
         with catalog.load_table(table_id(name)).transaction() as change:
@@ -234,7 +236,9 @@ def _leave_out(catalog: Catalog, sink: Sink, plan: Recovery, identities: Mapping
 
 
 def _mark(catalog: Catalog, sink: Sink, name: str, control: ControlLog, *, again: bool) -> None:
-    """Last of all: a table that belongs to another log is not written to. It may have got a new identity by now."""
+    """Mark the table as recovered with this log. This is the last step, because a table of another log is not written
+    to. The log may have a new identity by now.
+    """
     key = ledger_key(sink, control.identity, name)
     table = catalog.load_table(table_id(name))
     ledger = ledger_of(key, table)

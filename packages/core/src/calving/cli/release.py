@@ -1,4 +1,4 @@
-"""Discards files that tables can never take, as after they were dropped or recreated (rule C4)."""
+"""Discards files that tables can never take, for example after a table was dropped or recreated (rule C4)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Stale = Mapping[TableId, tuple[Envelope, ...]]
 
 
 def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
-    """Discard what is buffered for tables ``names`` as they were before, and write to ``record`` what that was.
+    """Discard the entries buffered for the former tables ``names``, and list their files in ``record``.
 
-    What is buffered for a table as it is now, and for others, stays buffered, and the sink commits it. The sink may
-    run: its coordinator steps down, and starts again later. The files themselves stay where they are.
+    Entries for the present tables of these names, and for other tables, stay buffered, and the sink commits them. The
+    sink may run: its coordinator steps down, and starts again later. The files themselves are not deleted.
 
-    :raises CommandFailedError: nothing is buffered that a table cannot take, or the sink's coordinator came in between
-        again and again.
+    :raises CommandFailedError: no buffered entry is for a former table, or the sink's coordinator interfered again and
+        again.
     """
     catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
@@ -49,9 +49,9 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
 
 
 def _while_leading(catalog: Catalog, session: Session, tables: Collection[TableId], record: Path) -> Stale:
-    """No other process may lead between the first read entry and the entry of the release.
+    """Run the release while no other process leads, from the first read entry to the entry of the release.
 
-    To open the log fences the sink's coordinator, and it pauses; where it comes back too early, it pauses longer each
+    Opening the log fences the sink's coordinator, which then pauses. If it comes back too early, it pauses longer each
     time.
     """
     for _ in range(_TRIES):
@@ -88,13 +88,13 @@ def discard(
     uuid_of: Callable[[TableId], UUID | None],
     write_down: Callable[[Stale], object],
 ) -> Stale:
-    """Release the buffered and parked entries for ``tables`` before they had the UUIDs ``uuid_of``; returns the
-    entries.
+    """Release the buffered and parked entries for former tables: those written before ``tables`` had the UUIDs
+    ``uuid_of``. Returns the entries.
 
-    The release is in the log before any ledger includes their offsets: a recovery before that reads their records
-    again.
+    The release is in the log before any ledger includes the entries' offsets. A recovery before that reads their
+    records again.
 
-    :raises FencedError: a coordinator came in between; nothing was discarded.
+    :raises FencedError: another coordinator interfered; nothing was discarded.
     :raises CommandFailedError: there is nothing to discard.
     """
     buffer, marks = _heard(cursor)
@@ -128,7 +128,7 @@ def _heard(cursor: Cursor) -> tuple[Buffer, Marks]:
 
 
 def _found(buffer: Buffer, parking: Parking, uuids: Mapping[TableId, UUID | None]) -> tuple[Stale, Stale]:
-    """The parked and the buffered entries for tables before they had these UUIDs."""
+    """The parked and the buffered entries that were written before the tables had these UUIDs."""
     heard = buffer.tables()
     parked = {table: _stale(_parked(buffer, parking, table), uuid) for table, uuid in uuids.items()}
     return parked, {table: _stale(heard.get(table, ()), uuid) for table, uuid in uuids.items()}
@@ -149,7 +149,7 @@ def _uuid(catalog: Catalog, table: TableId) -> UUID | None:
 
 
 def _stale(entries: Sequence[Envelope], current: UUID | None) -> tuple[Envelope, ...]:
-    """Entries that were written for the table as it was before; all of them if there is none."""
+    """Entries that were written for a former table; all entries if there is no table now."""
 
     def is_stale(entry: Envelope) -> bool:
         if not isinstance(entry.event, DataWritten):

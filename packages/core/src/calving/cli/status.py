@@ -25,14 +25,14 @@ from calving.source.opening import open_source
 from calving.terminal.texts import ago
 
 _FRAMES = 14
-"""Lines of a screen that are neither partitions, tables nor reasons."""
+"""How many lines of a screen do not show partitions, tables or reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A sink as it is seen from outside. ``told``: subject and sentence of each reason that the leader gives; None if
-    there is none that answers. ``well``: the leader has none, no table is DEGRADED, and the last commit cycle had
-    answers for all partitions.
+    """A sink as seen from outside. ``told``: the subject and the sentence of each reason from the leader; None if no
+    leader answers. ``well``: the leader has no reasons, no table is DEGRADED, and the last commit cycle had answers for
+    all partitions.
     """
 
     sink: Sink
@@ -40,11 +40,11 @@ class Status:
     tables: tuple[TableHealth, ...]
     workers: int
     leader: Leader | None
-    """As the control log names it; None if no worker runs."""
+    """The leader that the control log names; None if no worker runs."""
     told: tuple[tuple[str, str], ...] | None = None
     commit_seconds: Mapping[tuple[str, str], float] | None = None
-    """By table and id of the commit, as the leader tells; None if there is none that answers. A commit's own summary
-    is written before the catalog has taken it.
+    """By table and commit id, from the leader; None if no leader answers. A commit's own summary cannot have this time,
+    because it is written before the catalog accepts the commit.
     """
 
     @property
@@ -53,7 +53,7 @@ class Status:
 
     @property
     def reasons(self) -> list[str]:
-        """Why it is DEGRADED, in the leader's words where it has some; empty where it is well."""
+        """Why the sink is DEGRADED, in the leader's words if it has any; empty if the sink is well."""
         told = self.told or ()
         known = {subject for subject, _ in told}
         tables = [_trouble(t) for t in self.tables if t.state == "DEGRADED" and t.name not in known]
@@ -63,7 +63,7 @@ class Status:
 
 
 def status(sink: Sink) -> Status:
-    """Of a sink, whether it runs or not."""
+    """The status of a sink, whether the sink runs or not."""
     catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
     session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
     try:
@@ -86,7 +86,9 @@ def status(sink: Sink) -> Status:
 
 
 def as_text(status: Status, now: float, lines: int | None = None) -> Iterator[RichTable | Text]:
-    """For people. ``lines``: of a screen: what is furthest behind or in trouble comes first, and the rest is cut."""
+    """The status for people. ``lines``: the height of the screen. Partitions furthest behind and tables in trouble come
+    first, and the rest is cut.
+    """
     partitions, tables = status.positions, status.tables
     if lines is not None:
         room = max(4, lines - _FRAMES - 2 * len(status.reasons))
@@ -112,7 +114,7 @@ def _in_trouble(table: TableHealth) -> tuple[bool, bool, str]:
 
 
 def as_json(status: Status, now: float) -> dict[str, Any]:
-    """For scripts. Times are seconds since the epoch."""
+    """The status for scripts. Times are seconds since the epoch."""
     return {
         "sink": status.sink.keys.name,
         "group": status.sink.group,
@@ -193,7 +195,7 @@ _SHOWN = {
     },
     "Time of that commit": {"load": "load-ms", "resolve": "resolve-ms", "write": "write-ms", "commit": _COMMIT},
 }
-"""By the title of a table, the shown counts by column heading."""
+"""For each table to show, by its title: the counts by column heading."""
 
 
 def _mutations(status: Status) -> Iterator[RichTable | Text]:
@@ -210,13 +212,13 @@ def _mutations(status: Status) -> Iterator[RichTable | Text]:
 
 
 def _changes(status: Status, table: TableHealth) -> dict[str, int | None]:
-    """The row mutations of the table's last commit, with the time of its commit: None where nobody tells it."""
+    """The row mutations of the table's last commit, and the time that the catalog took: None if no leader tells it."""
     seconds = (status.commit_seconds or {}).get((table.name, table.changed_by))
     return {**table.mutations, _COMMIT: None if seconds is None else round(seconds * 1000)} if table.mutations else {}
 
 
 def _untimed(status: Status) -> str:
-    """Says why the time of commit is not known; empty where it is."""
+    """A text on why the time of commit is not known; empty if it is known."""
     changed = ((t.name, _changes(status, t)) for t in status.tables)
     names = [name for name, changes in changed if changes and changes[_COMMIT] is None]
     if not names:

@@ -1,4 +1,6 @@
-"""Looks at the place of a Java sink, running or stopped, and says what happens when calving starts there."""
+"""Looks at the state that a Java sink has left, running or stopped, and says what happens when calving starts in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,9 @@ _VERSION = re.compile(r"Apache Iceberg (\S+)")
 
 
 def takeover(sink: Sink) -> Verdict:
-    """What a start of the sink would find and refuse, read without writing anything or joining the group.
+    """Find out what a start of the sink would do and refuse, without writing anything or joining the group.
 
-    :raises ConfigError: the sink keeps its state in another store than Kafka, or a topic or the catalog cannot be read.
+    :raises ConfigError: the sink's backend is not Kafka, or a topic or the catalog cannot be read.
     """
     if sink.keys.backend != "kafka":
         raise ConfigError(
@@ -55,12 +57,12 @@ def takeover(sink: Sink) -> Verdict:
 
 @dataclass(slots=True)
 class _Found:
-    """The control topic as it is, and what a start would refuse. ``control``: None where it cannot be read."""
+    """The present control topic, and the refusals of a start. ``control``: None if the topic cannot be read."""
 
     has_log: bool
     control: ControlLog | None = None
     entries: list[Envelope] = field(default_factory=list)
-    """From the saved position on, and some before it."""
+    """The entries from the saved position on, and some before it."""
     undecodable: int = 0
     stored: SourceOffsets = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)
@@ -78,7 +80,7 @@ class _Found:
         return {a.source: a.offset for answer in answers for a in answer if a.offset is not None}
 
     def files_of(self, table: TableId, held: ControlOffsets) -> list[DataWritten]:
-        """What was announced for a table that holds all entries below ``held``."""
+        """The entries with files for a table that the table lacks, if it holds all entries below ``held``."""
         starts = self.control.start if self.control is not None else {}
         return [
             e.event
@@ -142,7 +144,10 @@ def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) ->
 
 
 def _read(session: Session, found: _Found) -> None:
-    """:raises DataLossError: the control topic no longer has the saved position."""
+    """Read the control topic.
+
+    :raises DataLossError: the control topic no longer has the saved position.
+    """
     cursor = session.watch()
     try:
         found.entries = list(read_to_end(cursor))

@@ -17,7 +17,7 @@ _RESET = "iceberg.source.auto-offset-reset"
 
 
 def with_worker(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The connector's keys and those that it inherits from its worker; the connector's take precedence.
+    """The connector's keys, and the keys that it inherits from its worker. The connector's keys take precedence.
 
     As in the Java sink, clients that read records use the worker's ``consumer.`` properties, and clients of the control
     topic use the worker's properties without a prefix.
@@ -49,7 +49,7 @@ def _clients(worker: Mapping[str, str]) -> dict[str, str]:
 
 
 def _converters(connector: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The worker's converters with their options, where the connector names none."""
+    """The worker's converters with their options, if the connector names no converter."""
     missing = [name for name in ("key.converter", "value.converter") if name not in connector]
     return {
         key: value for key, value in worker.items() for name in missing if key == name or key.startswith(f"{name}.")

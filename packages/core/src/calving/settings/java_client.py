@@ -94,7 +94,9 @@ def _stores(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 def _kind(given: Mapping[str, str], store: str) -> str:
-    """The store's type: as declared, else by its file name, else JKS, which is the default of Java's clients."""
+    """The store's type: the declared type, or else the type of its file name, or else JKS, the default of Java's
+    clients.
+    """
     location, kind = given[f"ssl.{store}.location"].lower(), given.get(f"ssl.{store}.type")
     if kind is not None:
         return kind.upper()

@@ -15,7 +15,7 @@ from calving.model.record_path import Policy as RecordPolicy
 
 _ROUTING, _CONVERTERS, _MUTATIONS = Routing(), TopicConverters(), RowMutations()
 _TOLERANCE, _LIMITS, _PATIENCE = Tolerance(), Limits(), Patience()
-"""Values that settings become: a default that stands in one of them is not repeated here."""
+"""The objects that settings become. A default that is in one of these objects is not repeated here."""
 _COMMAS_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
@@ -26,13 +26,13 @@ def _split(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
-"""A list; in text, items are separated by commas, those inside parentheses do not count."""
+"""A list. In text, commas separate items, except commas inside parentheses."""
 
 
 def _columns(value: object) -> object:
     if not isinstance(value, str):
         return value
-    from calving.records.declared import read_columns  # it imports Arrow, which a start has no time for
+    from calving.records.declared import read_columns  # it imports Arrow, which would delay a start
 
     return tuple(read_columns(value).items())
 
@@ -56,7 +56,7 @@ MUTATIONS = (
     "tombstones",
     "on_truncate",
 )
-"""Keys of row mutations, which the sink has for all tables and each table for itself."""
+"""Keys of row mutations. The sink has them for all tables, and each table has its own."""
 
 
 class TableKeys(BaseModel):
@@ -72,8 +72,8 @@ class TableKeys(BaseModel):
     id_columns: Names | None = Field(
         None,
         alias="id-columns",
-        description="Columns that identify a row; the table's identifier fields when the sink creates it. Default:"
-        " `iceberg.tables.default-id-columns`.",
+        description="Columns that identify a row. They become the identifier fields of a table that the sink creates."
+        " Default: `iceberg.tables.default-id-columns`.",
     )
     partition_by: Names | None = Field(
         None,
@@ -85,7 +85,7 @@ class TableKeys(BaseModel):
         (),
         alias="columns",
         description="Columns with their types, such as `ts timestamptz, amount decimal(12, 2)`. The sink creates the"
-        " table with them, whatever its records hold, and infers the types of all others.",
+        " table with these columns, whatever its records hold, and infers the types of all other columns.",
     )
     location: str | None = Field(
         None,
@@ -95,7 +95,7 @@ class TableKeys(BaseModel):
     commit_branch: str | None = Field(
         None,
         alias="commit-branch",
-        description="The branch that the sink commits to. Default: `iceberg.tables.default-commit-branch`.",
+        description="The branch to which the sink commits. Default: `iceberg.tables.default-commit-branch`.",
     )
     cdc_field: str | None = Field(None, alias="cdc-field", description="As `iceberg.tables.cdc-field`; empty: none.")
     upsert: bool | None = Field(
@@ -115,7 +115,7 @@ class TableKeys(BaseModel):
 
 
 class SinkKeys(BaseModel):
-    """Keys of a sink. ``J`` in the manual marks those of the Java sink."""
+    """Keys of a sink. ``J`` in the manual marks keys of the Java sink."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -142,12 +142,12 @@ class SinkKeys(BaseModel):
     default_branch: str | None = Field(
         None,
         alias="iceberg.tables.default-commit-branch",
-        description="The branch that the sink commits to. Default: `main`.",
+        description="The branch to which the sink commits. Default: `main`.",
     )
     default_id_columns: Names = Field(
         (),
         alias="iceberg.tables.default-id-columns",
-        description="Columns that identify a row; the identifier fields of tables that the sink creates.",
+        description="Columns that identify a row. They become the identifier fields of tables that the sink creates.",
     )
     default_partition_by: Names = Field(
         (),
@@ -167,9 +167,9 @@ class SinkKeys(BaseModel):
         ge=0,
         lt=0.5,
         alias="iceberg.tables.type-share",
-        description="A type that at most this share of a new column's values needs does not decide the column's type;"
-        " a record with such a value is a bad record, unless the value fits. 0: every value counts, and a column of"
-        " numbers with one text among them is text.",
+        description="A type does not decide the type of a new column if at most this share of the column's values needs"
+        " it. A record with such a value is a bad record, unless the value fits. 0: every value counts, so a column of"
+        " numbers with one text among them becomes text.",
     )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="The sink creates missing tables."
@@ -188,8 +188,8 @@ class SinkKeys(BaseModel):
     topic_pattern: str | None = Field(
         None,
         alias="iceberg.tables.topic-pattern",
-        description="The pattern that makes a record's table of its topic, such as `lake.{topic}`; `{1}` or `{name}`"
-        " stands for a group of the topic regex. The table's name is in lower case.",
+        description="The pattern that makes the name of a record's table from its topic, such as `lake.{topic}`. `{1}`"
+        " or `{name}` stands for a group of the topic regex. The table's name is in lower case.",
     )
     topic_regex: str | None = Field(
         None,
@@ -200,8 +200,7 @@ class SinkKeys(BaseModel):
     force_optional: bool = Field(
         False,
         alias="iceberg.tables.schema-force-optional",
-        description="The sink creates every column as optional, even where the records' schema says that it is"
-        " required.",
+        description="The sink creates every column as optional, even if the records' schema says that it is required.",
     )
     on_missing_table: RecordPolicy = Field(
         _ROUTING.missing_table,
@@ -211,7 +210,7 @@ class SinkKeys(BaseModel):
     on_unrouted: RecordPolicy = Field(
         _ROUTING.unrouted,
         alias="iceberg.tables.on-unrouted",
-        description="The sink's response to a record that no route takes; the sink counts skipped ones.",
+        description="The sink's response to a record that no route takes. The sink counts skipped records.",
     )
 
     cdc_field: str | None = Field(
@@ -240,7 +239,7 @@ class SinkKeys(BaseModel):
     order_field: str | None = Field(
         None,
         alias="iceberg.tables.order-field",
-        description="The column whose greatest value wins where a key changes more than once, such as a log sequence"
+        description="The column whose greatest value wins if a key changes more than once, such as a log sequence"
         " number; a dot leads into a nested column. Default: the last record of the topic's partition wins.",
     )
     delete_mode: DeleteMode = Field(
@@ -279,7 +278,7 @@ class SinkKeys(BaseModel):
         (),
         alias="iceberg.control.other-sinks",
         description="Other sinks, each as `<control topic>.<group>`, that write records of the same topics into the"
-        " same tables on purpose. The sink takes any other for a former name of its own, and then refuses its first"
+        " same tables on purpose. The sink takes any other sink for its own former name, and then refuses its first"
         " start.",
     )
     commit_interval_ms: int = Field(
@@ -292,8 +291,8 @@ class SinkKeys(BaseModel):
         30_000,
         ge=100,
         alias="iceberg.control.commit.timeout-ms",
-        description="How long a commit waits for the answers of all workers, in milliseconds; after it, the"
-        " coordinator commits without the missing ones. The default is that of the Java sink.",
+        description="How long a commit waits for the answers of all workers, in milliseconds. Then the coordinator"
+        " commits without the missing answers. The default is that of the Java sink.",
     )
     commit_threads: int = Field(
         8,
@@ -319,15 +318,15 @@ class SinkKeys(BaseModel):
         None,
         ge=1_000,
         alias="iceberg.control.commit.full-cycle-within-ms",
-        description="The leading process ends if no commit cycle has had the answers of all partitions and all tables"
-        " for this time, in milliseconds. Default: never.",
+        description="The leading process ends if for this time, in milliseconds, no commit cycle had the answers of all"
+        " partitions and committed all tables. Default: never.",
     )
     stalled_ms: int = Field(
         900_000,
         ge=1_000,
         alias="iceberg.stalled-after-ms",
-        description="A worker that makes no progress for this time, in milliseconds, or whose batch takes longer, logs"
-        " where it hangs and exits with code 75.",
+        description="Time in milliseconds. A worker that makes no progress for so long, or whose batch takes longer,"
+        " logs where it hangs and exits with code 75.",
     )
     stop_timeout_ms: int = Field(
         20_000,
@@ -370,7 +369,7 @@ class SinkKeys(BaseModel):
         ge=1000,
         alias="iceberg.engine.resources-timeout-ms",
         description="How long a Spark job may wait for its first task to run, in milliseconds. Then the sink cancels"
-        " the job; it stops if no job has ever run.",
+        " the job. The sink stops if no job has ever run.",
     )
     job_timeout_ms: int = Field(
         int(_PATIENCE.job * 1000),
@@ -380,13 +379,13 @@ class SinkKeys(BaseModel):
         " records again.",
     )
     batch_records: int = Field(
-        2_000_000, ge=1, alias="iceberg.batch.max-records", description="Number of records up to which one batch reads."
+        2_000_000, ge=1, alias="iceberg.batch.max-records", description="The most records that one batch reads."
     )
     batch_bytes: int = Field(
         1024 * 1024 * 1024,
         ge=1024,
         alias="iceberg.batch.max-bytes",
-        description="Approximate number of bytes up to which one batch reads.",
+        description="The most bytes that one batch reads, approximately.",
     )
     value_converter: str = Field(
         _CONVERTERS.value.name,
@@ -398,7 +397,7 @@ class SinkKeys(BaseModel):
     key_converter: str = Field(
         _CONVERTERS.key.name,
         alias="key.converter",
-        description="How the sink decodes record keys. It decodes them only where a transform or `tombstones = delete`"
+        description="How the sink decodes record keys. It decodes keys only if a transform or `tombstones = delete`"
         " needs them.",
     )
     transforms: Names = Field(
@@ -446,8 +445,8 @@ class SinkKeys(BaseModel):
         gt=0,
         le=1,
         alias="errors.max-share",
-        description="The sink stops if more than this share of a batch's records is bad, once more than 100 of them"
-        " are.",
+        description="The sink stops if more than this share of a batch's records is bad, and the batch has more than"
+        " 100 bad records.",
     )
 
     http_port: int | None = Field(
@@ -461,7 +460,8 @@ class SinkKeys(BaseModel):
     http_host: str = Field(
         "127.0.0.1",
         alias="iceberg.http.host",
-        description="The address that the server listens on. One beyond this machine needs `iceberg.http.token`.",
+        description="The address on which the server listens. An address beyond this machine needs"
+        " `iceberg.http.token`.",
     )
     http_advertised: str | None = Field(
         None,
@@ -523,17 +523,17 @@ class SinkKeys(BaseModel):
         _LIMITS.new_columns,
         ge=1,
         alias="iceberg.limits.new-columns",
-        description="Number of columns, nested ones included, that one batch may add to a table. A record that alone"
-        " needs more is a bad record; records that together need more stop the sink.",
+        description="The most columns that one batch may add to a table, nested columns included. A record that alone"
+        " needs more is a bad record. If several records together need more, the sink stops.",
     )
     columns: int = Field(
         _LIMITS.columns,
         ge=1,
         alias="iceberg.limits.columns",
-        description="Number of columns, nested ones included, up to which records may make a table grow.",
+        description="The most columns that a table may reach because of its records, nested columns included.",
     )
 
-    # Keys of a Kafka Connect file that is used as it is. Each is checked, none is a silent option.
+    # Keys of a Kafka Connect file that is used as it is. Each is checked; none is silently ignored.
     connector_class: (
         Literal["org.apache.iceberg.connect.IcebergSinkConnector", "io.tabular.iceberg.connect.IcebergSinkConnector"]
         | None
@@ -644,4 +644,4 @@ PREFIXES: Mapping[str, str] = {
     "transforms.": "a transform's settings: `transforms.<name>.type`, `.predicate`, `.negate` and its options",
     "predicates.": "a predicate's settings: `predicates.<name>.type` and its options",
 }
-"""Keys that are handed on, their prefix removed (kept for Spark)."""
+"""Keys that are passed on to other parts without their prefix (Spark's keys keep it)."""

@@ -61,15 +61,17 @@ class Sink:
     given: Mapping[str, str] = field(default_factory=dict)
     """Every key as given, with secrets masked: safe to show."""
     connector_group: str | None = None
-    """The consumer group of the tasks of a Tabular connector, which share no partitions with workers; else None."""
+    """The consumer group of a Tabular connector's tasks, which workers do not join; None for any other
+    configuration.
+    """
     replayed: bool = False
     """Whether the topics hold dead letters, to be processed as the original records."""
 
     def replay(self) -> Sink:
-        """The sink that replays this one's dead letters as the original records. It has a group of its own.
+        """The sink that replays this sink's dead letters as the original records. It has its own group.
 
         :raises ConfigError: there is no dead-letter topic, or its records lack headers with their origin; or a mutation
-            table has no order-field, without which old rows replace newer ones.
+            table has no order-field, so that old rows would replace newer ones.
         """
         keys = self.keys
         if keys.dead_letter_topic is None or not keys.dead_letter_headers:
@@ -94,11 +96,11 @@ class Sink:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether records change rows of one of its tables."""
+        """Whether records change rows of one of the sink's tables."""
         return any(self.mutations(name) is not None for name in ("", *self.tables))
 
     def mutations(self, table: str) -> RowMutations | None:
-        """How records change the rows of a table; None: rows are only appended."""
+        """The settings by which records change the rows of a table; None if rows are only appended."""
         if table == self.keys.dead_letter_table:
             return None
         return row_mutations(self.keys, table, self.tables.get(table))
@@ -119,7 +121,7 @@ class Sink:
 
     @property
     def patience(self) -> Patience:
-        """How long its engine waits for resources, and for a job."""
+        """How long the sink's engine waits for resources, and for a job."""
         return Patience(self.keys.resources_timeout_ms / 1000, self.keys.job_timeout_ms / 1000)
 
     @property
@@ -224,7 +226,7 @@ _CONSUMERS = {"group.id": "iceberg.connect.group-id", "auto.offset.reset": "iceb
 
 
 def _consumers(raw: Mapping[str, str]) -> dict[str, str]:
-    """The keys with consumer overrides renamed that are keys of the sink in calving."""
+    """The keys, in which consumer overrides that are keys of a sink in calving are renamed."""
     moved = {f"consumer.override.{theirs}": ours for theirs, ours in _CONSUMERS.items()}
     found = {moved[key]: value for key, value in raw.items() if key in moved}
     return {**found, **{key: value for key, value in raw.items() if key not in moved}}
@@ -305,7 +307,7 @@ def _flat_json(raw: Any) -> dict[str, str]:
 
 
 def flat(raw: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as flat ones: one key for each value, its parts joined by dots, all values as text."""
+    """Nested settings as flat settings: one key for each value, its parts joined by dots, and all values as text."""
     out: dict[str, str] = {}
     for key, value in raw.items():
         if isinstance(value, Mapping):

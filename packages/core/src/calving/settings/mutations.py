@@ -34,9 +34,9 @@ def row_mutations(keys: SinkKeys, table: str = "", own: TableKeys | None = None)
 
 
 def check_routed_tables(keys: SinkKeys, tables: Mapping[str, TableKeys], create_properties: Mapping[str, str]) -> None:
-    """With dynamic routing the sink creates tables of which the settings know nothing but the defaults.
+    """Check the defaults with dynamic routing: the sink creates tables that are not in the settings.
 
-    :raises ConfigError: records could change the rows of no such table.
+    :raises ConfigError: records could not change the rows of such tables.
     """
     mutations = row_mutations(keys)
     if mutations is None or not keys.auto_create or not keys.routes_freely:

@@ -32,7 +32,9 @@ def converters(key: ConverterSpec, value: ConverterSpec, by_topic: Mapping[str, 
 
 
 def _of_topic(which: str, default: ConverterSpec, keys: Mapping[str, str]) -> ConverterSpec:
-    """A topic with its own converter inherits no options; without one, the topic's options override the sink's."""
+    """The converter of a topic. A topic with its own converter inherits no options. Without one, the topic's options
+    override the sink's options.
+    """
     options = {name.removeprefix(f"{which}."): text for name, text in keys.items() if name.startswith(f"{which}.")}
     if which in keys:
         return ConverterSpec(keys[which], options)
@@ -45,7 +47,10 @@ def transforms(
     transform_keys: Mapping[str, str],
     predicate_keys: Mapping[str, str],
 ) -> tuple[TransformSpec, ...]:
-    """The chain. :raises ConfigError: a transform or predicate lacks its type, or a key belongs to none of them."""
+    """The chain of transforms.
+
+    :raises ConfigError: a transform or predicate lacks its type, or a key belongs to no transform or predicate.
+    """
     predicates = {
         name: PredicateSpec(kind, options)
         for name, (kind, options) in _by_name("predicates", predicate_names, predicate_keys).items()

@@ -1,7 +1,7 @@
 """Translates the configuration of Tabular's Iceberg sink, the predecessor of Apache's.
 
-Tabular's sink stores source positions in a consumer group of its own, the control group, and names its events and the
-offsets in tables after that group. The connector's consumer group has a copy, which may be behind.
+Tabular's sink stores source positions in a separate consumer group, the control group, and names its events and the
+offsets in tables after that group. The connector's consumer group has a copy of the positions, which may be behind.
 """
 
 from __future__ import annotations

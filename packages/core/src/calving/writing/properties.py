@@ -52,9 +52,10 @@ class WriteProperties(BaseModel):
         "none",
         alias="write.distribution-mode",
         description="`none`: each task writes the rows that it has read. `hash`: a shuffle brings each partition to one"
-        " task, which writes one file of it in a batch. `range`: the shuffle goes by ranges of the table's sort order,"
-        " so that files of a batch do not overlap in it, and several tasks write a large partition; a table without a"
-        " sort order gets `hash`. The rows of a file are in the sort order in every mode.",
+        " task, which writes one file of it in a batch. `range`: the shuffle divides each partition by ranges of the"
+        " table's sort order, so that the files of a batch do not overlap in it, and several tasks share a large"
+        " partition. A table without a sort order gets `hash`. In every mode, the rows of a file are in the sort"
+        " order.",
     )
     parquet_codec: Annotated[Literal["zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"], Lower] = Field(
         "zstd", alias="write.parquet.compression-codec", description="Compression of Parquet files."
