@@ -2,7 +2,8 @@
 
 A publication is one transaction of events and source offsets, sent with the live member's metadata: the broker refuses
 it once the member's generation is out of date (KIP-447). The broker does accept metadata without a member, and offsets
-below the stored ones; so the backend checks both, the positions under the claim that the transaction carries.
+below the stored ones. So the backend checks both; it reads the stored positions under the same claim that the
+transaction carries.
 """
 
 from __future__ import annotations

@@ -30,11 +30,13 @@ _PARTITIONS_SECONDS = 10.0
 _COORDINATORS = 0
 """The partition to which all coordinators write, so that each reads its predecessors' entries before its own."""
 _TAIL = "calving tail="
-"""The note beside a saved position: so many offsets were taken by what was written with it, its end mark included."""
+"""The note of a saved position: how many offsets the records written with it take, including the transaction's end
+mark.
+"""
 
 
 class KafkaCursor(EntryCursor):
-    """Assigns itself every partition, without a group: no rebalance and no other coordinator can revoke one."""
+    """Reads every partition without a group, so that no rebalance and no other coordinator can revoke a partition."""
 
     def __init__(
         self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool, watch: bool = False
@@ -52,7 +54,7 @@ class KafkaCursor(EntryCursor):
                 enable_partition_eof=from_saved,
             )
         )
-        # The one transactional id of the sink's coordinators: opening it fences the predecessor's producer.
+        # All coordinators of the sink have the same transactional id: opening it fences the predecessor's producer.
         self._transactions = (
             Transactions(
                 sink.kafka,
@@ -68,12 +70,12 @@ class KafkaCursor(EntryCursor):
         self._looked = time.monotonic()
         partitions = self._partitions()
         self._ended = set() if from_saved else set(partitions)
-        """Partitions that were read to an end."""
+        """Partitions that were read to their end."""
         bounds = self._bounds(partitions)
         saved = self._saved(partitions) if from_saved else {}
         start = {p: self._start(p, saved.get(p), bounds[p]) if from_saved else bounds[p].end for p in partitions}
         if replay and not saved:
-            # Saved now, so that no other sink on the topic trims entries that this one has not read.
+            # Save the position now, so that no other sink on the topic trims entries that this sink has not read.
             self._writer().write((), GroupOffsets(self._offsets(start), self._consumer.consumer_group_metadata()))
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
         self._assign({p: max(bounds[p].start, at - BEFORE) for p, at in start.items()} if watch else start)
@@ -96,8 +98,9 @@ class KafkaCursor(EntryCursor):
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
         records = records_of(self._sink.control_topic, encoded, self.sender, _COORDINATORS)
         offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
-        # If the log ends right after these entries, no others are at the saved position or above. These entries may be
-        # lost with the earlier ones, unless they name parked commits, which no other entry does.
+        # If the log ends right after these entries, no other entries are at the saved position or above it. So these
+        # entries may be lost together with the earlier ones, unless they name parked commits: no other entry names
+        # these.
         taken = 0 if encoded.parked else len(records) + 1
         notes = {tp: f"{_TAIL}{taken if tp.partition == _COORDINATORS else 0}" for tp in offsets}
         self._writer().write(records, GroupOffsets(offsets, group, notes))
@@ -125,8 +128,8 @@ class KafkaCursor(EntryCursor):
         if self._transactions is None:
             raise ProtocolError("only a cursor that replays can write")
         if not self._transactions.look():
-            # The producer is not recreated here: that would fence a newer coordinator. The elected one opens the log
-            # again.
+            # Do not recreate the producer here: that would fence a newer coordinator. The elected coordinator opens the
+            # log again.
             raise UnavailableError(f"control topic '{self._sink.control_topic}': the connection broke")
         return self._transactions
 
@@ -144,7 +147,8 @@ class KafkaCursor(EntryCursor):
         saved: int = found.offset
         if bound.start <= saved <= bound.end:
             return saved
-        # One more offset may be the end mark of the last transaction that was read; a publication takes two at least.
+        # One more offset may be the end mark of the last transaction that was read. A publication takes at least two
+        # offsets.
         if saved < bound.start == bound.end and bound.end - saved - _tail(found.metadata) in (0, 1):
             log.info("control topic '%s' has no entries left: all of them were committed", self._sink.control_topic)
             return bound.start

@@ -1,9 +1,9 @@
 """The note of a stored position, in the offset's metadata: ``calving <topic id> log=<control log's identity>
 by=<publisher> member=<its member id in the group>``.
 
-Words are separated by one space; the second is empty if the topic id is unknown. Version 0.1.0 wrote the first two
-words. A rewind names no topic, and starts with ``rewound``. Positions that others store, such as the Java sink, have no
-note.
+Words are separated by one space; the second is empty if the topic id is unknown. Version 0.1.0 wrote only the first two
+words. The note of a rewind names no topic, and starts with ``rewound``. Positions that others have stored, such as the
+Java sink, have no note.
 """
 
 from __future__ import annotations

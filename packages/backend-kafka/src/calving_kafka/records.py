@@ -14,8 +14,8 @@ BESIDE_HEADER = "calving-beside"
 def partition_of(sender: str, count: int) -> int:
     """The partition for all entries of a sender, in a topic of ``count`` partitions.
 
-    The client's own choice changes when partitions are added, also within a publication, whose parts would then arrive
-    in any order.
+    The client's own choice changes when partitions are added, even within a publication. Then the parts of the
+    publication could arrive in any order.
     """
     return zlib.crc32(sender.encode()) % count
 

@@ -43,7 +43,7 @@ class KafkaSession(GroupSession):
         self._published_as: str | None = None
         """The member id of the last publication."""
         self._ended: set[str] = set()
-        """Publishers that are gone, and have left nothing undecided."""
+        """Publishers that are gone, and have left no undecided publication."""
         self._every: Collection[TopicPartition] = ()
         self._first: TopicPartition | None = None
         self._closed = False
@@ -112,7 +112,7 @@ class KafkaSession(GroupSession):
         return [p for p in found if p.offset >= 0]
 
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
-        """In the publication's transaction."""
+        """Does nothing: dead letters are written in the publication's transaction."""
 
     def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
         try:
@@ -127,7 +127,8 @@ class KafkaSession(GroupSession):
         self._published_as = claim.member_id
 
     def _append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
-        # The producer comes first: it fences others with its id, which then cannot change the positions read next.
+        # Make the producer first: it fences other producers with its id, so they cannot change the positions that are
+        # read next.
         if self._transactions is None or not self._transactions.look():
             self._transactions = self._producer(self._member_id)
         check_starts(publication, self.committed(publication.advances))

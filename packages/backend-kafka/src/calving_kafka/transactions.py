@@ -56,7 +56,9 @@ class Transactions:
         self._topic = topic
         self._stuck = False
         self.spoiled = False
-        """Whether a connection broke since it was made: after a broker's crash such a producer may never come back."""
+        """Whether a connection broke since the producer was made. After a broker's crash such a producer may never
+        recover.
+        """
         # The broker aborts the transaction after ``timeout_ms``; until then it hides all later entries from readers.
         self._patience = timeout_ms / 2000
         try:
@@ -118,7 +120,7 @@ class Transactions:
             raise OutcomeUnknownError(f"control topic '{self._topic}': {cause.str()}") from error
 
     def close(self) -> None:
-        # An open transaction hides everything behind it from read_committed readers until it times out.
+        # An open transaction hides all later entries from read_committed readers until it times out.
         self._abort()
 
     def look(self) -> bool:

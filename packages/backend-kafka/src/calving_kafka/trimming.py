@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 _SECONDS = 60.0
 _REQUEST_SECONDS = 5.0
 _COORDINATORS = "-coord"
-"""The suffix of the groups in which coordinators, the Java sink's too, save their positions."""
+"""The suffix of the groups in which coordinators save their positions, those of the Java sink, too."""
 
 
 class Trimming:
@@ -33,7 +33,7 @@ class Trimming:
     def saved(self, partitions: Collection[int], others: Collection[str]) -> None:
         """A position was saved. ``others``: groups of other sinks with entries in the topic.
 
-        A failure is made good the next time.
+        A failure is repaired at the next call.
         """
         if self._clock() - self._last < _SECONDS:
             return

@@ -47,7 +47,7 @@ class RedisBackend(Backend):
         return RedisSession(self._sink, self._options, self._keys, client, durability, member_id, identity)
 
     def _identity(self, client: Client) -> str:
-        """The identity of the log; after the store has lost its data, a new one."""
+        """The identity of the log. After the store has lost its data, the log has a new identity."""
         with writing(self._options):
             client.hsetnx(self._keys.state, "id", str(uuid4()))
         with reaching(self._options):

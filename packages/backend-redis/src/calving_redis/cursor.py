@@ -27,7 +27,7 @@ _Read = tuple[list[Envelope], int | None]
 
 
 class RedisCursor(EntryCursor):
-    """A thread waits in XREAD, so that an idle cursor costs the store one request in some seconds."""
+    """A cursor whose thread waits in XREAD, so that an idle cursor costs the store one request every few seconds."""
 
     BLOCK_SECONDS = 5.0
 
@@ -122,7 +122,8 @@ class RedisCursor(EntryCursor):
         with contextlib.suppress(queue.Empty):
             while True:
                 self._found.get_nowait()
-        # On another thread: a store that does not answer would delay the close, and so the release of the partitions.
+        # Unblock on another thread: a store that does not answer would delay the close, and so the release of the
+        # partitions.
         threading.Thread(target=self._unblock, name="calving-redis-unblock", daemon=True).start()
         self._thread.join(_CLOSE_SECONDS)
         if self._writer is not None:

@@ -26,7 +26,10 @@ class Durability:
     replicas: int
 
     def wait(self, client: Client, options: RedisOptions) -> None:
-        """Wait until this connection's writes are durable. :raises OutcomeUnknownError: they are not in time."""
+        """Wait until this connection's writes are durable.
+
+        :raises OutcomeUnknownError: they are not durable in time.
+        """
         if not self.fsync and not self.replicas:
             return
         with writing(options):
@@ -40,7 +43,10 @@ class Durability:
 
 
 def inspect(client: Client, options: RedisOptions) -> Durability:
-    """Inspect the store. :raises ConfigError: it may lose acknowledged writes, and the settings do not accept that."""
+    """Inspect the store.
+
+    :raises ConfigError: the store may lose acknowledged writes, and the settings do not accept that.
+    """
     with reaching(options):
         server = client.info("server")
         persistence = client.info("persistence")
@@ -83,7 +89,7 @@ def _complain(options: RedisOptions, problem: str) -> None:
 
 
 def _config(client: Client) -> Mapping[str, str]:
-    """Empty where CONFIG is not allowed, as with managed services."""
+    """The store's configuration; empty if CONFIG is not allowed, as in managed services."""
     try:
         found = {}
         for name in ("appendfsync", "maxmemory-policy"):

@@ -1,4 +1,6 @@
-"""One ``multi`` for each publication, watches for the readers, ephemeral nodes for the leader."""
+"""The backend on ZooKeeper: one ``multi`` for each publication, watches for the readers, ephemeral nodes for the
+election.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def connect(options: ZooKeeperOptions) -> KazooClient:
     if options.tls_ca is not None:
         settings |= {"use_ssl": True, "ca": options.tls_ca}
         settings |= {"certfile": options.tls_certificate, "keyfile": options.tls_key}
-    # At most a third of a session: others may be waiting for a session that this process had before.
+    # Wait at most a third of a session: other members may be waiting for the end of an earlier session of this process.
     wait_seconds = min(options.timeout_ms, options.session_ms / 3) / 1000
     with reaching():
         client = KazooClient(**settings)
@@ -80,7 +80,7 @@ class Nodes:
         return self.get(path)
 
     def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
-        """Names, sorted. ``watch`` is called at the next change, once."""
+        """The names of the children, sorted. ``watch`` is called once, at the next change."""
         return sorted(self._wait(self._client.get_children_async(path, watch=watch)))
 
     def stat(self, path: str, watch: Callable[[object], None] | None = None) -> Any:
@@ -104,7 +104,8 @@ class Nodes:
     def replace_and_create(
         self, path: str, content: bytes, version: int, created: tuple[str, bytes] | None
     ) -> list[Any]:
-        """In one multi, replace the content of ``path``, if it still has this version, and create the node ``created``.
+        """In one ``multi``: replace the content of ``path`` if the node still has this version, and create the node
+        ``created``.
 
         Returns both results.
         """
@@ -119,9 +120,10 @@ class Nodes:
 
 
 def disconnect(client: KazooClient) -> None:
-    """End the session at once: its ephemeral nodes are deleted when this returns, if the ensemble answers in time.
+    """End the session at once. Its ephemeral nodes are deleted when this call returns, if the ensemble answers in time.
 
-    Without a connection this does not wait for kazoo, which would finish its attempt to connect, or take ten seconds.
+    Without a connection this call does not wait for kazoo, which would finish its attempt to connect, or take ten
+    seconds.
     """
 
     def stop() -> None:

@@ -50,11 +50,11 @@ class ZooKeeperCursor(EntryCursor):
         """Whether the list of publications may have grown since it was read."""
         self._stale.set()
         self._closed = False
-        # A replay may start in the middle of a publication, which then begins before it.
+        # A replay may start in the middle of a publication. The publication then begins before the replay's start.
         self._first = replay
         self._names: deque[str] = deque()
         self._listed = False
-        """Whether the publications were listed since it was opened."""
+        """Whether the publications were listed since the cursor was opened."""
         client.add_listener(self._on_state)
         if replay:
             state = self._store.write(_next_epoch, self.sender)

@@ -142,7 +142,7 @@ class ZooKeeperSession(GroupSession):
         self._stale.set()
 
     def _on_state(self, state: str) -> None:
-        """Called by the client's thread. A connection that is lost may come back; a session that expired does not."""
+        """Called by the client's thread. A lost connection may come back; an expired session does not."""
         self._stale.set()
         if state == KazooState.LOST:
             self._expired.set()

@@ -2,11 +2,11 @@
 
 ``state`` holds, as JSON, all values that change together: identity, epoch, next offset, saved position, source
 positions with their topics' identities. Every write is one ``multi``: it replaces the state under the version that was
-read, and creates one node with the events. So of two concurrent writes one fails, and no reader sees a state without
-its events (B1, B2).
+read, and creates one node with the events. So if two writes are concurrent, one fails; and no reader sees a state
+without its events (B1, B2).
 
-``log/<offset>`` is one publication: a header and its events; or, if they exceed the size of a request, the names of
-nodes under ``blobs`` that were written before.
+``log/<offset>`` is one publication: a header, and the publication's events. If the events exceed the size of a request,
+the node holds the names of nodes under ``blobs`` instead, which were written before.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class State:
     topic_ids: dict[str, str] = field(default_factory=dict)
 
     def without(self, departed: Collection[Topic]) -> State:
-        """Positions in these topics, each named ``within`` its identity, are dropped."""
+        """The state without positions in these topics. Each topic is named ``within`` its identity."""
         away = {
             key
             for key in (self.positions if departed else ())
@@ -121,8 +121,8 @@ class Store:
     def write(self, change: Callable[[State], State], sender: str, encoded: Encoded = _NOTHING) -> State:
         """Append events as one publication and ``change`` the state, both or neither.
 
-        ``change`` raises an error if the state does not allow the write. If another write came first, it is called
-        again.
+        ``change`` raises an error if the state does not allow the write. If another write came first, ``change`` is
+        called again.
 
         :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
         """
@@ -214,10 +214,10 @@ class Store:
         return _HEADER.pack(len(text)) + text + body, blobs
 
     def _landed(self, version: int, offset: int | None, marker: str, cause: Exception) -> bool:
-        """Whether a write was made whose answer was lost.
+        """Whether a write whose answer was lost was made.
 
-        No request of a session stays behind when the session moves to another server: a write that a sync does not show
-        will not be made later.
+        When a session moves to another server, no request of the session stays behind. So a write that a sync does not
+        show will not be made later.
         """
         deadline = time.monotonic() + self.nodes.timeout
         while time.monotonic() < deadline:

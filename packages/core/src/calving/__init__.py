@@ -51,7 +51,8 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    # Tasks import this package on every Python worker and use none of these names: they are loaded when first used.
+    # These names are loaded at their first use: tasks import this package on every Python worker and use none of the
+    # names.
     if name not in _PLACES:
         raise AttributeError(f"module 'calving' has no attribute '{name}'")
     return getattr(importlib.import_module(_PLACES[name]), name)

@@ -18,8 +18,8 @@ from calving.settings.load import load as _load
 def load(path: str | Path, worker: str | Path | None = None) -> Sink:
     """Read a sink's configuration: TOML, Kafka Connect JSON or ``.properties``, by the file's suffix.
 
-    ``worker`` is the file of properties of the Kafka Connect worker that a connector ran on.
-    Reads the file and nothing else: no broker and no catalog is asked.
+    ``worker`` is the properties file of the Kafka Connect worker on which the connector ran. Only these files are read:
+    no broker and no catalog is contacted.
 
     :raises ConfigError: the file cannot be read, or a key is wrong; the text names it.
     """
@@ -52,10 +52,10 @@ def validate(sink: Sink) -> list[str]:
 class Worker:
     """One worker of a sink, in this process.
 
-    Several workers of one sink share its partitions, in one process or in many; one of them commits. A worker runs
-    once: make another one to run again.
+    Several workers of one sink share its partitions, in one process or in many; one of them commits. A worker runs only
+    once: make another worker to run again.
 
-    Either ``run`` it here, which blocks, or ``start`` it in a thread of its own::
+    Either ``run`` it in this thread, which blocks, or ``start`` it in a separate thread::
 
         with calving.Worker(sink) as worker:          # starts here, stops cleanly at the end
             while worker.progress.committed_records < 1_000:
@@ -72,14 +72,14 @@ class Worker:
         """Work until ``stop`` is called or, with ``until_caught_up``, until every record now in the topics is
         committed.
 
-        ``on_progress`` is called in this thread, a few times a second; an exception in it ends the worker.
+        ``on_progress`` is called in this thread, a few times a second. An exception in ``on_progress`` ends the worker.
 
         :raises CalvingError: an operator has to act; the text says how. The worker retries temporary failures itself.
         """
         self._app.run(until_caught_up=until_caught_up, on_progress=on_progress)
 
     def start(self, *, until_caught_up: bool = False) -> None:
-        """``run`` in a thread of its own. ``join`` and ``stop`` raise the errors of that thread."""
+        """``run`` in a separate thread. ``join`` and ``stop`` raise the errors of that thread."""
         if self._thread is not None:
             raise RuntimeError("this worker was started before: make another one")
 
@@ -106,7 +106,7 @@ class Worker:
         return True
 
     def stop(self) -> None:
-        """Stop cleanly: the running batch is published first. ``iceberg.stop-timeout-ms`` bounds the wait.
+        """Stop cleanly, after the running batch is published. ``iceberg.stop-timeout-ms`` bounds the wait.
 
         :raises CalvingError: the worker has ended with this error.
         """

@@ -1,4 +1,4 @@
-"""A bound on calls that have none of their own, or do not keep it."""
+"""A time limit for calls that have no time limit, or do not keep it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def beside(name: str, call: Callable[[], T]) -> Future[T]:
 
 
 def within(seconds: float, name: str, call: Callable[[], T]) -> T:
-    """Run ``call`` on a thread of its own, as ``beside`` does; returns its result or raises its error.
+    """Run ``call`` on a separate thread, as ``beside`` does. Returns the call's result or raises its error.
 
-    :raises LateError: it has not ended after ``seconds``. It runs on, and its result is ignored.
+    :raises LateError: the call has not ended after ``seconds``. It runs on, and its result is ignored.
     """
     done = beside(name, call)
     if not _ended(done, seconds):
@@ -40,7 +40,9 @@ def within(seconds: float, name: str, call: Callable[[], T]) -> T:
 
 
 def _ended(done: Future[T], seconds: float) -> bool:
-    """A call may raise a TimeoutError of its own, which says nothing of ours."""
+    """Whether the call has ended in time. The call itself may raise a TimeoutError, which does not mean that it is
+    late.
+    """
     try:
         done.exception(seconds)
     except TimeoutError:

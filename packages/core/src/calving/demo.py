@@ -48,7 +48,9 @@ def record(number: int) -> bytes:
 
 
 def run_demo(folder: Path, records: int, console: Console) -> bool:
-    """Whether the table holds exactly what the topic was given, over all runs in ``folder``."""
+    """Run the demo. Returns whether the table holds exactly the records that were produced in all runs in
+    ``folder``.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     _log_to(folder / "demo.log")
     console.print(f"Starting Kafka in {folder} ...")
@@ -149,7 +151,7 @@ def _topic_size(sink: Sink) -> int:
 
 
 def _rows(sink: Sink) -> int:
-    """In the table, by its own account."""
+    """The number of rows in the table, according to its metadata."""
     table = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table_id(TABLE))
     head = table.current_snapshot() if table is not None else None
     return int(head.summary["total-records"] or 0) if head is not None and head.summary is not None else 0
@@ -183,7 +185,7 @@ def prove(sink: Sink, expected: int, seconds: float, console: Console, folder: P
 
 
 class Found(NamedTuple):
-    """Rows, distinct ids, and how many of these were produced."""
+    """The number of rows, of distinct ids, and of distinct ids that were produced."""
 
     reader: str
     rows: int
@@ -192,7 +194,7 @@ class Found(NamedTuple):
 
 
 def read_back(sink: Sink, expected: int) -> Found:
-    """By DuckDB where it is installed with its extension for Iceberg, else by pyiceberg."""
+    """Read the table with DuckDB if it is installed with its extension for Iceberg, otherwise with pyiceberg."""
     table = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table_id(TABLE))
     if table is None:
         return Found("nobody", 0, 0, 0)

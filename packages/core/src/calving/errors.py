@@ -1,9 +1,9 @@
-"""Every error that calving raises on purpose, named for the caller's next move."""
+"""Every error that calving raises on purpose. Its class tells the caller's next move."""
 
 
 class CalvingError(Exception):
-    """Base of all of them, and never raised itself. The text is one sentence for the user: what is wrong, where, and
-    what to do.
+    """The base class of all these errors, never raised itself. The text is one sentence for the user: what is wrong,
+    where, and what to do.
     """
 
 
@@ -22,14 +22,14 @@ class UnavailableError(CalvingError):
 
 
 class AccessDeniedError(UnavailableError):
-    """A store denies these credentials what the sink needs. Nothing was written. Try again a few times, with new
-    credentials where they are lent; a denial that returns every time needs an operator.
+    """A store denies the sink's credentials an access that the sink needs. Nothing was written. Try again a few times,
+    with new credentials if they are lent. A denial that returns every time needs an operator.
     """
 
 
 class CredentialsExpiredError(AccessDeniedError):
     """A store does not accept the credentials: they have expired, or were withdrawn. Nothing was written. Try again
-    with new ones, and with fewer records if they expired within a batch.
+    with new credentials, and with fewer records if the credentials expired within a batch.
     """
 
 
@@ -38,7 +38,7 @@ class OutcomeUnknownError(CalvingError):
 
 
 class ConfigError(CalvingError):
-    """The settings, or a service or table they refer to, must be changed before the sink can run."""
+    """The settings, or a service or table to which they refer, must be changed before the sink can run."""
 
 
 class NotInstalledError(ConfigError):
@@ -46,7 +46,7 @@ class NotInstalledError(ConfigError):
 
 
 class DataLossError(CalvingError):
-    """Records, positions or files are gone that should be there. An operator has to decide; retrying does not help."""
+    """Records, positions or files are missing that should exist. An operator has to decide; retrying does not help."""
 
 
 class BadRecordError(CalvingError):
@@ -56,8 +56,8 @@ class BadRecordError(CalvingError):
 
 
 class AccountingError(CalvingError):
-    """Some records were neither written, nor dead letters, nor filtered. Nothing is published, and the sink stops: a
-    bug in calving, which a retry would repeat.
+    """Some records were neither written, nor dead letters, nor filtered. Nothing is published, and the sink stops. This
+    is a bug in calving, so a retry would fail, too.
     """
 
 
@@ -74,7 +74,7 @@ class GaveUpError(CalvingError):
 
 
 class CommandFailedError(CalvingError):
-    """A command did not do what was asked for. Run it again once the operator has done what the text says."""
+    """A command did not do its work. Do what the text says, and run the command again."""
 
 
 class CommitRefusedError(CalvingError):
@@ -119,7 +119,7 @@ class ResignedError(UnavailableError):
 
 
 FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
-"""Errors that a retry cannot mend."""
+"""Errors that a retry cannot fix."""
 
 
 def first_line(error: BaseException) -> str:

@@ -10,9 +10,9 @@ from calving.errors import NotInstalledError
 
 
 def java() -> str:
-    """The path of the ``java`` command, the one that PySpark finds, too.
+    """The path of the ``java`` command, the same command that PySpark finds.
 
-    :raises NotInstalledError: there is none.
+    :raises NotInstalledError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else None
@@ -25,6 +25,6 @@ def java() -> str:
 
 
 def cache_folder() -> Path:
-    """The user's, ours alone. It may not exist yet."""
+    """calving's own cache folder of this user. It may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "calving"

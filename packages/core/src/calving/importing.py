@@ -1,7 +1,7 @@
-"""One thread at a time imports what takes long.
+"""Lets only one thread at a time import slow modules.
 
-The modules of pyiceberg import each other in a circle. Where two threads begin to import them at different ends, Python
-finds that each waits for the other, and raises an error in one of them.
+The modules of pyiceberg import each other in a circle. If two threads begin to import different modules of the circle,
+Python finds that each thread waits for the other, and raises an error in one of them.
 """
 
 from __future__ import annotations
@@ -9,4 +9,4 @@ from __future__ import annotations
 import threading
 
 IMPORTING = threading.Lock()
-"""Held by each thread that imports an engine or a catalog, which a start does side by side."""
+"""Held by each thread that imports an engine or a catalog. A start imports both at the same time."""

@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 class _Refusing(MetaPathFinder):
-    """Refuses pandas in one thread: another may import it meanwhile, as Spark Connect does."""
+    """Refuses the import of pandas in one thread. Another thread may import pandas meanwhile, as Spark Connect does."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
@@ -23,7 +23,7 @@ class _Refusing(MetaPathFinder):
 
 
 class _Telling(MetaPathFinder):
-    """Makes pyarrow look for pandas again once it has been imported, by a user's transform for example."""
+    """Makes pyarrow look for pandas again once other code has imported pandas, for example a user's transform."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "pandas" or self not in sys.meta_path:
@@ -46,14 +46,15 @@ class _Told(Loader):
         self._loader.exec_module(module)
         import pyarrow.lib
 
-        _ = pyarrow.lib._pandas_api.pd  # asking for it is what makes pyarrow look
+        _ = pyarrow.lib._pandas_api.pd  # accessing it makes pyarrow look
 
 
 def without_pandas() -> None:
     """Make pyarrow's one-time search for pandas fail, until other code imports pandas.
 
-    It looks as soon as it makes its first scalar, on import of its datasets, which pyiceberg does; where pandas happens
-    to be installed that takes longer than everything else at start. Only for processes that are ours alone.
+    pyarrow looks for pandas when it makes its first scalar. That happens when pyiceberg imports pyarrow's datasets. If
+    pandas is installed, its import takes longer than everything else at start. Call this only in processes that run
+    nothing but calving.
     """
     if "pandas" in sys.modules:
         return

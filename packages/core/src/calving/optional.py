@@ -1,4 +1,4 @@
-"""Packages that only some sinks need, and what installs them."""
+"""Packages that only some sinks need, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _INSTALLED_BY = {
 
 
 def reason(error: BaseException, extra: str | None = None) -> str:
-    """The error in one line; where a package is missing, with the command that installs it.
+    """The error in one line. If a package is missing, the line has the command that installs it.
 
-    ``extra`` of calving brings the package where it is known what it is missing for.
+    ``extra``: the extra of calving that installs the package, if it is known which feature needs the package.
     """
     missing = _missing(error)
     if missing is None:
@@ -38,7 +38,7 @@ def reason(error: BaseException, extra: str | None = None) -> str:
 
 
 def _missing(error: BaseException) -> tuple[str, str] | None:
-    """The package that this error, or one that it came from, says is missing, and what brings it."""
+    """The missing package that this error or one of its causes names, and the distribution that installs it."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, ModuleNotFoundError):
         found = found.__cause__

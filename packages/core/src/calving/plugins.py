@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All parts of one kind. A part is imported only when it is asked for."""
+    """All parts of one kind. A part is imported only when it is looked up."""
 
     what: str
     """One word for a part of this kind, such as ``converter``."""
@@ -29,15 +29,15 @@ class Registry:
     extras: Collection[str] = ()
     """Names that come with the extra of calving of the same name."""
     direct: bool = False
-    """Whether ``module:attribute`` may stand for a name."""
+    """Whether ``module:attribute`` is accepted as a name."""
     also: tuple[str, ...] = ()
     """Other accepted forms of a name, for the error that lists the names."""
 
     def find(self, name: str, base: type = object) -> Any:
         """The part of this name.
 
-        :raises ConfigError: there is none, several packages claim the name, it cannot be loaded, or it is not a
-            subclass of ``base`` (if one is given).
+        :raises ConfigError: there is no such part, several packages claim the name, the part cannot be loaded, or it is
+            not a subclass of ``base`` (if one is given).
         """
         if name in self.own:
             return _load(self.own[name])
@@ -52,12 +52,15 @@ class Registry:
         return found
 
     def check(self, name: str) -> None:
-        """Import nothing. :raises ConfigError: there is no part of this name, or several packages claim it."""
+        """Check a name without importing anything.
+
+        :raises ConfigError: there is no part of this name, or several packages claim the name.
+        """
         if name not in self.own and not self._is_direct(name):
             self._entry(name)
 
     def unknown(self, name: str) -> ConfigError:
-        """The error that says what there is instead."""
+        """The error for an unknown name, which lists the known names."""
         if name in self.extras:
             return ConfigError(f"the {self.what} '{name}' is not installed: pip install \"calving[{name}]\"")
         there = [*self.own, *sorted(self._entries().names), *self.also, *(["module:name"] if self.direct else [])]
@@ -76,7 +79,7 @@ class Registry:
         return next(iter(found.values()))
 
     def _entries(self) -> EntryPoints:
-        # Imported here: a sink that uses calving's own parts alone does without.
+        # Imported here, because a sink that uses only calving's own parts does not need it.
         from importlib.metadata import entry_points
 
         return entry_points(group=f"calving.{self.what}s")

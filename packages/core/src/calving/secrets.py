@@ -15,11 +15,11 @@ _SECRET = re.compile(
 _QUERY = re.compile(r"(?P<name>[?&;][^=&;?\s]*(passw|secret|token)[^=&;?\s]*=)[^&;\s'\"]*", re.IGNORECASE)
 
 _SHORTEST = 6
-"""A shorter secret is not looked for in texts: its letters may stand in any word."""
+"""The shortest secret that is masked in texts. A shorter one may be part of any word."""
 
 
 def masked(text: str) -> str:
-    """The text with ``***`` for the login in every URL, and for the passwords among its parameters."""
+    """The text, with ``***`` in place of the login in every URL, and of the passwords among the URL's parameters."""
     return _QUERY.sub(r"\g<name>***", _LOGIN.sub(r"\g<scheme>***@", text))
 
 
@@ -29,12 +29,14 @@ def shown(key: str, value: object) -> str:
 
 
 def shown_text(key: str, text: str) -> str:
-    """The same for text that stands without quotes."""
+    """Like ``shown``, for text without quotes."""
     return "***" if _SECRET.search(key) else masked(text)
 
 
 def without_secrets(text: str, settings: Mapping[str, str]) -> str:
-    """A text of somebody else, who may repeat what was sent, with ``***`` for the secrets among these settings."""
+    """A text from another service, with ``***`` in place of the secrets in these settings: the service may repeat the
+    secrets that it was sent.
+    """
     for key, value in settings.items():
         if _SECRET.search(key):
             for secret in (value, *value.split(":")):
@@ -43,6 +45,6 @@ def without_secrets(text: str, settings: Mapping[str, str]) -> str:
 
 
 def without_logins(urls: str) -> tuple[str, str | None]:
-    """Comma-separated URLs without their logins, and the first ``user:password`` of them."""
+    """Comma-separated URLs without their logins, and the first ``user:password`` among them."""
     logins = [match["login"] for match in _LOGIN.finditer(urls)]
     return _LOGIN.sub(r"\g<scheme>", urls), unquote(logins[0]) if logins else None

@@ -1,4 +1,4 @@
-"""What an object store's error means for the sink: it passes, or somebody has to give a permission."""
+"""Finds out whether an object store's error is temporary, or whether an operator has to give a permission."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from calving.errors import AccessDeniedError, CredentialsExpiredError, UnavailableError, first_line
 
-# What pyarrow makes of S3's answers. That to HEAD has no body, so that its error has no name but a status.
+# The form of pyarrow's errors for S3's answers. The answer to HEAD has no body, so its error has a status, but no name.
 _S3 = re.compile(r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during (?P<operation>\w+) operation")
 _FILE = re.compile(r"key '(?P<key>[^']*)' in bucket '(?P<bucket>[^']*)'")
 _PASSING = re.compile(r"SLOW_?DOWN|SERVICE_UNAVAILABLE|THROTTL|INTERNAL_FAILURE|REQUEST_TIMEOUT|NETWORK_CONNECTION")
@@ -27,9 +27,9 @@ _PERMISSIONS = {
 
 
 def told(error: BaseException) -> UnavailableError | None:
-    """The error to raise for one of S3; None: it says nothing about whether another attempt helps.
+    """The error to raise for an error of S3; None if the error does not tell whether another attempt helps.
 
-    ``AccessDeniedError`` names the file, the permission and the remedy; ``CredentialsExpiredError`` the file.
+    ``AccessDeniedError`` names the file, the permission and the remedy. ``CredentialsExpiredError`` names the file.
     """
     found = _S3.search(str(error)) if isinstance(error, OSError) else None
     if found is None:

@@ -1,1 +1,1 @@
-"""What catalogs need besides pyiceberg."""
+"""Additions to pyiceberg's catalogs."""

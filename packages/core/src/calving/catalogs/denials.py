@@ -1,4 +1,4 @@
-"""What it means that a REST catalog refuses a login: somebody has to replace it, or to give it a permission."""
+"""Explains why a REST catalog refuses a login: an operator has to replace the login, or to give it a permission."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from calving.errors import first_line
 from calving.secrets import masked, without_secrets
 
 _UNKNOWN_LOGIN = (UnauthorizedError, AuthorizationExpiredError, OAuthError)
-"""A token that has expired is no error yet: pyiceberg gets a new one for a ``credential`` and asks again."""
+"""The errors for an unknown login. An expired token is not among them at first: pyiceberg gets a new token for a
+``credential``, and repeats the request.
+"""
 _LOGINS = ("credential", "token", "header.Authorization")
-"""The keys that hold one, the first that counts first."""
+"""The keys that hold a login, in the order in which they count."""
 
 
 def denial(error: BaseException, name: str, properties: Mapping[str, str]) -> str | None:
-    """What an operator is told if the catalog ``name`` denies access; None for all other errors."""
+    """The text for an operator if the catalog ``name`` denies access; None for all other errors."""
     if not isinstance(error, (*_UNKNOWN_LOGIN, ForbiddenError)):
         return None
     catalog = f"the catalog '{name}' at {masked(properties.get('uri', ''))}"

@@ -13,13 +13,14 @@ from pyiceberg.utils.properties import property_as_bool
 from thrift.transport import TSocket, TTransport
 
 ANSWER_SECONDS = 60.0
-"""Thrift sets no timeout: a silent metastore would block the coordinator for ever."""
+"""The time limit for an answer. Thrift sets no timeout, so a silent metastore would block the coordinator for ever."""
 
 
 class Connections:
-    """In place of the catalog's client: a connection for each use, to the first metastore of ``uri`` that is there.
+    """Replaces the catalog's client: opens a connection for each use, to the first metastore of ``uri`` that answers.
 
-    pyiceberg's client has one connection. Threads would read each other's answers from it, and close it for each other.
+    pyiceberg's client has only one connection. Threads would read each other's answers from it, and close it while
+    others use it.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -64,7 +65,9 @@ class _Connection(_HiveClient):
         alter = client.alter_table_with_environment_context
 
         def checked(dbname: str, tbl_name: str, new_tbl: Any, environment_context: Any) -> None:
-            """Refused where the table has other metadata than the commit read: its lock may have expired."""
+            """Refuse the commit if the table's metadata is not the one that the commit read: the commit's lock may have
+            expired.
+            """
             before = new_tbl.parameters.get("previous_metadata_location")
             if before is not None:
                 environment_context.properties |= {

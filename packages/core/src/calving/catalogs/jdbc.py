@@ -1,4 +1,4 @@
-"""JDBC addresses of catalogs as SQLAlchemy's: those that the Java sink's configuration holds."""
+"""Translates JDBC addresses of catalogs, as the Java sink's configuration has them, to SQLAlchemy's addresses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ log = logging.getLogger(__name__)
 _URI = "iceberg.catalog.uri"
 _SERVER = re.compile(r"(?://(?P<hosts>[^/?]*))?/?(?P<database>[^?]*)(?:\?(?P<query>.*))?")
 _CATALOGS_OWN = ("schema-version", "strict-mode", "init-catalog-tables")
-"""Keys under ``jdbc.`` that are of Java's catalog, not of the driver."""
+"""Keys under ``jdbc.`` that belong to Java's catalog, not to the driver."""
 Translation = Callable[[str], Mapping[str, str]]
 
 
 def sql_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a JDBC catalog as those of a SQL catalog.
 
-    :raises ConfigError: the address is not understood, or asks for what has no counterpart.
+    :raises ConfigError: the address is not understood, or has an option without a counterpart.
     """
     given = {key.removeprefix("jdbc."): value for key, value in properties.items() if key.startswith("jdbc.")}
     options = {key: value for key, value in given.items() if key not in _CATALOGS_OWN}
@@ -31,13 +31,13 @@ def sql_properties(properties: Mapping[str, str]) -> dict[str, str]:
     if "init-catalog-tables" in given:
         out["init_catalog_tables"] = given["init-catalog-tables"]
     if not out["uri"].startswith("sqlite"):
-        # A server that was restarted has closed the connections of the pool.
+        # After a restart of the server, the connections of the pool are closed.
         out.setdefault("pool_pre_ping", "true")
     return out
 
 
 def sql_uri(uri: str, options: Mapping[str, str]) -> str:
-    """``jdbc:...`` with the driver's ``options`` as an address for SQLAlchemy; any other as it is."""
+    """``jdbc:...`` with the driver's ``options`` as an address for SQLAlchemy. Any other address stays as it is."""
     if not uri.startswith("jdbc:") and not options:
         return uri
     kind, _, rest = uri.removeprefix("jdbc:").partition(":")
@@ -65,7 +65,9 @@ def _sqlite(rest: str, options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A kind of database: its scheme for SQLAlchemy, its port, and its driver's options by those of JDBC."""
+    """A kind of database: its scheme for SQLAlchemy, its port, and its driver's options by the names of the JDBC
+    options.
+    """
 
     name: str
     scheme: str
@@ -74,7 +76,7 @@ class _Server:
     is_security: re.Pattern[str]
     """Options that must not be left out."""
     needs: Mapping[str, str] = field(default_factory=dict)
-    """Options that mean nothing without another one, by their values."""
+    """The options that an option's value needs, by that value."""
 
 
 def _as(name: str) -> Translation:
@@ -82,7 +84,7 @@ def _as(name: str) -> Translation:
 
 
 def _seconds(name: str) -> Translation:
-    """Of milliseconds; 0 is for ever on both sides."""
+    """Translates milliseconds to seconds. 0 means for ever on both sides."""
     return lambda value: {name: str(max(1, int(value) // 1000))} if value.isdigit() and int(value) else {}
 
 
@@ -91,7 +93,7 @@ def _keep_alive(value: str) -> Mapping[str, str]:
 
 
 def _mysql_ssl(value: str) -> Mapping[str, str]:
-    """pymysql verifies by a CA only; without any of these options it does without TLS."""
+    """The TLS options of pymysql. It verifies only with a CA, and without any of these options it does not use TLS."""
     match value.upper():
         case "DISABLED" | "FALSE":
             return {"ssl_disabled": "true"}
@@ -154,7 +156,7 @@ def _server(server: _Server, rest: str, options: Mapping[str, str]) -> str:
 
 
 def _translated(server: _Server, asked: dict[str, str]) -> list[tuple[str, str]]:
-    """The options that have a counterpart; they are taken out of ``asked``."""
+    """The options that have a counterpart. They are removed from ``asked``."""
     for value, other in server.needs.items():
         if value in asked.values() and other not in asked:
             raise ConfigError(f"{_URI}: {value} needs {other}, a file with the certificates (PEM)")

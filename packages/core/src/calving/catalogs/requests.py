@@ -1,4 +1,4 @@
-"""Limits the requests of REST catalogs in time."""
+"""Gives requests of REST catalogs a time limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
 
 REQUEST_SECONDS = 20.0
-"""pyiceberg sets no timeout on REST requests: a silent server would block the coordinator for ever."""
+"""The time limit for a request. pyiceberg sets none, so a silent server would block the coordinator for ever."""
 
 
 def limit(session: Session) -> None:

@@ -1,1 +1,1 @@
-"""Real services for the demo and the tests: local processes on loopback, or containers where Docker answers."""
+"""Real services for the demo and the tests: containers if Docker answers, otherwise local processes on loopback."""

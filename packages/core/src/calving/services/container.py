@@ -1,8 +1,8 @@
-"""A service in a container, with the face of a local process: the same command, folder and ports on loopback.
+"""A service in a container that looks like a local process: the same command, folder and ports on loopback.
 
-The container shares the host's network and the service's folder under the user's own id, so that what a test does to
-the files of a stopped service it does alike in both ways. That needs a daemon on this Linux machine: anything else
-(Docker Desktop, a daemon elsewhere) is left alone, and so is every daemon if ``CALVING_SERVICES`` is ``local``.
+The container shares the host's network, and the service's folder under the user's own id. So a test can change the
+files of a stopped service in the same way as those of a process. This needs a daemon on this Linux machine. Any other
+daemon (Docker Desktop, or a remote one) is not used. With ``CALVING_SERVICES`` = ``local`` no daemon is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calving.services.process import Process, Service
 
 
 def docker_answers() -> bool:
-    """Whether services start in containers: the client library is there, and a daemon of this machine answers."""
+    """Whether services start in containers: the client library is installed, and a daemon of this machine answers."""
     return _daemon() is not None
 
 
@@ -48,15 +48,17 @@ def _daemon() -> Mapping[str, Any] | None:
 
 
 def launch(command: Sequence[str], log: Path, image: str) -> Service:
-    """``command`` started, in a container of ``image`` where that is the way here, else as a process.
+    """Start ``command`` in a container of ``image`` if services start in containers, otherwise as a process.
 
-    :raises ConfigError: the container cannot be made; no image, for example.
+    :raises ConfigError: the container cannot be made, for example because there is no image.
     """
     return Container(command, log, image) if docker_answers() else Process(command, log)
 
 
 class Container(Service):
-    """Started at once; its files are those of the log's folder. Ryuk removes it if its owner dies first."""
+    """A service in a container, started at once. It shares the folder of the log. Ryuk removes the container if its
+    owner dies first.
+    """
 
     def __init__(self, command: Sequence[str], log: Path, image: str) -> None:
         import docker

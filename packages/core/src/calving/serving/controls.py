@@ -14,10 +14,12 @@ class Controls(Protocol):
         """All that the worker knows now."""
 
     def stopped_loops(self) -> Mapping[str, float]:
-        """Loops that have not gone round within three times their longest step, and for how many seconds."""
+        """Loops whose last step ended longer ago than three times their longest step, each with the seconds since
+        then.
+        """
 
     def pause(self) -> None:
-        """Start no more batches; answer the coordinator with what there is."""
+        """Start no more batches; answer the coordinator with the finished batches."""
 
     def resume(self) -> None:
         """Go on after a pause."""
@@ -26,4 +28,4 @@ class Controls(Protocol):
         """Start over from the stored positions, as after an error."""
 
     def commit(self) -> bool:
-        """Start a commit cycle now. False: this worker does not lead."""
+        """Start a commit cycle now. Returns false if this worker does not lead."""

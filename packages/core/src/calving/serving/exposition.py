@@ -1,4 +1,4 @@
-"""A status as Prometheus reads it."""
+"""A status in the text form that Prometheus reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Collector(Collector):
 
 
 def exposition(status: Callable[[], Status]) -> Callable[[str], tuple[bytes, str]]:
-    """Given what a client accepts: the text, and its media type."""
+    """A function from a client's Accept header to the text and its media type."""
     registry = CollectorRegistry()
     registry.register(_Collector(status))
 

@@ -11,12 +11,14 @@ from calving.serving.cardinality import partitions_of, tables_of
 from calving.status.values import Status
 
 SECONDS = 10.0
-"""From one sample to the next."""
+"""The time from one sample to the next."""
 _SAMPLES = 360
 
 
 class History:
-    """Written by one thread, read by others. Series that appear later begin with nothing."""
+    """Samples of several series. One thread writes them, others read them. A series that appears later is empty before
+    that.
+    """
 
     def __init__(self) -> None:
         self._times = array("d")
@@ -31,11 +33,11 @@ class History:
             before = self._series.get(key, array("f"))[-len(times) + 1 :] if len(times) > 1 else array("f")
             padding = array("f", [nan]) * (len(times) - 1 - len(before))
             series[key] = padding + before + array("f", [found.get(key, nan)])
-        # Both at once, so that a reader finds series as long as their times.
+        # Replace both at once, so that a reader finds series and times of equal length.
         self._times, self._series = times, {k: s for k, s in series.items() if not all(map(isnan, s))}
 
     def series(self, kind: str, names: Collection[str]) -> dict[str, list[float | None]]:
-        """``age``, ``commit`` or ``lag`` of these tables or partitions; None where nothing is known."""
+        """``age``, ``commit`` or ``lag`` of these tables or partitions; None for a sample without a value."""
         series = self._series
         return {n: [None if isnan(v) else round(v, 3) for v in series[kind, n]] for n in names if (kind, n) in series}
 

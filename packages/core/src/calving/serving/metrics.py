@@ -1,4 +1,4 @@
-"""All metrics, each declared once: name, type, labels, sentence, and what it is in a status."""
+"""All metrics, each declared once: name, type, labels, description, and how to read it from a status."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Samples = Iterable[tuple[tuple[str, ...], Value]]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``name`` as Prometheus shows it, that of a counter with ``_total``. ``read`` gives a value for each set of
-    labels; it is told the time.
+    """A metric. ``name`` is the name in Prometheus; the name of a counter ends with ``_total``. ``read`` returns a
+    value for each set of labels from a status and the time.
     """
 
     name: str
@@ -120,15 +120,16 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_records_written_total", "counter", ("table",), "Rows written, without dead letters.",
            _bounded(_each(lambda s: s.worker.batches.records.written))),
     Metric("calving_records_superseded_total", "counter", (),
-           "Changes of rows after which another one of their key came in the batch.",
+           "Changes of rows that a later change of the same key in the batch replaced.",
            _one(lambda s: s.worker.batches.records.superseded)),
     Metric("calving_records_deleted_total", "counter", (), "Changes that left no row.",
            _one(lambda s: s.worker.batches.records.deleted)),
     Metric("calving_records_copied_total", "counter", (),
-           "Further copies of records that went to several tables: read + copied = written +"
+           "Copies of records that went to several tables, not counting the first table: read + copied = written +"
            " superseded + deleted + dead-lettered + filtered.",
            _one(lambda s: s.worker.batches.records.copied)),
-    Metric("calving_records_dead_lettered_total", "counter", ("stage",), "Dead letters, by the stage that refused.",
+    Metric("calving_records_dead_lettered_total", "counter", ("stage",),
+           "Dead letters, by the stage that rejected them.",
            _by(lambda s: s.worker.batches.records.dead_lettered)),
     Metric("calving_records_filtered_total", "counter", ("cause",), "Records skipped on purpose, by cause.",
            _by(lambda s: s.worker.batches.records.filtered)),
@@ -142,7 +143,8 @@ METRICS: tuple[Metric, ...] = (
            _partition("source_lag")),
     Metric("calving_commit_lag_records", "gauge", _TP, "Records of held partitions that are not in their tables yet.",
            _partition("commit_lag")),
-    Metric("calving_source_lag_seconds", "gauge", _TP, "Age of the last record read, while there are others behind it.",
+    Metric("calving_source_lag_seconds", "gauge", _TP,
+           "Age of the last record read, while more records are to be read.",
            _partition("seconds")),
     Metric("calving_hidden_records", "gauge", (), "Records behind open transactions of their producers.",
            _one(lambda s: s.worker.hidden)),
@@ -182,10 +184,11 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_table_valid_through_timestamp_seconds", "gauge", ("table",),
            "All records up to this time are in the table.", _table(lambda t: _seconds(t.valid_through_us))),
     Metric("calving_table_consecutive_failures", "gauge", ("table",),
-           "Of the leader: commits that failed since the last one that did not.", _bounded(_failures, max)),
+           "Of the leader: commits that failed since the last success.", _bounded(_failures, max)),
     Metric("calving_table_buffered_files", "gauge", ("table",), "Files that are published and not committed yet.",
            _table(lambda t: t.buffered_files)),
-    Metric("calving_table_oldest_buffered_timestamp_seconds", "gauge", ("table",), "When the oldest of them was heard.",
+    Metric("calving_table_oldest_buffered_timestamp_seconds", "gauge", ("table",),
+           "When the oldest buffered file was announced.",
            _table(lambda t: t.buffered_since)),
     Metric("calving_table_files", "gauge", ("table", "content"), "Files of the table after this worker's last commit.",
            _bounded(_files)),
@@ -193,7 +196,7 @@ METRICS: tuple[Metric, ...] = (
            _bounded(_bytes)),
     Metric("calving_located_rows_total", "counter", ("table",),
            "Live rows in which this worker's commits found keys of changed rows.", _mutations(lambda m: m.located)),
-    Metric("calving_deletes_unmatched_total", "counter", ("table",), "Deletes whose key no row had.",
+    Metric("calving_deletes_unmatched_total", "counter", ("table",), "Deletes for whose key there was no row.",
            _mutations(lambda m: m.unmatched)),
     Metric("calving_key_cache_bytes", "gauge", ("table",),
            "Size of a table's key columns in this worker's cache on disk.",

@@ -1,7 +1,7 @@
-"""A status as OpenTelemetry's collectors take it: metrics over OTLP, as protobuf over HTTP.
+"""Sends a status to OpenTelemetry collectors: metrics over OTLP, as protobuf over HTTP.
 
-OpenTelemetry's instruments cannot observe a histogram, so its data points are made from the declarations, which
-Prometheus reads, too; encoding, headers, TLS and tries again are the exporter's.
+OpenTelemetry's instruments cannot report a finished histogram. So data points are made here, from the same declarations
+as for Prometheus. OpenTelemetry's exporter does encoding, headers, TLS and retries.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ log = logging.getLogger(__name__)
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
 _UNITS = {"seconds": "s", "bytes": "By"}
 _LAST_SECONDS = 2.0
-"""So long the end of the process waits for the last export."""
+"""The end of the process waits at most this long for the last export."""
 _EXPORTERS_LOG = logging.getLogger("opentelemetry.exporter.otlp")
 
 
 def disabled() -> bool:
-    """Whether the environment says that nothing is to be exported."""
+    """Whether the environment switches all exports off."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 class Exporter:
-    """Runs on its own thread. Samples that the collector does not accept are dropped."""
+    """Exports metrics on its own thread. Samples that the collector does not accept are dropped."""
 
     def __init__(self, endpoint: str, status: Callable[[], Status]) -> None:
-        """:raises ConfigError: one of OpenTelemetry's variables in the environment cannot be used."""
+        """:raises ConfigError: an environment variable of OpenTelemetry has an unusable value."""
         self._status, self._host = status, urlsplit(endpoint).hostname or ""
         self._interval = _interval()
         self._resource = _resource(status().sink)
@@ -63,7 +63,7 @@ class Exporter:
         self._failing = False
         session = requests.Session()
         session.hooks["response"].append(self._answered)
-        if _EXPORTERS_LOG.level == logging.NOTSET:  # it says each failure again, with the URL; here it is said once
+        if _EXPORTERS_LOG.level == logging.NOTSET:  # it logs every failure, with the URL; here only the first
             _EXPORTERS_LOG.setLevel(logging.CRITICAL)
         self._exporter = OTLPMetricExporter(endpoint, session=session)
         self._ended = threading.Event()
@@ -71,7 +71,7 @@ class Exporter:
         self._thread.start()
 
     def close(self) -> None:
-        """After a last export, if that does not take long. Safe to call twice."""
+        """Stop after a last export, if this export does not take long. Safe to call twice."""
         if self._ended.is_set():
             return
         self._ended.set()
@@ -92,7 +92,7 @@ class Exporter:
         except Exception:  # the sink continues without it
             log.exception("metrics could not be put together for OpenTelemetry")
             return
-        if done == self._failing:  # said once, and once it is over
+        if done == self._failing:  # logged once when it begins, and once when it ends
             self._tell(done)
 
     def _tell(self, done: bool) -> None:
@@ -108,7 +108,7 @@ class Exporter:
 
 
 def data(status: Status, resource: Resource, now: float) -> MetricsData:
-    """All metrics of a status; sums count from the start of the process."""
+    """All metrics of a status. Sums count from the start of the process."""
     started, at = _nanos(status.sink.started_at), _nanos(now)
     found = [_metric(metric, status, now, started, at) for metric in METRICS]
     scope = InstrumentationScope("calving", status.sink.version)
@@ -130,7 +130,7 @@ def _metric(metric: Metric, status: Status, now: float, started: int, at: int) -
 
 def _histogram(labels: dict[str, str], value: Value, started: int, at: int) -> HistogramDataPoint:
     found = cast(Histogram, value)
-    unknown = cast(float, None)  # the least and the greatest value: they are optional in OTLP
+    unknown = cast(float, None)  # for the least and the greatest value, which are optional in OTLP
     return HistogramDataPoint(
         labels, started, at, found.count, found.sum, found.counts, found.bounds, min=unknown, max=unknown
     )

@@ -1,4 +1,4 @@
-"""The status page: one file, without anything from elsewhere."""
+"""The status page: one file, which loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from starlette.responses import HTMLResponse, Response
 
 
 def page() -> Response:
-    """The page, with a policy by which a browser runs only its own scripts, none injected by a table's name."""
+    """The page, with a content security policy: browsers run only the page's own scripts, so a table's name cannot
+    inject one.
+    """
     text, policy = _page()
     headers = {"content-security-policy": policy, "x-content-type-options": "nosniff", "cache-control": "no-cache"}
     return HTMLResponse(text, headers=headers)

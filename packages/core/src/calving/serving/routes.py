@@ -38,7 +38,9 @@ class Endpoints:
         self._expose = exposition(lambda: controls.status)
 
     def app(self) -> Starlette:
-        """Loopback hosts are served under their own names only: no other site can have a browser ask them."""
+        """The application. On a loopback address it answers only to the names of loopback hosts, so that no other site
+        can make a browser call it.
+        """
         hosts = list(LOOPBACK) if self._sink.keys.http_host in LOOPBACK else ["*"]
         name = "/connectors/{name}"
         routes = [
@@ -178,7 +180,7 @@ class Endpoints:
 
 
 def _given(authorization: str) -> str:
-    """The token of a bearer, or the password of a client of Kafka Connect, which knows no other way."""
+    """The bearer token, or the password of a Kafka Connect client, which can only send a password."""
     kind, _, given = authorization.partition(" ")
     if kind.lower() != "basic":
         return given.strip() if kind.lower() == "bearer" else ""
@@ -197,7 +199,7 @@ def _error(code: int, text: str) -> Response:
 
 
 async def _body(request: Request) -> Any:
-    """The body as JSON; None where it is none, or too long."""
+    """The body as JSON; None if it is no JSON, or too long."""
     found = bytearray()
     async for part in request.stream():
         found += part

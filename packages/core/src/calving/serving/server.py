@@ -23,7 +23,7 @@ _EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be known, not listened on
 
 
 class _Uvicorn(uvicorn.Server):
-    """Sleeps until it is closed. To look ten times a second would be most of its CPU in an idle sink."""
+    """A server that sleeps until it is closed. Checking ten times a second would be most of its CPU in an idle sink."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -37,16 +37,16 @@ class _Uvicorn(uvicorn.Server):
             await self._closed.wait()
 
     def close(self) -> None:
-        """From any thread; does not wait."""
+        """Close the server. Any thread may call it; it does not wait."""
         self.should_exit = self.force_exit = True
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended already
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._closed.set)
 
 
 class Server:
     def __init__(self, sink: Sink, controls: Controls, history: History | None = None) -> None:
-        """Starts to listen. ``history``: earlier samples.
+        """Start to listen. ``history``: earlier samples.
 
         :raises ConfigError: the server cannot listen on the address.
         """
@@ -84,7 +84,7 @@ class Server:
         log.info("status page: %s", self.url)
 
     def close(self) -> None:
-        """Without waiting for who still reads."""
+        """Stop the server, without waiting for clients that still read."""
         self._ended.set()
         self._server.close()
 
@@ -117,7 +117,7 @@ def _bound(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
-        found.listen(100)  # who asks before the server runs waits for it
+        found.listen(100)  # a client that connects before the server runs waits
     except OSError as error:
         raise ConfigError(
             f"iceberg.http.port: the server cannot listen on {host}:{port}: {error.strerror or error}"

@@ -1,4 +1,4 @@
-"""A status as the page draws it: plain JSON. Times are seconds since the epoch."""
+"""A status as plain JSON for the page. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def overview(status: Status, now: float) -> Json:
 
 
 def tables(status: Status, now: float) -> list[Json]:
-    """The ones in trouble first, then by name."""
+    """The tables: those in trouble first, then by name."""
     wrong = {r["subject"]: r["text"] for r in connect.health(status, now)["reasons"] if r["subject"]}
     names = status.log.tables.keys() | status.led.failing.keys() | wrong.keys()
     return [_table(status, name, wrong.get(name)) for name in sorted(names, key=lambda n: (n not in wrong, n))]
@@ -84,7 +84,7 @@ def _table(status: Status, name: str, wrong: str | None) -> Json:
 
 
 def partitions(status: Status, now: float) -> list[Json]:
-    """The ones that are furthest behind first."""
+    """The partitions, the ones furthest behind first."""
     found = sorted(status.worker.partitions.items(), key=lambda item: (-item[1].source_lag, item[0]))
     return [
         {
@@ -136,7 +136,7 @@ def _commit(table: TableCommit) -> Json:
 
 
 def _mutations(counts: MutationCounts | None) -> Json | None:
-    """Of mutation tables whose rows are deleted by position."""
+    """The counts of a mutation table whose rows are deleted by position; None for other tables."""
     return None if counts is None else asdict(counts)
 
 

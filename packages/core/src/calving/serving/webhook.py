@@ -19,19 +19,19 @@ log = logging.getLogger(__name__)
 
 _LOOK_SECONDS, _POST_SECONDS = 5.0, 10.0
 _PAUSES = (1.0, 2.0, 4.0, 8.0)
-"""Seconds before each further try; then it is given up."""
+"""The seconds before each further try. After the last one, the post is given up."""
 _OWN = frozenset((Cause.CONTROL_LOG_BEHIND, Cause.PUBLICATION_REFUSED, Cause.DEAD_LETTER_SHARE))
 """Causes that each worker reports for itself; the leader reports the others, once for all workers."""
 
 
 class Changes:
-    """Decides what to post: a state that two samples in a row show, if it differs from the last posted one."""
+    """Decides what to post: a state that two samples in a row show, if it differs from the last posted state."""
 
     def __init__(self) -> None:
         self._told = self._before = False
 
     def look(self, found: Sequence[Reason]) -> bool | None:
-        """True: it has become DEGRADED; False: it has recovered; None: there is nothing to tell."""
+        """True if the sink has become DEGRADED, False if it has recovered, None if there is nothing to post."""
         now = bool(found)
         settled = now == self._before
         self._before = now
@@ -47,7 +47,7 @@ def told_by(status: Status, now: float) -> list[Reason]:
 
 
 def message(status: Status, found: Sequence[Reason], now: float) -> dict[str, Any]:
-    """``text`` is for chats, which show it as it is."""
+    """The body of a post. ``text`` is for chats, which show it unchanged."""
     sink = status.sink
     state = "DEGRADED" if found else "OK"
     sentences = "; ".join(r.text for r in found[:5])
@@ -95,7 +95,7 @@ class Webhook:
             try:
                 with urlopen(request, timeout=_POST_SECONDS):  # noqa: S310 - http or https, as the key demands
                     return
-            except Exception as error:  # whatever a stranger answers
+            except Exception as error:  # the receiver may cause any error
                 reason = type(error).__name__ + (f" {error.code}" if hasattr(error, "code") else "")
                 log.warning("the webhook at %s was not told that the sink is %s: %s", self._host, body["state"], reason)
             if pause is None or self._ended.wait(pause):
@@ -103,5 +103,5 @@ class Webhook:
 
     @property
     def _host(self) -> str:
-        """All of the URL that is no secret."""
+        """The part of the URL that is no secret."""
         return urlsplit(self._url).hostname or ""

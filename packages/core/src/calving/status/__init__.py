@@ -1,1 +1,1 @@
-"""The status of a sink: one immutable value, which the loops replace and the presenters read."""
+"""The status of a sink: one immutable value. The loops replace it, and the presenters read it."""

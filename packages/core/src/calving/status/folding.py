@@ -15,7 +15,7 @@ _RECENT = 20
 def after_cycle(
     before: CoordinatorStatus, cycle: Cycle, times_failed: Mapping[str, int], missing: Mapping[str, str], buffered: int
 ) -> CoordinatorStatus:
-    """``times_failed``: how often in a row each table could not be committed."""
+    """The status after a cycle. ``times_failed``: how many commits of each table failed in a row."""
     tables = cycle.tables
     reasons = {each.table: each.reason for each in tables if each.reason is not None}
     return CoordinatorStatus(

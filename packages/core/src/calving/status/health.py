@@ -37,18 +37,18 @@ class Reason:
 
 
 def reasons(status: Status, now: float) -> tuple[Reason, ...]:
-    """Why the sink is DEGRADED, each subject of a cause once; empty if it is not."""
+    """The reasons why the sink is DEGRADED, each subject of a cause once. Empty if the sink is not DEGRADED."""
     return (*_tables(status), *_order(status), *_cycles(status), *_log(status, now), *_records(status))
 
 
 class Told:
-    """Which reasons the log has: each is told once, when it appears and when it is gone."""
+    """The reasons that have been logged. Each reason is logged when it appears, and again when it is gone."""
 
     def __init__(self) -> None:
         self._known: frozenset[tuple[Cause, str]] = frozenset()
 
     def lines(self, found: Collection[Reason]) -> list[str]:
-        """What is new."""
+        """The log lines for reasons that have appeared or are gone since the last call."""
         before, self._known = self._known, frozenset((each.cause, each.subject) for each in found)
         new = [f"DEGRADED: {r.cause}: {r.text}" for r in found if (r.cause, r.subject) not in before]
         gone = sorted(before - self._known)
@@ -56,7 +56,7 @@ class Told:
 
 
 def not_ready(status: Status) -> tuple[str, ...]:
-    """Why this worker is not ready; empty if it is."""
+    """The reasons why this worker is not ready. Empty if it is ready."""
     worker = status.worker
     missing = {
         "it has not joined the consumer group": not worker.joined,

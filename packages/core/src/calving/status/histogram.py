@@ -13,7 +13,9 @@ BYTES = (2.0**14, 2.0**17, 2.0**20, 2.0**22, 2.0**24, 2.0**25, 2.0**26, 2.0**27,
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many observations were at most each of ``bounds``, and above the one before; the last count has no bound."""
+    """For each of ``bounds``: how many observations were at most this bound, and above the previous one. The last count
+    has no upper bound.
+    """
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]

@@ -28,20 +28,22 @@ class _Commit:
 
 
 class Listening:
-    """Lives as long as the process, also when a loop restarts: the next CommitComplete makes up for missed entries."""
+    """The state of tables from the control log. It lives as long as the process, also if a loop restarts: after missed
+    entries, the next CommitComplete makes the state complete again.
+    """
 
     def __init__(self) -> None:
         self.waiting = Waiting()
         self.leader: Leader | None = None
-        """The sender of the last event of a coordinator, if it names itself."""
+        """The leader that the last event of a coordinator names, if it names one."""
         self.settled: Coverage = {}
-        """Source offsets that are committed in every table they belong to."""
+        """Source offsets whose records are committed to every table to which they are routed."""
         self._buffered: dict[str, deque[_Publication]] = {}
         self._commits: dict[str, _Commit] = {}
         self._number = 0
         self._open: UUID | None = None
         self._answered = 0
-        """The last publication of the open cycle's answers: its commits hold everything up to there."""
+        """The last publication among the open cycle's answers. The cycle's commits hold everything up to it."""
         self._cycle_at: float | None = None
         self._valid_through_us: int | None = None
 

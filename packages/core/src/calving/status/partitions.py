@@ -11,8 +11,8 @@ from calving.status.values import PartitionStatus
 
 
 class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
-    """Computed when it is read: a worker with a thousand partitions reports several times a second, and most of its
-    reports are never read.
+    """The partitions of a worker, computed when they are read. A worker with a thousand partitions reports several
+    times a second, and most of its reports are never read.
     """
 
     def __init__(
@@ -45,5 +45,5 @@ class HeldPartitions(Mapping[TopicPartition, PartitionStatus]):
 
 
 def committed_up_to(settled: Coverage) -> dict[TopicPartition, int]:
-    """By partition the offset below which every record is in its tables, if these spans are settled."""
+    """For each partition, the offset below which every record is in its tables, if these spans are settled."""
     return {named(tp): spans[0].end if spans else 0 for tp, spans in settled.items()}

@@ -39,9 +39,9 @@ class PartitionStatus:
     position: int
     """Next offset that no finished batch has read."""
     end: int
-    """The last stable offset when it was last queried."""
+    """The last stable offset, as of the last query."""
     committed: int | None = None
-    """Every record below is in its tables, according to the control log; None if unknown."""
+    """Every record below this offset is in its tables, according to the control log; None if unknown."""
     latest_us: int | None = None
     """The largest timestamp of the records that this worker has read."""
 
@@ -56,7 +56,7 @@ class PartitionStatus:
         return None if self.committed is None else max(0, self.end - self.committed)
 
     def lag_seconds(self, now: float) -> float | None:
-        """Age of the latest record that was read, while more records are to be read; else None."""
+        """The age of the latest record that was read; None if no more records are to be read."""
         if not self.source_lag:
             return 0.0
         return None if self.latest_us is None else max(0.0, now - self.latest_us / 1e6)
@@ -73,7 +73,7 @@ class RecordCounts:
     written: Counts = field(default_factory=dict)
     """Rows, by table."""
     dead_lettered: Counts = field(default_factory=dict)
-    """By the stage that refused them."""
+    """By the stage that rejected them."""
     filtered: Counts = field(default_factory=dict)
     """By cause."""
     superseded: int = 0
@@ -100,9 +100,9 @@ class Batches:
     stages: Mapping[str, float] = field(default_factory=dict)
     """CPU seconds of the tasks, by stage."""
     recent: tuple[tuple[int, int], ...] = ()
-    """For each of the last batches: its records, and how many were bad."""
+    """For each of the last batches: the number of its records, and of its bad records."""
     dead_letters: tuple[str, ...] = ()
-    """The first bad records of the last batches, the newest first: where, and why."""
+    """The first bad records of the last batches, the newest first: the place and the reason of each."""
 
     @property
     def read(self) -> int:
@@ -123,8 +123,8 @@ class WorkerStatus:
     prepared: bool = False
     """Whether the start's checks have passed: the backend and the catalog have answered."""
     caught_up: bool = False
-    """Whether the control log has been read to its end. Most workers start reading at the end; one that leads must
-    first read everything from the saved position on, once since the start.
+    """Whether the control log has been read to its end. Most workers start reading at the end. A worker that leads must
+    first read everything from the saved position on, once since the process started.
     """
     paused: bool = False
     leads: bool = False
@@ -141,16 +141,16 @@ class WorkerStatus:
     publications: Counts = field(default_factory=dict)
     """By outcome."""
     refused_in_a_row: int = 0
-    """Publications that were refused since the last one that was not."""
+    """Publications that were refused since the last successful one."""
     restarts: int = 0
     """How often the worker has started over after an error."""
     error: str | None = None
-    """The last such error."""
+    """The last error after which the worker started over."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """A table, according to the control log. None: no entry since this process started has said."""
+    """A table, according to the control log. None means that no entry since this process started has told the value."""
 
     committed_at: float | None = None
     snapshot_id: int | None = None
@@ -174,22 +174,22 @@ class LogStatus:
 
     @property
     def degraded(self) -> dict[str, int]:
-        """Tables with files that are not committed after several commit cycles, and how many cycles."""
+        """Tables with files that are not committed after several commit cycles, each with the number of cycles."""
         return {name: table.cycles for name, table in self.tables.items() if table.cycles >= DEGRADED}
 
 
 STEPS = ("load", "resolve", "write", "commit")
-"""Steps of the commit of one table: load the table; decide which files are new, and find the changed rows; write
-deletes and manifests; call the catalog.
+"""The steps of a table's commit. ``load``: load the table. ``resolve``: decide which files are new, and find the
+changed rows. ``write``: write deletes and manifests. ``commit``: call the catalog.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """One table in one cycle. ``outcome``: done; unchanged, because it held every file; failed; late.
+    """One table in one cycle. ``outcome``: done; unchanged, because the table held every file already; failed; or late.
 
-    ``steps``: seconds, over all tries; the pauses between tries are only in ``seconds``. ``commit_id``: the cycle that
-    began it, which a late one outlasts.
+    ``steps``: seconds, over all tries; pauses between tries are only in ``seconds``. ``commit_id``: the cycle that
+    began the commit. A late commit runs on after its cycle.
     """
 
     table: str
@@ -208,8 +208,8 @@ class TableCommit:
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A commit cycle that has ended. ``seconds`` count from its StartCommit, ``commit_seconds`` from the start of the
-    first table's commit.
+    """A commit cycle that has ended. ``seconds`` count from the cycle's StartCommit, ``commit_seconds`` from the start
+    of the first table's commit.
     """
 
     commit_id: str
@@ -220,7 +220,7 @@ class Cycle:
     commit_seconds: float
     valid_through_us: int | None = None
     unanswered: tuple[str, ...] = ()
-    """Partitions whose answers it lacks."""
+    """Partitions whose answers the cycle lacks."""
     committed: int = 0
     """Number of committed tables."""
     failed: int = 0
@@ -237,7 +237,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorStatus:
-    """Totals of the coordinators of this process, over all the times that it led."""
+    """Totals of the coordinators of this process, over all times that the process led."""
 
     cycles: Counts = field(default_factory=dict)
     """By outcome."""
@@ -249,7 +249,7 @@ class CoordinatorStatus:
     """By table and outcome."""
     failing: Mapping[str, Failure] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Tables that lack offsets after two commits that should have held them, and these offsets."""
+    """Tables that lacked offsets in their last two commits, and these offsets."""
     buffered: int = 0
     """Control entries that are not in their tables yet."""
     files: int = 0
@@ -258,13 +258,15 @@ class CoordinatorStatus:
     totals: Mapping[str, TableCommit] = field(default_factory=dict)
     """By table, the last commit that reported the table's totals."""
     mutations: Mapping[str, MutationCounts] = field(default_factory=dict)
-    """By table, of all its commits."""
+    """By table: the counts of all its commits."""
     changes: Mapping[str, TableCommit] = field(default_factory=dict)
     """By table, the last commit that changed rows."""
     key_cache: Mapping[str, int] = field(default_factory=dict)
     """Bytes by table."""
     held_back: Mapping[str, str] = field(default_factory=dict)
-    """Mutation tables with publications that are not committed after several cycles, and which offsets are missing."""
+    """Mutation tables with publications that are not committed after several cycles, each with a text on the missing
+    offsets.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,5 +280,5 @@ class Status:
 
     @property
     def led(self) -> CoordinatorStatus:
-        """The coordinator's status if this worker leads, else an empty one."""
+        """The coordinator's status if this worker leads, otherwise an empty status."""
         return self.coordinator if self.worker.leads else CoordinatorStatus()

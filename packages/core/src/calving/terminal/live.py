@@ -36,7 +36,9 @@ class Rate:
 
 
 def view(status: Status, rate: float, now: float, url: str | None, *, ends: bool = False) -> RenderableType:
-    """``ends``: the run ends once it has caught up, so it has an estimate."""
+    """The live view. ``ends``: the run ends once it has caught up, so the view shows an estimate of the remaining
+    time.
+    """
     parts: list[RenderableType] = [_head(status, now, url), _figures(status, rate, now)]
     if ends:
         parts.append(_estimate(status, rate))
@@ -66,7 +68,7 @@ def _head(status: Status, now: float, url: str | None) -> Text:
 def _figures(status: Status, rate: float, now: float) -> Columns:
     worker, coordinator = status.worker, status.coordinator
     last = next((c for c in coordinator.recent if c.tables), None)
-    # After many cycles with nothing to commit the last one with tables is no longer among the recent ones.
+    # After many cycles with nothing to commit, the last cycle with tables is no longer among the recent cycles.
     before = max((at for table in status.log.tables.values() if (at := table.committed_at) is not None), default=None)
     commit = ago(before, now) if last is None else f"{ago(last.ended_at, now)}, {last.commit_seconds:.2f} s"
     through = status.log.valid_through_us

@@ -16,7 +16,7 @@ from calving.terminal.live import Rate, view
 
 
 class _Lines(logging.Handler):
-    """Log lines above the live view."""
+    """Writes log lines above the live view."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()

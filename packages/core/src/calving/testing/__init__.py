@@ -1,6 +1,6 @@
-"""The contracts of parts that other packages can add, as tests for their authors. They need pytest.
+"""The contracts of parts that other packages can add, as tests for the authors of these parts. They need pytest.
 
-A test module of its own has one class for each part, with the fixtures that the contract's docstring names::
+Write a test module with one class for each part, with the fixtures that the contract's docstring names::
 
     class TestMine(ConverterContract):
         @pytest.fixture
@@ -11,7 +11,7 @@ A test module of its own has one class for each part, with the fixtures that the
         def values(self):
             return [b"...", b"..."]
 
-``BackendContract`` (rules B1 to B10) wants a harness, which starts, stops and looks into the backend's store.
+``BackendContract`` (rules B1 to B10) needs a harness, which starts, stops and inspects the backend's store.
 """
 
 import pytest

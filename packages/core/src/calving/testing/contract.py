@@ -1,4 +1,4 @@
-"""The contract as tests: every method is one numbered sentence of it."""
+"""The contract of backends as tests: every method is one numbered sentence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 
 def rule(number: str, sentence: str) -> Callable[[F], F]:
-    """Names the rule that a test checks; the conformance page of the manual is made of these."""
+    """Names the rule that a test checks. The conformance page of the manual is made from these rules."""
 
     def mark(test: F) -> F:
         test.rule = (number, sentence)  # type: ignore[attr-defined]

@@ -16,14 +16,17 @@ from calving.records.shapes import by_shape
 from calving.records.values import Values, objects
 
 _MANY = 300
-"""Values in a block: enough for a converter that reads many of them in another way than a few."""
+"""The number of values in a block. It is large enough for converters that read many values in another way than a
+few.
+"""
 
 
 class ConverterContract:
-    """The result for a value is a function of that value and the options: not of other values, nor of their order.
+    """The contract of converters: the result for a value depends only on this value and the options, not on other
+    values or their order.
 
-    ``spec`` is the converter as settings name it, ``values`` are bytes of its format, as different as can be, and
-    ``nulls`` those that decode to null.
+    The fixture ``spec`` is the converter as settings name it. ``values`` are bytes of its format, as different as
+    possible. ``nulls`` are bytes that decode to null.
     """
 
     @pytest.fixture
@@ -109,7 +112,7 @@ def _make(spec: ConverterSpec, *, is_key: bool = False) -> Converter:
 
 
 def _block(values: Sequence[bytes], chance: Random) -> list[bytes]:
-    """Values of the format, and some that are not."""
+    """A block of values of the format, and some broken values."""
     garbage = [_broken(chance.choice(values), chance) for _ in range(30)]
     block = [*values, *garbage, *chance.choices(values, k=_MANY)]
     chance.shuffle(block)
@@ -117,7 +120,7 @@ def _block(values: Sequence[bytes], chance: Random) -> list[bytes]:
 
 
 def _broken(value: bytes, chance: Random) -> bytes:
-    """Bytes that are hardly of the format."""
+    """The value with random damage, so that it is hardly of the format any more."""
     place = chance.randint(0, len(value))
     match chance.randrange(6):
         case 0:
@@ -134,7 +137,9 @@ def _broken(value: bytes, chance: Random) -> bytes:
 
 
 def _outcomes(made: Converter, values: Sequence[bytes]) -> list[str]:
-    """Each value with its type, as text, where -0.0 is not 0.0 and NaN is NaN; or the reason why it is bad."""
+    """The text of each value with its type, or the reason why the value is bad. In these texts -0.0 differs from 0.0,
+    and NaN equals NaN.
+    """
     decoded = made.decode(values, None)
     found = {error.index: f"bad: {error.reason}" for error in decoded.bad}
     for part in decoded.values:
@@ -145,7 +150,7 @@ def _outcomes(made: Converter, values: Sequence[bytes]) -> list[str]:
 def _told(part: Values) -> list[str]:
     if isinstance(part.data, pa.Array) and part.typed:
         return [f"{part.data.type} {_text(part.data[row : row + 1])}" for row in range(len(part))]
-    # Of a value without a schema the type that it has among others says nothing.
+    # For values without a schema, take the type of each value alone: its type among other values does not matter.
     shaped = [by_shape([row], decimals=False)[0][1] for row in _rows(part)]
     return [f"{column.type} {_text(column)}" for column in shaped]
 

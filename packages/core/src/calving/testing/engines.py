@@ -25,8 +25,8 @@ def find_nothing(payload: str) -> str:
 
 
 class EngineContract:
-    """An engine maps any function of a module over payloads, and tells what a function raises. Over the fixture
-    ``engine``, an engine that is open.
+    """The contract of engines: an engine maps any function of a module over payloads, and reports the errors that the
+    function raises. The fixture ``engine`` is an open engine.
 
     Workers must be able to import ``calving.testing``, and with it pytest.
     """

@@ -82,7 +82,7 @@ _TYPES = assign_fresh_schema_ids(
         _F(18, "l", ListType(19, DoubleType(), element_required=False), required=False),
     )
 )
-"""The types that pyiceberg reads in every format, with the ids that a new table gives them."""
+"""Columns of all types that pyiceberg reads in every format, with the ids that a new table gives them."""
 _CELLS: dict[str, list[Any]] = {
     "id": [1, 2, 3],
     "i": [7, None, -(2**31)],
@@ -101,9 +101,9 @@ _CELLS: dict[str, list[Any]] = {
 
 
 class FormatContract:
-    """A file holds the rows that were written, and the manifest's entry says what the file is. Over the fixtures
-    ``name``, which chooses the format in ``write.format.default``, and ``read``, which gives the rows of a file as a
-    reader of the plain format sees them.
+    """The contract of file formats: a file holds the rows that were written, and its manifest entry describes the file.
+    The fixture ``name`` is the format's name in ``write.format.default``. The fixture ``read`` returns the rows of a
+    file as a reader of the plain format sees them.
     """
 
     @pytest.fixture
@@ -163,7 +163,7 @@ class FormatContract:
 
 
 def _simple(count: int) -> pa.RecordBatch:
-    """Rows whose columns are null here and there, each at another distance."""
+    """Rows whose columns have nulls at regular distances, a different distance for each column."""
     rows = [
         {
             "id": i,
@@ -203,7 +203,7 @@ def _local(file: DataFile) -> Path:
 
 
 def _plain(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The columns of ``_SIMPLE``, in their order."""
+    """The columns of ``_SIMPLE`` in each row, in order."""
     return [{field.name: row[field.name] for field in _SIMPLE.fields} for row in rows]
 
 

@@ -1,7 +1,8 @@
 """Events to bytes and back.
 
 Framing (Java's ``AvroUtil`` and ``AvroEncoderUtil``): two magic bytes, the schema's text with a 16-bit length, one Avro
-datum. Java refuses fields it does not know, so nothing may be added to the value; what calving adds travels beside it.
+datum. Java refuses fields that it does not know, so nothing may be added to the value. calving's additional data is in
+message headers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from calving.wire.schema import Resolved, resolve, schema_text
 
 MAGIC = b"\xc2\x01"
 TYPES: tuple[type[Event], ...] = (StartCommit, DataWritten, DataComplete, CommitToTable, CommitComplete)
-"""In the order of their codes on the wire."""
+"""The events in the order of their codes on the wire."""
 
 _FILE_FIELDS = {
     "content": 134,
@@ -75,7 +76,7 @@ class Message:
 
 
 def encode(message: Message) -> bytes:
-    """One message. A DataWritten must hold files of one partition type only; see ``divide``."""
+    """The bytes of a message. A DataWritten must hold files of only one partition type; see ``divide``."""
     event = message.event
     partition = _partition_type(event) if isinstance(event, DataWritten) else ()
     text = schema_text(type(event).__name__, partition)
@@ -96,9 +97,10 @@ def encode(message: Message) -> bytes:
 
 
 def decode(data: bytes, *, progress: bool = True) -> Message:
-    """``progress``: whether a DataComplete's assignments are wanted; else there are none in it.
+    """The message in these bytes. ``progress``: whether to decode a DataComplete's assignments; otherwise they are left
+    empty.
 
-    :raises UndecodableError: not an event, or of a version that this one cannot read.
+    :raises UndecodableError: the bytes are not an event, or are of a version that this one cannot read.
     """
     if data[:2] != MAGIC:
         raise UndecodableError("the first two bytes are not those of a control event")
@@ -120,10 +122,11 @@ def decode(data: bytes, *, progress: bool = True) -> Message:
 
 
 def divide(event: DataWritten, limit: int) -> Iterator[DataWritten]:
-    """The same files in as many events as it takes: one partition type each, none longer than ``limit`` bytes.
+    """The same files in as many events as necessary. Each event has files of one partition type, and is at most
+    ``limit`` bytes long.
 
-    A single file whose metadata alone exceeds the limit stays in an event of its own. Delete files come first: they say
-    nothing of the data files that come with them.
+    A single file whose metadata alone exceeds the limit gets its own event. Delete files come first, because they do
+    not apply to the data files that come with them.
     """
     groups: dict[tuple[bool, tuple[PartitionField, ...]], list[DataFile]] = {}
     mixed = len({file.partition.fields for file in (*event.delete_files, *event.data_files)}) > 1
@@ -248,7 +251,9 @@ def _complete_in(body: Mapping[str, Any], resolved: Resolved) -> Event:
 
 @lru_cache(maxsize=16)
 def _assignments(data: bytes, text: str) -> tuple[PartitionProgress, ...]:
-    """The assignments, which end a DataComplete of this schema; cached, because an idle worker repeats them."""
+    """The assignments, which are the last field of a DataComplete of this schema. Cached, because an idle worker
+    repeats them.
+    """
     resolved = resolve(text)
     found: Any = fastavro.schemaless_reader(io.BytesIO(data), resolved.assignments, None)
     return _progress_in(found, resolved)
@@ -289,7 +294,7 @@ def _assignments_out(assignments: tuple[PartitionProgress, ...], text: str) -> b
         for a in assignments
     ]
     out = io.BytesIO()
-    # The branch is named, or fastavro would try each assignment on it first.
+    # Name the branch: otherwise fastavro would try each branch with every assignment.
     fastavro.schemaless_writer(out, resolve(text).assignments, ("array", found))
     return out.getvalue()
 
@@ -314,6 +319,8 @@ _ENCODERS: dict[type[Event], Callable[[Any], dict[str, object]]] = {
 
 
 def _modified_utf8(raw: bytes) -> str:
-    """Java's ``DataInput.readUTF``: NUL is two bytes, characters beyond the BMP are surrogate pairs."""
+    """The text as Java's ``DataInput.readUTF`` reads it: NUL is two bytes, and characters beyond the BMP are surrogate
+    pairs.
+    """
     text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
     return text.encode("utf-16", "surrogatepass").decode("utf-16")

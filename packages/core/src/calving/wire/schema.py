@@ -1,8 +1,8 @@
-"""The Avro schemas of the events: Java's text, and the same with its names resolved.
+"""The Avro schemas of the events: Java's text, and the same schemas with their names resolved.
 
-Java prints ``uuid_fixed``, ``k117_v118`` and the like in the null namespace and refers to them by bare name from inside
-another namespace, which the Avro specification reads differently. So names are resolved here, and fields are matched by
-their ``field-id``, as Java does: in a resolved schema a field is called ``f<id>``.
+Java prints ``uuid_fixed``, ``k117_v118`` and similar types in the null namespace. It refers to them by their bare names
+from inside another namespace, where the Avro specification gives these names another meaning. So names are resolved
+here. Fields are matched by their ``field-id``, as in Java: in a resolved schema a field is called ``f<id>``.
 """
 
 from __future__ import annotations
@@ -178,19 +178,19 @@ _PAYLOADS = {
 
 
 def schema_text(payload: str, partition: tuple[PartitionField, ...] = ()) -> str:
-    """Java's text of the event schema with this payload class; ``partition`` only matters for DataWritten."""
+    """Java's text of the event schema with this payload class. ``partition`` matters only for DataWritten."""
     kind = _data_written(partition) if payload == "DataWritten" else _PAYLOADS[payload]
     return json.dumps(_event(kind), separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A schema that fastavro takes, fields renamed to ``f<id>``, and what the renaming would lose."""
+    """A schema for fastavro, with fields renamed to ``f<id>``, and the facts that the renaming would lose."""
 
     schema: Json
-    """Without a DataComplete's assignments, where they are what comes last."""
+    """The schema. A DataComplete's assignments are left out if they are its last field."""
     assignments: Json
-    """Theirs."""
+    """The schema of these assignments."""
     payload: str
     """Class name of the payload, without its package."""
     partition: tuple[PartitionField, ...]
@@ -202,7 +202,7 @@ class Resolved:
 def resolve(text: str) -> Resolved:
     """Parse an embedded schema.
 
-    :raises ValueError: it is not a schema of an event.
+    :raises ValueError: the text is not the schema of an event.
     """
     resolver = _Resolver()
     parsed = resolver.walk(json.loads(text), "")
@@ -220,7 +220,9 @@ def resolve(text: str) -> Resolved:
 
 
 def _parted(event: Json) -> tuple[Json, Json]:
-    """The schema without a DataComplete's assignments, and theirs, where they are what comes last."""
+    """The schema without a DataComplete's assignments, and the schema of the assignments, if they are the last
+    field.
+    """
     *before, last = event["fields"]
     *kept, final = last["type"]["fields"] if last["name"] == "f10504" else [None]
     if final is None or final["name"] != "f10101":
@@ -256,7 +258,7 @@ class _Resolver:
     def _define(self, node: Json, namespace: str) -> tuple[str, str]:
         namespace = node.get("namespace", namespace)
         name = node["name"] if "." in node["name"] else f"{namespace}.{node['name']}" if namespace else node["name"]
-        # fastavro takes a bare name inside a namespace for a relative one: give the null namespace a name of its own.
+        # fastavro takes a bare name inside a namespace for a relative name, so the null namespace gets a name here.
         full = name if "." in name else _null_name(name)
         self._known.add(full)
         return full, full.rpartition(".")[0] if "." in name else ""
