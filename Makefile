@@ -9,7 +9,7 @@ BIN := .venv/bin
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
-	@echo "make test-quick  most of what needs no services, in under three minutes; left out are tests"
+	@echo "make test-quick  most of what needs no services, in three to four minutes; left out are tests"
 	@echo "               of packaging, fuzz, serving, iceberg, cli, neighbours, and broken rules"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
 	@echo "               BENCH='--only java' takes the Java sink beside it, also over 3 * RECORDS"
