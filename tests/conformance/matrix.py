@@ -21,8 +21,9 @@ _HEAD = """# What every backend promises
 
 *This page is generated from a run of the contract's tests on real stores (`make matrix`).*
 
-The rules are those that the protocol is built on; each is a test in `calving.testing`, which a backend of your own can run
-with ten lines (see its docstring). "-" means that the rule makes no sense there: the memory backend ends with its process.
+The protocol is built on these rules. Each rule is a test in `calving.testing`. A backend of your own can run these tests
+with ten lines (see the docstring). "-" means that the rule does not apply: the memory backend ends with its process, and
+Kafka itself deletes the positions in a topic that is gone.
 
 """
 

@@ -88,7 +88,7 @@ class BackendContract:
         assert store.harness.positions() == {store.source[0]: 10}
         assert store.raw() == []
 
-    @rule("B1.4", "A publication of several megabytes is read whole, and its files once each.")
+    @rule("B1.4", "A publication of several megabytes is read as a whole, and each of its files once.")
     def test_a_large_publication_is_read_whole(self, store: Store) -> None:
         cursor = store.cursor()
         store.publish(0, None, 10, files=6_000)
@@ -113,7 +113,7 @@ class BackendContract:
         with pytest.raises(StaleError):
             store.session().publish(store.publication({0: (start, 20)}), store.harness.claim())
 
-    @rule("B2.2", "A first publication is refused if it says that something was stored.")
+    @rule("B2.2", "A first publication is refused if it names a stored position.")
     def test_a_first_publication_starts_at_nothing(self, store: Store) -> None:
         with pytest.raises(StaleError):
             store.session().publish(store.publication({0: (0, 10)}), store.harness.claim())
@@ -125,7 +125,7 @@ class BackendContract:
             store.session().publish(store.publication({0: (None, 10)}), store.harness.outsider())
         assert store.harness.positions() == {}
 
-    @rule("B2.4", "Of publications that race from one position one is written.")
+    @rule("B2.4", "If several publications start at one position at the same time, only one is written.")
     def test_of_racing_publications_one_is_written(self, store: Store) -> None:
         rivals = [(store.session(), claim) for claim in store.harness.rivals()]
         outcomes: list[str] = []
@@ -170,7 +170,7 @@ class BackendContract:
             offsets = [o for p, o in places if p == partition]
             assert offsets == sorted(offsets)
 
-    @rule("B3.3", "An offset is not given again after its event was trimmed and the store restarted.")
+    @rule("B3.3", "An offset is not used again after its event was trimmed and the store restarted.")
     def test_offsets_are_not_reused_after_trimming_and_a_restart(self, store: Store) -> None:
         cursor = store.cursor(replay=True)
         store.publish(0, None, 10)
@@ -183,7 +183,7 @@ class BackendContract:
         later = store.wait_for(after, DataComplete)
         assert min(e.offset for e in later) > max(e.offset for e in before)
 
-    @rule("B3.4", "The end of the log is beyond every event that somebody has read.")
+    @rule("B3.4", "The end of the log is beyond every event that a reader has read.")
     def test_the_end_is_beyond_every_event(self, store: Store) -> None:
         store.publish(0, None, 10)
         store.wait_for(store.cursor(replay=True), DataComplete)
@@ -191,7 +191,7 @@ class BackendContract:
         found = store.wait_for(replay, DataComplete)
         assert all(e.offset < replay.log.end[e.partition] for e in found)
 
-    @rule("B3.5", "The log keeps its identity while it exists, and a store that was wiped has another.")
+    @rule("B3.5", "The log keeps its identity while it exists; after its store was wiped, it has another one.")
     def test_a_wiped_store_has_another_identity(self, store: Store) -> None:
         first, second = store.cursor().log.identity, store.cursor().log.identity
         store.close()
@@ -215,7 +215,7 @@ class BackendContract:
         session.close()
         assert store.session().committed(store.source) == {store.source[0]: 10}
 
-    @rule("B4.3", "A store that is away makes reading fail as unavailable, and comes back usable.")
+    @rule("B4.3", "While a store is down, reading fails as unavailable; afterwards the store works again.")
     def test_a_store_that_is_away_is_unavailable(self, store: Store) -> None:
         if not store.harness.survives_restart:
             pytest.skip("it lives in this process")
@@ -228,7 +228,7 @@ class BackendContract:
         store.publish(0, None, 10)
 
     @rule(
-        "B4.4", "A publication to a store that is away fails as unavailable or of unknown outcome, and is not written."
+        "B4.4", "While a store is down, a publication fails as unavailable or of unknown outcome, and is not written."
     )
     def test_publishing_to_a_store_that_is_away_is_not_taken_for_written(self, store: Store) -> None:
         if not store.harness.survives_restart:
@@ -268,7 +268,7 @@ class BackendContract:
         second = store.wait_for(store.cursor(replay=True), DataComplete)
         assert first == second
 
-    @rule("B5.4", "The events of an acknowledgement are appended also without a position, and then none is saved.")
+    @rule("B5.4", "An acknowledgement without a position appends its events, and saves no position.")
     def test_an_acknowledgement_without_a_position_saves_none(self, store: Store) -> None:
         store.publish(0, None, 10)
         cursor = store.cursor(replay=True)
@@ -356,7 +356,7 @@ class BackendContract:
 
     # B7
 
-    @rule("B7.1", "Of several members one leads.")
+    @rule("B7.1", "One of several members leads.")
     def test_one_member_leads(self, store: Store) -> None:
         sessions = [store.session() for _ in range(3)]
         held: list[Sequence[TopicPartition]] = [store.source[:1], store.source[1:], []]
@@ -365,7 +365,7 @@ class BackendContract:
             assert sum(leads) == 1
             time.sleep(0.2)
 
-    @rule("B7.2", "When the leader has left another one leads.")
+    @rule("B7.2", "When the leader has left, another member leads.")
     def test_a_leader_that_left_is_replaced(self, store: Store) -> None:
         first, second = store.session(), store.session()
         leads = [first.lead(store.source[:1], store.source), second.lead(store.source[1:], store.source)]
@@ -376,7 +376,7 @@ class BackendContract:
             assert time.monotonic() < deadline, "nobody leads"
             time.sleep(0.1)
 
-    @rule("B7.4", "A process that opens again after an error leads at once if it did before.")
+    @rule("B7.4", "A process that opens again after an error leads at once if it led before.")
     def test_a_process_follows_itself(self, store: Store) -> None:
         before = store.session("one")
         assert before.lead(store.source, store.source)
@@ -395,7 +395,7 @@ class BackendContract:
         new.acknowledge({}, [StartCommit(uuid4())])
         assert len(store.raw()) == 1
 
-    @rule("B7.5", "A watching cursor reads as a coordinator would, fences no one, and cannot write.")
+    @rule("B7.5", "A watching cursor reads the same entries as a coordinator, fences no one, and cannot write.")
     def test_a_watcher_fences_nobody(self, store: Store) -> None:
         coordinator = store.cursor(replay=True)
         store.publish(0, None, 10)
@@ -412,7 +412,7 @@ class BackendContract:
         watcher.close()
         coordinator.acknowledge({}, [StartCommit(uuid4())])
 
-    @rule("B7.6", "A cursor says when it has read all that the log held when it was opened, and not before.")
+    @rule("B7.6", "A cursor has ended once it has read all that the log held when it was opened, and not before.")
     @pytest.mark.parametrize("kind", ["coordinator", "watcher"])
     def test_a_cursor_knows_when_it_has_read_to_the_end(self, store: Store, kind: str) -> None:
         for i in range(3):
@@ -428,7 +428,7 @@ class BackendContract:
         assert sum(isinstance(entry.event, DataComplete) for entry in found) == 3
         cursor.close()
 
-    @rule("B7.7", "A cursor of an empty log, and one that reads from the end, have nothing before their end.")
+    @rule("B7.7", "A cursor of an empty log ends without entries, and one that reads from the end has ended at once.")
     def test_a_cursor_of_an_empty_log_is_at_its_end(self, store: Store) -> None:
         first = store.cursor(replay=True)
         deadline = time.monotonic() + 30
@@ -461,7 +461,7 @@ class BackendContract:
 
     # B9
 
-    @rule("B9.1", "A rewind stores positions as they are given, forward and back, and of partitions that had none.")
+    @rule("B9.1", "A rewind stores exactly the given positions: forward, back, and for partitions that had none.")
     def test_a_rewind_stores_positions_as_they_are_given(self, store: Store) -> None:
         store.publish(0, None, 10)
         store.cursor(replay=True).rewind({store.source[0]: 4, store.source[1]: 7})
@@ -469,7 +469,7 @@ class BackendContract:
         store.cursor(replay=True).rewind({store.source[0]: 30, store.source[1]: 7})
         assert store.harness.positions() == {store.source[0]: 30, store.source[1]: 7}
 
-    @rule("B9.2", "After a rewind no coordinator reads earlier entries of the log, and all read the later ones.")
+    @rule("B9.2", "After a rewind coordinators read none of the earlier entries of the log, and all of the later ones.")
     def test_what_was_in_the_log_is_not_heard_after_a_rewind(self, store: Store) -> None:
         cursor = store.cursor(replay=True)
         store.publish(0, None, 10)
@@ -493,7 +493,7 @@ class BackendContract:
 
     # B10
 
-    @rule("B10.1", "The identity of the topic that a position is in is stored with it, and is replaced with it.")
+    @rule("B10.1", "Each position is stored with the topic id of its topic, and both are replaced together.")
     def test_the_identity_of_a_topic_is_stored_with_the_position(self, store: Store) -> None:
         first, second = store.source[:2]
         store.publish(0, None, 10, topic_id="one")
@@ -503,20 +503,20 @@ class BackendContract:
         assert store.session().topic_ids(store.source) == {first: "two", second: ""}
         assert store.session().committed(store.source) == {first: 20, second: 5}
 
-    @rule("B10.2", "A publication that is refused leaves the identities as they are.")
+    @rule("B10.2", "A publication that is refused leaves the topic ids as they are.")
     def test_a_refused_publication_leaves_the_identities_alone(self, store: Store) -> None:
         store.publish(0, None, 10, topic_id="one")
         with pytest.raises(FencedError):
             store.publish(0, 5, 20, topic_id="two")
         assert store.session().topic_ids(store.source) == {store.source[0]: "one"}
 
-    @rule("B10.3", "Positions that a rewind has stored have no identity, not even an empty one.")
+    @rule("B10.3", "Positions that a rewind has stored have no topic id, not even an empty one.")
     def test_a_rewind_removes_the_identities(self, store: Store) -> None:
         store.publish(0, None, 10, topic_id="one")
         store.cursor(replay=True).rewind({store.source[0]: 4})
         assert store.session().topic_ids(store.source) == {}
 
-    @rule("B10.4", "Positions in a topic that is gone are dropped with an acknowledgement, those in others stay.")
+    @rule("B10.4", "An acknowledgement drops the positions in a topic that is gone, and keeps those in other topics.")
     def test_positions_in_a_topic_that_is_gone_are_dropped(self, store: Store) -> None:
         if store.harness.drops_positions_itself:
             pytest.skip("it drops them when the topic is deleted")
