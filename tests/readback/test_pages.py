@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.pages import DOCS, blocks, follow
+from tests.cli.pages import blocks, follow
 from tests.readback.readers import spark_on
 
 pytestmark = pytest.mark.services
@@ -19,7 +18,7 @@ def test_spark_finds_what_the_page_says_and_duckdb_has_found(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert follow(page, tmp_path, servers)
-    (query,) = re.findall(r"With Spark it is `(.+)`", (DOCS / page).read_text())
+    (query,) = [block.text for block in blocks(page) if block.kind == "sql"]
     (found,) = spark_on(str(tmp_path / "warehouse"), query)
     (said,) = [block.text.splitlines() for block in blocks(page) if block.kind == "text" and block.title is None]
     assert sorted(" ".join(map(str, row.values())) for row in found) == said
