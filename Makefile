@@ -116,7 +116,7 @@ fuzz-native:
 		nice $(CARGO) run --quiet --locked --release --target $(shell uname -m)-unknown-linux-gnu -- $(SECONDS) $(SEED)
 
 docs: $(BIN)/calving
-	@$(BIN)/python -m tests.generate_docs
+	@$(BIN)/python -m harness.generate_docs
 
 pictures: $(BIN)/calving
 	@CALVING_PICTURES=1 $(BIN)/python -m pytest -q tests/serving/test_page.py
@@ -133,7 +133,7 @@ site: $(SITE_ENV)/bin/mkdocs
 	@echo "site/index.html"
 
 matrix: $(BIN)/calving
-	@$(BIN)/python -m tests.conformance.matrix
+	@$(BIN)/python -m harness.generate_matrix
 
 lock: $(BIN)/uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --no-emit-index-url --no-annotate --no-header \

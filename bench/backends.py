@@ -21,13 +21,11 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.testing.contract import Store
 from calving.testing.harness import Harness
-from campaign.files import locations
-from campaign.proxy import Proxy
-from campaign.run import Producing
-from tests.conformance.test_kafka import KafkaHarness
-from tests.conformance.test_redis import RedisHarness
-from tests.conformance.test_zookeeper import ZooKeeperHarness
-from tests.e2e.harness import Run
+from harness.backends import KafkaHarness, RedisHarness, ZooKeeperHarness
+from harness.locations import locations
+from harness.producing import Producing
+from harness.proxy import Proxy
+from harness.run import Run
 
 _IDLE_SECONDS = 30
 _PUBLICATIONS = 500

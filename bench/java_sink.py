@@ -13,26 +13,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import meter
 from calving.host import java
-from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, free_port
 from calving.source.client import client_config
+from harness.java_sink import classpath
 
-ICEBERG, KAFKA = "1.11.0", "4.1.0"
 _TASKS = 2
 COMMIT_MS = 10_000
 _OPTIONS = ("-server", "-Xms256M", "-Xmx2G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-_ARTIFACTS = (
-    Artifact("org.apache.iceberg", "iceberg-kafka-connect", ICEBERG),
-    Artifact("org.apache.iceberg", "iceberg-parquet", ICEBERG),
-    Artifact("org.apache.iceberg", "iceberg-orc", ICEBERG),
-    Artifact("org.apache.iceberg", "iceberg-data", ICEBERG),
-    Artifact("org.apache.kafka", "connect-runtime", KAFKA),
-    Artifact("org.apache.kafka", "connect-json", KAFKA),
-    Artifact("org.apache.hadoop", "hadoop-client-api", "3.4.1"),
-    Artifact("org.apache.hadoop", "hadoop-client-runtime", "3.4.1"),
-    Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0"),
-    Artifact("org.slf4j", "slf4j-simple", "2.0.16"),
-)
 
 
 def drain(
@@ -76,11 +63,6 @@ def drain(
     command = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath()]
     command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(sink)]
     return meter.run(command, log, {}, done)
-
-
-def classpath() -> str:
-    """Kafka Connect with the sink, from Maven."""
-    return f"{jars('java-sink', _ARTIFACTS)}/*"
 
 
 def _write(path: Path, properties: dict[str, str]) -> Path:

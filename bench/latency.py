@@ -22,7 +22,7 @@ from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
-from campaign.files import locations
+from harness.locations import locations
 
 TABLE = ("bench", "trickle")
 _START_SECONDS = 120.0

@@ -29,9 +29,9 @@ from calving.runtime.app import App
 from calving.services.kafka import kafka
 from calving.settings.load import load
 from calving.source.client import client_config
-from tests.iceberg.histories import duckdb_rows
-from tests.iceberg.structure import check
-from tests.mutations.shop import COLUMNS, Shop
+from harness.duckdb_extensions import duckdb_rows
+from harness.shop import COLUMNS, Shop
+from harness.structure import check
 
 TOPIC, TABLE, PARTITIONS, ROUNDS = "server.public.customers", "shop.customers", 2, 5
 
@@ -130,7 +130,7 @@ def _differences(table: Table, expected: list[tuple[Any, ...]], warehouse: str, 
 
 def _by_spark(python: Path, warehouse: str, columns: str) -> list[tuple[Any, ...]]:
     query = f"select {columns} from iceberg.{TABLE}"
-    command = [str(python), "-m", "tests.readback.readers", warehouse, query]
+    command = [str(python), "-m", "harness.spark_reader", warehouse, query]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ))
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("ROWS ")]
     return [tuple(row[name] for name in COLUMNS) for row in json.loads(line[5:])]

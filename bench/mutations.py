@@ -38,7 +38,7 @@ from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import arrow_schema
 from calving.services.rest_catalog import RestCatalog
 from calving.writing.table import TableWriter
-from tests.duckdb_extensions import connected
+from harness.duckdb_extensions import connected
 
 KEYS, COMMITS, _WARM = 10_000, 20, 10
 _SORTED_BY_A_COMMIT = 2_000_000

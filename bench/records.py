@@ -35,8 +35,8 @@ from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
-from tests.blocks import MILLIS, Given
-from tests.registry import SchemaRegistry, framed, serialized, serving
+from harness.blocks import MILLIS, Given
+from harness.registry import SchemaRegistry, framed, serialized, serving
 
 _BLOCK = 8_000
 _TYPES = ("click", "view", "buy")

@@ -31,11 +31,10 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from calving.source.kafka import members
-from campaign.files import locations
-from campaign.proxy import Proxy
-from campaign.run import through
-from tests.e2e.harness import Run, Store
-from tests.e2e.sent import value
+from harness.locations import locations
+from harness.proxy import Proxy
+from harness.run import Run, Store, through
+from harness.sent import value
 
 STORES = ("kafka", "redis", "zookeeper")
 PARTITIONS, WORKERS, RATE, TABLE = 6, 3, 200, "db.events"

@@ -39,12 +39,12 @@ from confluent_kafka.admin import AdminClient
 from campaign import changes, records
 from campaign.audit import Audit
 from campaign.changes import Warehouse, Workload
-from campaign.files import locations
 from campaign.rows import ChangedTables, RowAudit
 from campaign.tables import Tables
+from harness.locations import locations
 
 if TYPE_CHECKING:  # the process that checks imports nothing of calving
-    from tests.e2e.harness import Run
+    from harness.run import Run
 
 _LOOK_SECONDS = 3.0
 _READ_SECONDS = 5.0

@@ -41,9 +41,9 @@ from campaign import records
 from campaign.changes import Warehouse, Workload
 from campaign.checker import Checker
 from campaign.lake import Lake, S3Lake
-from campaign.proxy import Proxy
 from campaign.rows import FOREIGN
-from tests.e2e.harness import Run, Store, pause
+from harness.proxy import Proxy
+from harness.run import Run, Store, pause
 
 ARMED = [
     f"{place}:{when}:{count}"

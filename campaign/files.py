@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sqlite3
 import zlib
 from collections.abc import Mapping
 from functools import cache
@@ -20,16 +19,6 @@ from pyroaring import BitMap64
 from campaign.audit import Row
 
 _COLUMNS = ["id", "route", "proof"]
-
-
-def locations(database: Path) -> dict[str, str]:
-    """Where the metadata of each table is, all at one moment; nothing, if the catalog does not answer now."""
-    try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=0.1) as connection:
-            rows = connection.execute("select table_namespace, table_name, metadata_location from iceberg_tables")
-            return {f"{space}.{name}": location.removesuffix(".broken") for space, name, location in rows}
-    except sqlite3.Error:
-        return {}
 
 
 def content(location: str) -> bytes:

@@ -13,8 +13,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from calving.services.rest_catalog import RestCatalog
-from campaign.http_proxy import Fate, HttpProxy, Request
-from tests.iceberg.servers import SeaweedFs, clients
+from harness.http_proxy import Fate, HttpProxy, Request
+from harness.servers import SeaweedFs, clients
 
 _BUCKET = "lake"
 _START_SECONDS = 90.0

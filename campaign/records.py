@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tests.e2e.sent import value
+from harness.sent import value
 
 _EVERY = 40
 BAD, FILTERED = "dead letters", "nowhere"

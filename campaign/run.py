@@ -15,7 +15,6 @@ import random
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +29,7 @@ from rich.table import Table
 
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
-from calving.services.process import LOOPBACK, free_port, interruptible
+from calving.services.process import free_port, interruptible
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from campaign import changes, records
@@ -41,8 +40,9 @@ from campaign.checker import LETTERS, Checker
 from campaign.faults import FAULTS, Field, faults_of
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
-from campaign.proxy import Proxy
-from tests.e2e.harness import Run, Store, settings_of
+from harness.producing import Producing
+from harness.proxy import Proxy
+from harness.run import Run, Store, settings_of, through
 
 BACKENDS = ("kafka", "redis", "zookeeper")
 _RECORDS_PER_SECOND = 300
@@ -68,37 +68,6 @@ class Sink(Run):
             if (table := find_table(self.catalog, tuple(name.split(".")))) is not None:
                 with contextlib.suppress(CommitFailedException), table.transaction() as change:
                     change.set_properties({"write.format.default": _FORMATS[(i + i // 6) % len(_FORMATS)]})
-
-
-class Producing(threading.Thread):
-    """Records, as long as the campaign lasts."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(daemon=True)
-        self._run, self._end = run, threading.Event()
-        self._wanted, self._sending = threading.Event(), threading.Lock()
-        self._wanted.set()
-
-    def run(self) -> None:
-        while not self._end.is_set():
-            if self._wanted.wait(0.1):
-                with self._sending:
-                    self._run.produce(100, _RECORDS_PER_SECOND)
-
-    @contextlib.contextmanager
-    def quiet(self) -> Iterator[None]:
-        """None are sent meanwhile."""
-        self._wanted.clear()
-        try:
-            with self._sending:
-                yield
-        finally:
-            self._wanted.set()
-
-    def stop(self) -> None:
-        self._end.set()
-        if self.is_alive():
-            self.join()
 
 
 @dataclass(frozen=True)
@@ -141,7 +110,7 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
     run.put_aside(through(store, proxy.port))
     database = lake.database if lake is not None else folder / "warehouse" / "catalog.db"
     checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
-    producing = Producing(run)
+    producing = Producing(run, _RECORDS_PER_SECOND)
     rng = random.Random(plan.seed)
     field = Field(
         run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake, sabotage=plan.sabotage
@@ -315,16 +284,6 @@ def _store(folder: Path, backend: str, broker: KafkaServer) -> Store:
     found: Store = RedisServer(folder / "redis") if backend == "redis" else ZooKeeperServer(folder / "zookeeper")
     found.start()
     return found
-
-
-def through(store: Store, port: int) -> dict[str, str]:
-    """The keys of a worker whose way to the store leads through the proxy."""
-    match store:
-        case RedisServer():
-            return {"iceberg.control.redis.url": f"redis://{LOOPBACK}:{port}/0"}
-        case ZooKeeperServer():
-            return {"iceberg.control.zookeeper.hosts": f"{LOOPBACK}:{port}"}
-    return {"kafka.bootstrap.servers": f"{LOOPBACK}:{port}"}
 
 
 def _shown(results: Iterable[Mapping[str, Any]]) -> Iterator[Table]:

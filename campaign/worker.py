@@ -1,4 +1,4 @@
-"""A worker of a campaign: that of the end-to-end tests, whose catalog can hang, and which may be sabotaged.
+"""A worker of a campaign: that of the harness, whose catalog can hang, and which may be sabotaged.
 
 ``HANG = <file>``: while it exists. ``SABOTAGE``: one of the names below; each makes the sink wrong in one way that the
 campaign must find.
@@ -167,4 +167,4 @@ if __name__ == "__main__":
         hang(Path(os.environ["HANG"]))
     if "SABOTAGE" in os.environ:
         SABOTAGE[os.environ["SABOTAGE"]]()
-    runpy.run_module("tests.e2e.worker", run_name="__main__", alter_sys=True)
+    runpy.run_module("harness.worker", run_name="__main__", alter_sys=True)

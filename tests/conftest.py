@@ -9,8 +9,6 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import settings
 
 from calving.converters.json import JsonConverter
@@ -19,8 +17,8 @@ from calving.services.container import Container
 from calving.services.kafka import KafkaServer, kafka
 from calving.services.process import Process
 from calving.services.rest_catalog import RestCatalog
-from calving.source.client import client_config
-from tests.registry import SchemaRegistry, serving
+from harness.registry import SchemaRegistry, serving
+from harness.topic import Topic
 
 logging.getLogger("calving.librdkafka").setLevel(logging.CRITICAL)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -117,36 +115,6 @@ def registry() -> Iterator[SchemaRegistry]:
 def unique() -> str:
     """A name that no other test uses."""
     return f"x{next(_NUMBERS)}"
-
-
-class Topic:
-    """A topic and a producer for it."""
-
-    def __init__(self, servers: str, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-        self.servers, self.name = servers, name
-        self.admin = AdminClient(client_config({"bootstrap.servers": servers}))
-        self.admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result()
-        self.producer = Producer(client_config({"bootstrap.servers": servers}, linger_ms=5))
-
-    def send(
-        self,
-        *values: bytes | None,
-        partition: int = 0,
-        key: bytes | None = None,
-        headers: list[tuple[str, str | bytes | None]] | None = None,
-        timestamp: int = 0,
-    ) -> None:
-        """``timestamp`` 0: the time now."""
-        for number, value in enumerate(values, 1):
-            self.producer.produce(self.name, value, key, partition, timestamp=timestamp, headers=headers)
-            if number % 10_000 == 0:
-                self.producer.flush()
-        assert self.producer.flush(20) == 0
-
-    def transactional(self, transactional_id: str) -> Producer:
-        producer = Producer(client_config({"bootstrap.servers": self.servers}, transactional_id=transactional_id))
-        producer.init_transactions(20)
-        return producer
 
 
 @pytest.fixture

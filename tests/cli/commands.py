@@ -23,7 +23,7 @@ from calving.model.offsets import TopicPartition
 from calving.runtime.app import App
 from calving.settings.load import load
 from calving.source.kafka import members
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.tasks.conftest import encode
 
 
@@ -99,7 +99,7 @@ class Cli:
         """A worker that is killed right after its publication, and that nobody remembers."""
         backend = str(self.keys.get("iceberg.control.backend", "kafka"))
         env = {**os.environ, "FAULT": "publish:after:1", "BACKEND": backend}
-        command = [sys.executable, "-m", "tests.e2e.worker", str(self.config)]
+        command = [sys.executable, "-m", "harness.worker", str(self.config)]
         done = subprocess.run(command, env=env, timeout=90, check=False, capture_output=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
         self._wait_until_forgotten()

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.duckdb_extensions import extensions
+from harness.duckdb_extensions import extensions
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"(<!-- not run: [^>]+ -->\n)?```(\w+)([^\n]*)\n(.*?)```", re.DOTALL)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import calving
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.tasks.conftest import encode
 
 

@@ -21,8 +21,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.iceberg.catalog import open_catalog
 from calving.source.client import client_config
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.tasks.conftest import encode
 
 
@@ -285,7 +285,7 @@ def test_files_of_a_table_that_was_recreated_stay_buffered_until_an_operator_let
     # A worker that is killed after it has published: its files are in the control log, and in no table.
     cli.topic.send(*encode(*({"id": i} for i in range(100, 110))))
     env = {**os.environ, "FAULT": "publish:after:1"}
-    command = [sys.executable, "-m", "tests.e2e.worker", str(cli.config)]
+    command = [sys.executable, "-m", "harness.worker", str(cli.config)]
     subprocess.run(command, env=env, timeout=60, check=False, capture_output=True)
     catalog.drop_table("db.t")
     catalog.create_table("db.t", schema)

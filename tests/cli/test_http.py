@@ -27,8 +27,8 @@ from calving.source.interface import Listener
 from calving.source.kafka import KafkaGroup
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.serving.collector import collecting, values
 from tests.serving.sinks import TOKEN, Client
 from tests.tasks.conftest import encode

@@ -14,8 +14,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 import calving
 from calving.iceberg.catalog import find_table, open_catalog, table_id
 from calving.source.client import client_config
+from harness.topic import Topic
 from tests.cli.pages import modules
-from tests.conftest import Topic
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md") if "<!-- rows" in path.read_text())

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from calving.iceberg.catalog import open_catalog
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services

@@ -15,8 +15,8 @@ from calving.engine.interface import Engine
 from calving.engine.local import LocalEngine
 from calving.engine.opening import OpeningEngine
 from calving.errors import ConfigError
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 
 HEAVY = ("numpy", "pandas", "pyarrow", "pyiceberg", "pyspark", "requests", "sqlalchemy")
 """Each takes longer to import than it takes to join a group."""

@@ -31,8 +31,8 @@ from calving.model.offsets import TopicPartition
 from calving.runtime.heard import Heard, hear
 from calving.services.process import Process
 from calving.settings.load import load
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from calving.protocol.takeover import Verdict
 from calving.settings.load import load
 from calving.source.client import client_config
 from calving.source.kafka import members
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 
 TABULAR = "io.tabular.iceberg.connect.IcebergSinkConnector"
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from calving.services.process import Process
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.engine.connect_server import ConnectServer
 from tests.engine.standalone import Cluster, eventually
 from tests.engine.test_engine import RECORDS, Spark, filled

@@ -16,7 +16,7 @@ import pytest
 
 from calving.host import java
 from calving.services.process import LOOPBACK, Process, free_port
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.engine.standalone import Cluster, eventually
 from tests.engine.test_engine import RECORDS, Spark, filled
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from calving.services.process import Process
+from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.cluster.packing import Packed
-from tests.conftest import Topic
 from tests.engine.standalone import Cluster, eventually
 from tests.engine.test_engine import HASH, RECORDS, Spark, filled
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from calving.services.process import Process
+from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.cluster.packing import Packed
 from tests.cluster.yarn import Yarn
-from tests.conftest import Topic
 from tests.engine.standalone import eventually
 from tests.engine.test_engine import RECORDS, Spark, filled
 

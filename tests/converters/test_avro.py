@@ -14,8 +14,8 @@ import pytest
 
 from calving.converters.avro import AvroConverter
 from calving.errors import ConfigError, UnavailableError
+from harness.registry import SchemaRegistry, avro, framed
 from tests.converters.decoding import decode
-from tests.registry import SchemaRegistry, avro, framed
 
 PLAIN = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}
 

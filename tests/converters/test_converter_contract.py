@@ -11,10 +11,10 @@ import pytest
 
 from calving.converters.registry import CONVERTERS
 from calving.testing import ConverterContract, ConverterSpec
+from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import DATA, envelope
 from tests.converters.test_json_schema import schema_of
 from tests.converters.test_protobuf import IMPORTS, class_of, file_of, rich
-from tests.registry import SchemaRegistry, avro, framed, serialized
 
 Given = tuple[ConverterSpec, Sequence[bytes], Sequence[bytes]]
 """The converter, values, and those that decode to null."""

@@ -13,8 +13,8 @@ from calving.converters.registry import CONVERTERS, converter
 from calving.errors import ConfigError, UnavailableError
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import parse
+from harness.registry import SchemaRegistry, avro
 from tests.converters.decoding import decode
-from tests.registry import SchemaRegistry, avro
 
 URL = {"schema.registry.url": "http://localhost:1"}
 PLAIN = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from calving.converters.registry import converter
+from harness.registry import SchemaRegistry, framed
 from tests.converters.decoding import decode
-from tests.registry import SchemaRegistry, framed
 
 DATA = "org.apache.kafka.connect.data."
 

@@ -14,8 +14,8 @@ from calving.converters import native
 from calving.converters.interface import Decoded
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.protobuf_files import known_file
+from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.test_native_typed import plainly
-from tests.registry import SchemaRegistry, framed, serialized
 
 pytest.importorskip("calving_native")
 F = descriptor_pb2.FieldDescriptorProto

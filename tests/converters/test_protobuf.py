@@ -12,8 +12,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, st
 
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.protobuf_files import known_file
+from harness.registry import SchemaRegistry, framed, serialized
 from tests.converters.decoding import decode
-from tests.registry import SchemaRegistry, framed, serialized
 
 F = descriptor_pb2.FieldDescriptorProto
 Message = Callable[..., Any]

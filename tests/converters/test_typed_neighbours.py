@@ -12,8 +12,8 @@ import pytest
 from calving.converters.avro import AvroConverter
 from calving.converters.interface import Converter
 from calving.converters.registry import converter
+from harness.registry import SchemaRegistry, avro
 from tests.converters.decoding import decode
-from tests.registry import SchemaRegistry, avro
 
 CONNECT = "org.apache.kafka.connect.data."
 LEAVES: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ import pytest
 
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
-from tests.e2e.harness import settings_of
+from harness.run import settings_of
 
 STORES = {"redis": RedisServer, "zookeeper": ZooKeeperServer}
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.java_sink import classpath
 from calving.host import java
 from calving.iceberg.catalog import open_catalog
 from calving.services.process import LOOPBACK, Process, free_port
 from calving.source.client import client_config
-from tests.e2e.harness import Run
+from harness.java_sink import classpath
+from harness.run import Run
 
 _OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 

@@ -16,7 +16,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
-from tests.e2e.harness import Run, Store, died, pause, settings_of
+from harness.run import Run, Store, died, pause, settings_of
 
 pytestmark = pytest.mark.services
 

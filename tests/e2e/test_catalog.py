@@ -18,10 +18,10 @@ from calving.errors import CalvingError, ConfigError, DataLossError
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
 from calving.source.client import client_config
+from harness.run import Run, died
+from harness.sent import TABLES
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
-from tests.e2e.harness import Run, died
-from tests.e2e.sent import TABLES
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services

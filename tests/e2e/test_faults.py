@@ -14,8 +14,8 @@ import pytest
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import Process
-from tests.e2e.harness import Run, died, pause
-from tests.e2e.sent import TABLES
+from harness.run import Run, died, pause
+from harness.sent import TABLES
 
 pytestmark = pytest.mark.services
 

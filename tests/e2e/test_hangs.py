@@ -15,9 +15,9 @@ from calving.services.kafka import KafkaServer
 from calving.services.process import Process
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
-from campaign.proxy import Proxy
-from tests.e2e.harness import Run, Store, settings_of
-from tests.e2e.sent import TABLES
+from harness.proxy import Proxy
+from harness.run import Run, Store, settings_of
+from harness.sent import TABLES
 
 pytestmark = pytest.mark.services
 

@@ -13,10 +13,10 @@ import pytest
 from calving.cli.maintain import maintain
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
+from harness.duckdb_extensions import duckdb_rows
+from harness.structure import check
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
-from tests.iceberg.histories import duckdb_rows
-from tests.iceberg.structure import check
 
 pytestmark = pytest.mark.services
 

@@ -16,9 +16,9 @@ from calving.iceberg.catalog import open_catalog
 from calving.runtime.app import App
 from calving.settings.load import load
 from calving.source.client import client_config
+from harness.run import Run
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
-from tests.e2e.harness import Run
 
 pytestmark = pytest.mark.services
 

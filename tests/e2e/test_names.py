@@ -11,8 +11,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from calving.errors import ConfigError
 from calving.source.client import client_config
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 
 pytestmark = pytest.mark.services
 

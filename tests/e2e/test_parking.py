@@ -18,7 +18,7 @@ from calving.iceberg.catalog import find_table
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
-from tests.e2e.harness import Run, settings_of
+from harness.run import Run, settings_of
 
 pytestmark = pytest.mark.services
 

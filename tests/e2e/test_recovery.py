@@ -16,10 +16,10 @@ from kazoo.client import KazooClient
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from harness.run import Run, died, settings_of
+from harness.sent import TABLES
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
-from tests.e2e.harness import Run, died, settings_of
-from tests.e2e.sent import TABLES
 
 pytestmark = pytest.mark.services
 

@@ -9,7 +9,7 @@ import pytest
 
 from calving.services.kafka import KafkaServer
 from calving.services.process import LOOPBACK, free_port
-from tests.e2e.harness import Run
+from harness.run import Run
 
 pytestmark = pytest.mark.services
 

@@ -21,8 +21,8 @@ from calving.runtime.app import App, Progress
 from calving.services.kafka import KafkaServer
 from calving.settings.load import load
 from calving.source.client import client_config
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services

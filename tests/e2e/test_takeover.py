@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from calving.services.process import Process
+from harness.run import Run
 from tests.e2e.connect import ConnectWorker, shared_run
-from tests.e2e.harness import Run
 
 pytestmark = [pytest.mark.services, pytest.mark.java]
 

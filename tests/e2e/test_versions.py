@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 
 pytestmark = pytest.mark.services
 

@@ -24,7 +24,7 @@ from calving.model.files import DataFile
 from calving.model.mutations import RowMutations
 from calving.model.ranges import Range
 from calving.runtime import batch
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.tasks.conftest import Plane
 
 ID = Schema(NestedField(1, "id", LongType()))

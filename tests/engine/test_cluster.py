@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.engine.standalone import Cluster
 from tests.engine.test_engine import RECORDS, Spark, filled
 

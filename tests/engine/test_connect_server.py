@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.engine.connect_server import ConnectServer
 from tests.engine.test_engine import RECORDS, Spark, filled
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.tasks.conftest import encode
 
 pytestmark = pytest.mark.services

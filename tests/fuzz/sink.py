@@ -53,11 +53,11 @@ from calving.source.reading import Block
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
-from tests.blocks import Given
+from harness.blocks import Given
+from harness.registry import serving
 from tests.fuzz import forms, plain
 from tests.fuzz.encoding import schema_id
 from tests.fuzz.tables import Table, table_of
-from tests.registry import serving
 
 TOPIC = "fuzzed"
 START = 100

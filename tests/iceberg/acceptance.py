@@ -39,10 +39,11 @@ from calving.protocol.coordinator import Committed
 from calving.protocol.effects import CommitTables
 from calving.services.rest_catalog import RestCatalog
 from calving.wire.codec import divide
-from tests.iceberg.histories import LAYOUTS, MutationTable, Row, create, duckdb_rows, pyiceberg_rows
+from harness.duckdb_extensions import duckdb_rows
+from harness.spark_reader import spark_on
+from harness.structure import check
+from tests.iceberg.histories import LAYOUTS, MutationTable, Row, create, pyiceberg_rows
 from tests.iceberg.reader import rows_of
-from tests.iceberg.structure import check
-from tests.readback.readers import spark_on
 
 MODES = ("version 2", "version 3", "equality", "upgraded", "equality, upgraded", "order field")
 CONTROL_PARTITIONS = (1, 4)

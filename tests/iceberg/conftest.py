@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.iceberg.servers import HiveMetastore, SeaweedFs
+from harness.servers import HiveMetastore, SeaweedFs
 
 
 @pytest.fixture(params=["sql", pytest.param("rest", marks=pytest.mark.services)])

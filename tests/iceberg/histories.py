@@ -38,8 +38,7 @@ from calving.protocol.ledger import NO_LEDGER, LedgerKey
 from calving.records.fields import table_schema
 from calving.records.values import Values
 from calving.writing.table import TableWriter
-from tests.duckdb_extensions import connected
-from tests.iceberg.structure import check
+from harness.structure import check
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 SUMMARY = {"kafka.connect.commit-id": "c"}
@@ -227,11 +226,6 @@ def _evolve(table: Table) -> None:
 
 def pyiceberg_rows(table: Table) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.scan().to_arrow().to_pylist()), key=repr)
-
-
-def duckdb_rows(table: Table, columns: str = "*") -> list[tuple[Any, ...]]:
-    location = table.metadata_location.removeprefix("file://")
-    return sorted(connected().execute(f"select {columns} from iceberg_scan('{location}')").fetchall(), key=repr)
 
 
 def live_counts(table: Table) -> Mapping[str, int]:

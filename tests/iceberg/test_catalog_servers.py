@@ -16,10 +16,10 @@ from calving.cli.inspect import validate
 from calving.iceberg.abilities import abilities
 from calving.iceberg.catalog import open_catalog
 from calving.settings.load import load
+from harness.servers import KEY, SECRET, FakeGcs, Moto, Postgres, SeaweedFs, clients
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.iceberg.racer import FILES_PER_ENTRY
-from tests.iceberg.servers import KEY, SECRET, FakeGcs, Moto, Postgres, SeaweedFs, clients
 from tests.iceberg.test_races import ENTRIES, create, live_files, racer
 from tests.tasks.conftest import encode
 

@@ -17,7 +17,8 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType, UUIDT
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.entries import read_entries, read_manifest_list
 from calving.protocol.admission import Step
-from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, duckdb_rows, play
+from harness.duckdb_extensions import duckdb_rows
+from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play
 from tests.iceberg.reader import rows_of
 
 

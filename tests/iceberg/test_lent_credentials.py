@@ -20,11 +20,11 @@ from calving.iceberg.catalog import open_catalog
 from calving.runtime import failures
 from calving.runtime.app import App
 from calving.settings.load import load
-from campaign.http_proxy import Answer, Fate, HttpProxy, Request
+from harness.http_proxy import Answer, Fate, HttpProxy, Request
+from harness.servers import KEY, SeaweedFs, clients
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
 from tests.engine.standalone import eventually
-from tests.iceberg.servers import KEY, SeaweedFs, clients
 from tests.iceberg.test_catalog_servers import SIGNED, rows, sink_on
 from tests.tasks.conftest import encode
 

@@ -27,8 +27,9 @@ from calving.iceberg.maintenance import Maintenance
 from calving.iceberg.target import IcebergTarget
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import COMMIT_ID, NO_LEDGER, LedgerKey
+from harness.duckdb_extensions import duckdb_rows
 from tests.iceberg import racer
-from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
+from tests.iceberg.histories import KEY, LAYOUTS, MutationTable, create, play, pyiceberg_rows
 from tests.iceberg.reader import rows_of
 from tests.iceberg.test_lookups import Here
 

@@ -11,7 +11,8 @@ from pyiceberg.manifest import DataFileContent, ManifestContent, ManifestFile
 from calving.iceberg import snapshot
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.entries import FIRST_ROW_ID, at, read_entries, read_manifest_list
-from tests.iceberg.histories import MutationTable, create, duckdb_rows, play, pyiceberg_rows
+from harness.duckdb_extensions import duckdb_rows
+from tests.iceberg.histories import MutationTable, create, play, pyiceberg_rows
 
 FILES = 11
 AT_ONCE = 3

@@ -24,18 +24,18 @@ from calving.model.mutations import MutationCounts, RowMutations
 from calving.mutations.cache import KeyCache
 from calving.protocol.admission import Admitted
 from calving.protocol.ledger import NO_LEDGER
+from harness.duckdb_extensions import duckdb_rows
+from harness.structure import check
 from tests.iceberg.histories import (
     KEY,
     LAYOUTS,
     SUMMARY,
     MutationTable,
     create,
-    duckdb_rows,
     live_counts,
     play,
     pyiceberg_rows,
 )
-from tests.iceberg.structure import check
 
 
 @pytest.fixture(params=[2, pytest.param(3, marks=pytest.mark.services)])

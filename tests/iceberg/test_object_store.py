@@ -15,10 +15,10 @@ import pytest
 
 from calving.errors import GaveUpError
 from calving.runtime import failures
-from campaign.http_proxy import Fate, HttpProxy, Request
+from harness.http_proxy import Fate, HttpProxy, Request
+from harness.servers import READER, SeaweedFs, clients
+from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.conftest import Topic
-from tests.iceberg.servers import READER, SeaweedFs, clients
 from tests.iceberg.test_catalog_servers import Keys, rows, sink_on
 from tests.tasks.conftest import encode
 

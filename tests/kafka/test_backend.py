@@ -40,7 +40,7 @@ from calving_kafka.cursor import KafkaCursor
 from calving_kafka.options import KafkaOptions
 from calving_kafka.session import KafkaSession
 from calving_kafka.trimming import Trimming
-from tests.conftest import Topic
+from harness.topic import Topic
 
 pytestmark = pytest.mark.services
 

@@ -37,7 +37,7 @@ from calving.protocol.ledger import LedgerKey, Reach
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.reading import Block
-from tests.blocks import Given
+from harness.blocks import Given
 from tests.fuzz.sink import _Engine as ShufflingEngine
 
 TOPIC, NAME = "changes", "db.t"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from calving.model.record_path import Limits
-from tests.iceberg.histories import duckdb_rows
+from harness.duckdb_extensions import duckdb_rows
+from harness.shop import CDC, COLUMNS, DEBEZIUM, Shop
 from tests.mutations.changing import Changing
-from tests.mutations.shop import CDC, COLUMNS, DEBEZIUM, Shop
 
 
 @pytest.mark.parametrize("partition_by", [(), ("bucket(id, 4)",)])

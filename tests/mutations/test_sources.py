@@ -16,9 +16,9 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, Evolution, Routing, TopicConverters, TransformSpec
+from harness.registry import SchemaRegistry, avro, framed, serialized, serving
 from tests.converters.test_protobuf import class_of, file_of
 from tests.mutations.changing import JSON_KEYS, NAME, TOPIC, Changing, Message
-from tests.registry import SchemaRegistry, avro, framed, serialized, serving
 
 Row = dict[str, Any]
 Encode = Callable[[Row, Row | None], Message]

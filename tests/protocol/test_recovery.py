@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from calving.cli.recover import mind_order
 from calving.errors import ConfigError
-from calving.model.coverage import beyond, decode_coverage, encode_coverage, lowest_uncovered, merged, without
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.ledger import Ledger
 from calving.protocol.recovery import doubled, recovery
 
 TP, OTHER = TopicPartition("s", 0), TopicPartition("s", 1)
-spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(lambda ends: Span(min(ends), max(ends))))
-
-
-def offsets(found: Iterable[Span]) -> set[int]:
-    return {offset for start, end in found for offset in range(start, end)}
-
-
-@given(spans, spans, st.integers(0, 30))
-def test_spans_are_sets_of_offsets(a: list[Span], b: list[Span], offset: int) -> None:
-    both = merged((*a, *b))
-    assert offsets(both) == offsets(a) | offsets(b)
-    assert all(x.end < y.start for x, y in itertools.pairwise(both))
-    assert offsets(without(merged(a), merged(b))) == offsets(a) - offsets(b)
-    assert offsets(beyond(both, offset)) == {o for o in offsets(both) if o >= offset}
-    assert lowest_uncovered(both) == min(set(range(32)) - offsets(both))
-    assert decode_coverage(encode_coverage({TP: both})) == {TP: both}
 
 
 def test_reading_goes_back_to_what_is_settled_and_leaves_out_what_each_table_holds() -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calving.model.coverage import present
 from calving.model.events import Publication
-from calving.model.offsets import Advance, Span, TopicPartition, named, within
+from calving.model.offsets import Advance, Span, TopicPartition, within
 from calving.protocol.ledger import Ledger
 from calving.protocol.positions import within_topics
 
@@ -18,12 +17,6 @@ def moving(start: int | None, end: int) -> Publication:
     if start is None or start <= end:
         return Publication((), {TP: Advance(start, end)}, {TP: (Span(start or 0, end),)})
     return Publication((), {TP: Advance(start, end)}, {TP: (Span(0, end),)}, restarted=frozenset([TP]))
-
-
-def test_a_partition_within_a_topic_has_the_name_still() -> None:
-    assert (named(NEW), NEW.topic_id, str(NEW)) == (TP, "new", "orders@new-3")
-    assert (named(TP), TP.topic_id, str(TP)) == (TP, "", "orders-3")
-    assert within(TP, "") == TP
 
 
 @pytest.mark.parametrize(
@@ -58,17 +51,6 @@ def test_offsets_that_restart_within_a_topic_are_covered_from_0_to_where_they_ar
 def test_a_broker_that_names_no_identities_leaves_the_names() -> None:
     found = within_topics(moving(5, 9), {}, {TP: ""})
     assert (found.spans, found.identities) == ({TP: (Span(5, 9),)}, {TP: ""})
-
-
-def test_what_is_said_of_a_topic_that_is_gone_is_not_said_of_the_one_with_its_name() -> None:
-    assert present({OLD: 100, NEW: 7}, {"orders": "new"}) == {TP: 7}
-    assert present({OLD: 100}, {"orders": "new"}) == {}
-
-
-def test_what_was_said_before_topics_were_known_holds_until_more_is_known() -> None:
-    assert present({TP: 5}, {"orders": "new"}) == {TP: 5}
-    assert present({TP: 5, NEW: 7}, {"orders": "new"}) == {TP: 7}
-    assert present({NEW: 7}, {}) == {TP: 7}
 
 
 def test_a_ledger_says_what_it_holds_of_the_topics_that_are_there() -> None:

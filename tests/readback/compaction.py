@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from tests.readback.readers import session
+from harness.spark_reader import session
 
 
 def main() -> None:

@@ -14,8 +14,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import BucketTransform
 
 from calving.iceberg.catalog import open_catalog
-from tests.iceberg.histories import LAYOUTS, MutationTable, create, duckdb_rows, play, pyiceberg_rows
-from tests.readback.readers import spark_on
+from harness.duckdb_extensions import duckdb_rows
+from harness.spark_reader import spark_on
+from tests.iceberg.histories import LAYOUTS, MutationTable, create, play, pyiceberg_rows
 
 pytestmark = pytest.mark.services
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.spark_reader import spark_on
 from tests.cli.pages import blocks, follow
-from tests.readback.readers import spark_on
 
 pytestmark = pytest.mark.services
 

@@ -32,9 +32,9 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.partition_terms import partition_spec
 from calving.iceberg.rules import TableRules
 from calving.model.record_path import RouteRule, Routing
-from tests.conftest import Topic
-from tests.duckdb_extensions import connected
-from tests.readback.readers import spark_on
+from harness.duckdb_extensions import connected
+from harness.spark_reader import spark_on
+from harness.topic import Topic
 from tests.tasks.conftest import Plane, encode
 
 pytestmark = pytest.mark.services

@@ -26,9 +26,9 @@ from calving.converters.protobuf import ProtobufConverter
 from calving.converters.registry import converter
 from calving.model.record_path import Evolution, Limits
 from calving.records.projection import Projection
+from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import envelope
 from tests.converters.test_protobuf import class_of, file_of
-from tests.registry import SchemaRegistry, avro, framed, serialized
 
 F = descriptor_pb2.FieldDescriptorProto
 SCHEMA = Schema(

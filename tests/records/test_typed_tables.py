@@ -28,8 +28,8 @@ from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
-from tests.blocks import Given
-from tests.registry import avro
+from harness.blocks import Given
+from harness.registry import avro
 
 SOME = UUID("00112233-4455-6677-8899-aabbccddeeff")
 UUID_TEXT = {"type": "string", "logicalType": "uuid"}

@@ -19,7 +19,7 @@ from calving.services.redis import RedisServer, launch_redis
 from calving.testing import member_claim
 from calving_redis.backend import RedisBackend
 from calving_redis.options import RedisOptions
-from campaign.proxy import Proxy
+from harness.proxy import Proxy
 
 pytestmark = pytest.mark.services
 

@@ -37,7 +37,7 @@ from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.kafka import Topics
 from calving.tasks.result import TaskResult
-from tests.conftest import Topic
+from harness.topic import Topic
 
 KEY = LedgerKey("control", "connect-test", "log")
 

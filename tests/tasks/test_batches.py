@@ -18,7 +18,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.iceberg.rules import TableRules, TableSettings
 from calving.model.record_path import Evolution, Limits, RouteRule, Routing
 from calving.writing.table import TableWriter
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.tasks.conftest import Plane, encode
 
 Fill = Callable[..., Topic]
@@ -247,7 +247,7 @@ import resource, sys
 from pathlib import Path
 from uuid import uuid4
 from calving.model.record_path import Limits, Routing
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.tasks.conftest import Plane
 
 class Existing(Topic):

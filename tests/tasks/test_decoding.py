@@ -21,7 +21,7 @@ from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
-from tests.blocks import Given
+from harness.blocks import Given
 
 TABLES = ("db.a", "db.b", "db.c")
 BY_RULE = Routing(tuple(RouteRule(table, table) for table in TABLES), field="to")

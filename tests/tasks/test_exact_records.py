@@ -35,7 +35,7 @@ from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Outcome, Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
-from tests.blocks import Given
+from harness.blocks import Given
 
 pytest.importorskip("calving_native")
 COUNT = 1_000

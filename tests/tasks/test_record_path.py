@@ -19,8 +19,8 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.runtime.batch import ErrorLimits
-from tests.conftest import Topic
-from tests.registry import avro, serving
+from harness.registry import avro, serving
+from harness.topic import Topic
 from tests.tasks.conftest import Plane, encode
 
 Topics = Callable[..., Topic]

@@ -15,9 +15,9 @@ import pytest
 from calving.errors import ConfigError
 from calving.runtime.wiring import check_record_path
 from calving.settings.load import flat, parse
+from harness import generate_matrix as matrix
+from harness.generate_docs import COMMANDS, METRICS_PAGE, PAGE, commands_page, metrics_page, page
 from tests.cli.pages import DOCS, modules
-from tests.conformance import matrix
-from tests.generate_docs import COMMANDS, METRICS_PAGE, PAGE, commands_page, metrics_page, page
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -30,13 +30,13 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from bench import memory
 from calving.errors import BadRecordError, ConfigError
 from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.records.fields import arrow_schema
 from calving.tasks.shuffle import ShuffleWriter
 from calving.writing.table import TableWriter, Waiting
+from harness import memory
 from tests.writing.written import rows, table, write
 
 FORMATS = ("parquet", "orc", "avro")

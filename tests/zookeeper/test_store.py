@@ -23,7 +23,7 @@ from calving_zookeeper import connection
 from calving_zookeeper.backend import ZooKeeperBackend
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.session import ZooKeeperSession
-from campaign.proxy import Proxy
+from harness.proxy import Proxy
 
 pytestmark = pytest.mark.services
 

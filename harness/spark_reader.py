@@ -1,4 +1,4 @@
-"""Reads tables with Spark and Iceberg's own runtime: ``python -m tests.readback.readers CATALOG STATEMENT ...``.
+"""Reads tables with Spark and Iceberg's own runtime: ``python -m harness.spark_reader CATALOG STATEMENT ...``.
 
 CATALOG is the folder of an embedded one, or the address of a REST server.
 """
@@ -34,8 +34,8 @@ def spark_on(catalog: str, *statements: str) -> list[list[dict[str, Any]]]:
 
     :raises AssertionError: a statement fails.
     """
-    command = [sys.executable, "-m", "tests.readback.readers", catalog, *statements]
-    root = Path(__file__).parents[2]
+    command = [sys.executable, "-m", "harness.spark_reader", catalog, *statements]
+    root = Path(__file__).parents[1]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=170, check=False)
     said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
     assert done.returncode == 0, "\n".join(said)[-3000:]

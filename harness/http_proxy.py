@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._answer(answer.status, answer.getheaders(), self._server.change(request, data))
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - their names are given
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):

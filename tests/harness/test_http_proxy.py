@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from campaign.http_proxy import Fate, HttpProxy, Request
+from harness.http_proxy import Fate, HttpProxy, Request
 
 
 class _Echo(BaseHTTPRequestHandler):

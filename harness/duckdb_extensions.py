@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import duckdb_extension_avro
 import duckdb_extension_iceberg
+from pyiceberg.table import Table
 
 
 def extensions() -> list[Path]:
@@ -21,3 +23,8 @@ def connected() -> duckdb.DuckDBPyConnection:
     for path in extensions():
         connection.execute(f"LOAD '{path}'")
     return connection
+
+
+def duckdb_rows(table: Table, columns: str = "*") -> list[tuple[Any, ...]]:
+    location = table.metadata_location.removeprefix("file://")
+    return sorted(connected().execute(f"select {columns} from iceberg_scan('{location}')").fetchall(), key=repr)

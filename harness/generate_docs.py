@@ -1,4 +1,4 @@
-"""Writes the generated pages of the manual: ``python -m tests.generate_docs``."""
+"""Writes the generated pages of the manual: ``python -m harness.generate_docs``."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from pyiceberg.table import Table
 
 from calving.iceberg.catalog import open_catalog
 from campaign.audit import Audit, Row
-from campaign.files import locations, rows
+from campaign.files import rows
 from campaign.tables import Tables
+from harness.locations import locations
 
 RECORDS = 6
 

@@ -18,7 +18,7 @@ from calving.source.kafka import Topics
 from calving.source.kafka_columns import absence
 from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
-from tests.conftest import Topic
+from harness.topic import Topic
 
 USUAL = Limits()
 MESSAGES, COLUMNS = "0", "1"

@@ -21,7 +21,7 @@ from calving.source.kafka import Topics
 from calving.source.kafka_columns import absence
 from calving.source.opening import no_native_reader, open_reader
 from calving.source.reading import Block, headers_of
-from tests.conftest import Topic
+from harness.topic import Topic
 
 pytestmark = pytest.mark.skipif(absence() is not None, reason=absence() or "")
 

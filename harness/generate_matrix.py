@@ -1,4 +1,4 @@
-"""Runs the contract on every backend and writes the manual's matrix: ``python -m tests.conformance.matrix``."""
+"""Runs the contract on every backend and writes the manual's matrix: ``python -m harness.generate_matrix``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from calving.testing.contract import BackendContract
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "reference" / "conformance.md"
 BACKENDS = {
     "memory": "test_memory.py",
     "Kafka": "test_kafka.py",
@@ -68,7 +69,7 @@ def main() -> None:
     results = {}
     for backend, file in BACKENDS.items():
         collector = _Collector()
-        pytest.main(["-q", str(Path(__file__).parent / file)], plugins=[collector])
+        pytest.main(["-q", str(ROOT / "tests" / "conformance" / file)], plugins=[collector])
         results[backend] = collector.found
     PAGE.write_text(page(results))
     sys.exit(any("no" in mark for found in results.values() for mark in found.values()))

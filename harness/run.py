@@ -20,11 +20,11 @@ from pyiceberg.expressions import AlwaysTrue
 
 from calving.iceberg.catalog import find_table, open_catalog
 from calving.services.kafka import KafkaServer
-from calving.services.process import Process, Service
+from calving.services.process import LOOPBACK, Process, Service
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
-from tests.e2e.sent import TABLES, value
+from harness.sent import TABLES, value
 
 Store = KafkaServer | RedisServer | ZooKeeperServer
 
@@ -45,6 +45,16 @@ def settings_of(store: Store) -> dict[str, str]:
                 "iceberg.control.zookeeper.session-timeout-ms": "3000",
             }
     return {}
+
+
+def through(store: Store, port: int) -> dict[str, str]:
+    """The keys of a worker whose way to the store leads through the proxy."""
+    match store:
+        case RedisServer():
+            return {"iceberg.control.redis.url": f"redis://{LOOPBACK}:{port}/0"}
+        case ZooKeeperServer():
+            return {"iceberg.control.zookeeper.hosts": f"{LOOPBACK}:{port}"}
+    return {"kafka.bootstrap.servers": f"{LOOPBACK}:{port}"}
 
 
 class Run:
@@ -80,7 +90,7 @@ class Run:
         self.workers: list[Process] = []
         self.replaced: set[Process] = set()
         """Of those that have ended: nobody has to start another one for them."""
-        self.module, self.environment = "tests.e2e.worker", dict[str, str]()
+        self.module, self.environment = "harness.worker", dict[str, str]()
         """The command of a worker, and the variables that are added to its environment."""
 
     def _settings(self) -> dict[str, str]:

@@ -1,0 +1,269 @@
+"""Backends on real stores, as their contract asks for them."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import redis
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from kazoo.client import KazooClient
+
+from calving.backend.interface import Backend, SinkIdentity
+from calving.model.membership import Claim
+from calving.model.offsets import TopicPartition
+from calving.services.kafka import KafkaServer
+from calving.services.redis import RedisServer
+from calving.services.zookeeper import ZooKeeperServer
+from calving.source.client import client_config
+from calving.source.kafka import KafkaGroup, Topics
+from calving.testing import Harness, member_claim
+from calving_kafka.backend import KafkaBackend
+from calving_kafka.options import KafkaOptions
+from calving_redis.backend import RedisBackend
+from calving_redis.options import RedisOptions
+from calving_zookeeper.backend import ZooKeeperBackend
+from calving_zookeeper.options import ZooKeeperOptions
+from harness.topic import Topic
+
+_KEYS = "calving:{control:group}:"
+"""Before each key in Redis."""
+
+
+class KafkaHarness(Harness):
+    drops_positions_itself = True
+
+    def __init__(self, broker: KafkaServer, name: str) -> None:
+        self._broker = broker
+        self._kafka = {"bootstrap.servers": broker.bootstrap_servers}
+        self._sink = SinkIdentity(name, f"group-{name}", f"control-{name}", self._kafka)
+        Topic(broker.bootstrap_servers, f"source-{name}", 2)
+        self.source = [TopicPartition(f"source-{name}", 0), TopicPartition(f"source-{name}", 1)]
+        self._members: list[tuple[KafkaGroup, _Held]] = []
+
+    def backend(self) -> Backend:
+        return KafkaBackend(self._sink, KafkaOptions())
+
+    def claim(self) -> Claim:
+        if not self._members:
+            self._join(2)
+        group, held = self._members[0]
+        group.poll(0.1, held)
+        return group.claim()
+
+    def rivals(self) -> Sequence[Claim]:
+        """One of a member whose generation has passed, and one of a member that is in the group."""
+        stale = self.claim()
+        self._join(1)
+        for group, held in self._members:
+            group.poll(0.1, held)
+        return [stale, self._members[1][0].claim()]
+
+    def outsider(self) -> Claim:
+        consumer = Consumer(client_config(self._kafka, group_id=self._sink.group))
+        try:
+            return Claim("", bytes(consumer.consumer_group_metadata()))
+        finally:
+            consumer.close()
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        consumer = Consumer(client_config(self._kafka, group_id=self._sink.group))
+        try:
+            found = consumer.committed([KafkaPartition(tp.topic, tp.partition) for tp in self.source], 10)
+        finally:
+            consumer.close()
+        return {TopicPartition(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
+
+    def entries(self) -> Sequence[bytes]:
+        """Up to the end of the log: what a transaction wrote counts as read once its end mark is there, which the broker
+        appends after the producer has its answer.
+        """
+        log = KafkaPartition(self._sink.control_topic, 0, 0)
+        every = Consumer(client_config(self._kafka, group_id="back-door", isolation_level="read_uncommitted"))
+        _, end = every.get_watermark_offsets(log, 20)
+        every.close()
+        settings = client_config(self._kafka, group_id="back-door", isolation_level="read_committed")
+        consumer = Consumer(settings | {"enable.partition.eof": True})
+        consumer.assign([log])
+        found: list[bytes] = []
+        reached = 0
+        try:
+            while reached < end:
+                message = consumer.poll(20)
+                assert message is not None, f"the log ends at {end}, and reading it stops at {reached}"
+                if (error := message.error()) is None:
+                    found.append(message.value() or b"")
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    reached = message.offset() or 0
+        finally:
+            consumer.close()
+        return found
+
+    def stop(self) -> None:
+        self._leave()
+        self._broker.kill()
+
+    def start(self) -> None:
+        self._broker.start()
+
+    def wipe(self) -> None:
+        self._leave()
+        admin = AdminClient(client_config(self._kafka))
+        admin.delete_topics([self._sink.control_topic])[self._sink.control_topic].result()
+        deadline = time.monotonic() + 10
+        while self._sink.control_topic in admin.list_topics(timeout=5).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        self._leave()
+
+    def _join(self, partitions: int) -> None:
+        group = KafkaGroup(self._kafka, self._sink.group, Topics(self._kafka, [self.source[0].topic], None))
+        held = _Held()
+        self._members.append((group, held))
+        deadline = time.monotonic() + 30
+        while len(held.found) < partitions:
+            assert time.monotonic() < deadline, "the group was not joined"
+            for other, its in self._members:
+                other.poll(0.1, its)
+
+    def _leave(self) -> None:
+        while self._members:
+            try:
+                self._members.pop()[0].close()
+            except KafkaException:
+                continue
+
+
+class _Held:
+    def __init__(self) -> None:
+        self.found: set[TopicPartition] = set()
+
+    def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.found |= set(partitions)
+
+    def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.found -= set(partitions)
+
+    def lost(self, partitions: Collection[TopicPartition]) -> None:
+        self.found -= set(partitions)
+
+
+class RedisHarness(Harness):
+    def __init__(self, folder: Path, settings: Mapping[str, str], **options: object) -> None:
+        self._server = RedisServer(folder, settings)
+        self.syncs_every_second = settings["appendfsync"] == "everysec"
+        self._options = options
+        self.start()
+
+    def backend(self) -> Backend:
+        settings = RedisOptions(url=self._server.url, timeout_ms=3000, lease_ms=1500, **self._options)
+        return RedisBackend(SinkIdentity("sink", "group", "control"), settings)
+
+    def claim(self) -> Claim:
+        return member_claim("group")
+
+    def outsider(self) -> Claim:
+        return member_claim("group", "", -1)
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        found = cast("dict[bytes, bytes]", self._client.hgetall(f"{_KEYS}positions"))
+        return {
+            TopicPartition(field.decode().rsplit(":", 1)[0], int(field.decode().rsplit(":", 1)[1])): int(offset)
+            for field, offset in found.items()
+        }
+
+    def entries(self) -> Sequence[bytes]:
+        log = cast("list[tuple[bytes, dict[bytes, bytes]]]", self._client.xrange(f"{_KEYS}log"))
+        return [fields[b"e"] for _, fields in log]
+
+    def stop(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+        self._client = redis.Redis(port=self._server.port, protocol=2)
+        while True:
+            try:
+                self._client.ping()
+            except redis.exceptions.BusyLoadingError:
+                continue
+            break
+
+    def wipe(self) -> None:
+        self._client.flushall()
+
+    def close(self) -> None:
+        self._client.close()
+        self._server.stop()
+
+
+class ZooKeeperHarness(Harness):
+    def __init__(self, server: ZooKeeperServer, name: str) -> None:
+        self._server, self._root = server, f"/{name}"
+        self._options = ZooKeeperOptions(hosts=server.hosts, root=self._root, session_ms=2000, timeout_ms=3000)
+
+    def backend(self) -> Backend:
+        return ZooKeeperBackend(SinkIdentity("sink", "group", "control"), self._options)
+
+    def claim(self) -> Claim:
+        return member_claim("group")
+
+    def outsider(self) -> Claim:
+        return member_claim("group", "", -1)
+
+    def positions(self) -> Mapping[TopicPartition, int]:
+        with self._client() as client:
+            state = json.loads(client.get(f"{self._root}/control/group/state")[0])
+        found = {tuple(field.rsplit(":", 1)): offset for field, offset in state["positions"].items()}
+        return {TopicPartition(topic, int(partition)): offset for (topic, partition), offset in found.items()}
+
+    def entries(self) -> Sequence[bytes]:
+        found: list[bytes] = []
+        base = f"{self._root}/control/group"
+        with self._client() as client:
+            for name in sorted(client.get_children(f"{base}/log")):
+                raw = client.get(f"{base}/log/{name}")[0]
+                (size,) = struct.unpack_from(">I", raw)
+                header = json.loads(raw[4 : 4 + size])
+                body = raw[4 + size :] + b"".join(client.get(f"{base}/blobs/{b}")[0] for b in header["blobs"])
+                for length in header["sizes"]:
+                    found.append(body[:length])
+                    body = body[length:]
+        return found
+
+    def stop(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def wipe(self) -> None:
+        with self._client() as client:
+            client.delete(self._root, recursive=True)
+
+    def close(self) -> None:
+        pass
+
+    def _client(self) -> Any:
+        return _Connected(self._server.hosts)
+
+
+class _Connected:
+    def __init__(self, hosts: str) -> None:
+        self._client = KazooClient(hosts)
+
+    def __enter__(self) -> KazooClient:
+        self._client.start()
+        return self._client
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
