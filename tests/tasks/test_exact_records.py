@@ -32,7 +32,8 @@ from calving.model.record_path import (
 from calving.model.tables import TableSpec
 from calving.records.jsontext import parse_all
 from calving.tasks.delivery import Delivery
-from calving.tasks.pipeline import Outcome, Pipeline
+from calving.tasks.outcome import Outcome
+from calving.tasks.pipeline import Pipeline
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from harness.blocks import Given

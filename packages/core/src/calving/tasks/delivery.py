@@ -4,10 +4,9 @@ the writers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -28,20 +27,12 @@ from calving.source.reading import Block
 from calving.tasks.creation import Creation
 from calving.tasks.letters import LETTERS, rows_of
 from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations, without_truncates
+from calving.tasks.outcome import Outcome
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.tasks.writers import Writers
 from calving.writing.changes import DELETE
 from calving.writing.layout import Placed
-
-
-@dataclass(slots=True)
-class Delivered:
-    """The outcome of one set of values. Indices are places in the block."""
-
-    written: int = 0
-    bad: list[RecordError] = field(default_factory=list)
-    filtered: Counter[str] = field(default_factory=Counter)
 
 
 class Delivery:
@@ -91,44 +82,43 @@ class Delivery:
                 offsets = enumerate(block.offsets.to_pylist())
                 self._held[table] = {i for i, o in offsets if any(s.start <= o < s.end for s in spans)}
 
-    def deliver(self, tables: Sequence[str], values: Values, *, deletes: bool = False) -> Delivered:
-        """Deliver every value to all tables, or to none: a value that one of the tables cannot take is bad for all.
+    def deliver(self, tables: Sequence[str], values: Values, outcome: Outcome, *, deletes: bool = False) -> None:
+        """Deliver every value to all tables, or to none: a value that one of the tables cannot take is bad for all. The
+        values are added to ``outcome``.
 
         A missing table is left out if the settings allow that. ``deletes``: the values are keys of rows to delete.
         """
         self._deleting = deletes
-        result = Delivered()
-        values = self._objects_only(tables, values, result)
+        values = self._objects_only(tables, values, outcome)
         if not deletes:
-            values = self._without_truncates(tables, values, result)
+            values = self._without_truncates(tables, values, outcome)
         if values.rowless:
             self.creation.look_for(tables)
-            result.filtered["truncate event"] += len(values)
+            outcome.filtered["truncate event"] += len(values)
         else:
-            self._deliver(tables, values, result)
-        return result
+            self._deliver(tables, values, outcome)
 
-    def _deliver(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
+    def _deliver(self, tables: Sequence[str], values: Values, outcome: Outcome) -> None:
         spec = self._spec
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.path.evolution.create]
         if absent and spec.path.routing.missing_table != "skip":
-            result.bad += _without_table(absent[0], values, fatal=spec.path.routing.missing_table == "fail")
+            outcome.bad += _without_table(absent[0], values, fatal=spec.path.routing.missing_table == "fail")
             return
         pending = [table for table in tables if table not in live and table not in absent]
         if pending:
             # First the tables must be loaded or created; then the task runs again. For now, only look for schema
             # changes.
             bad, _ = self._tried(live, values)
-            result.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
+            outcome.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
             values = values.choose(without(len(values), bad))
-            result.written += self.creation.ask_for(pending, values, result.bad)
+            outcome.written += self.creation.ask_for(pending, values, outcome.bad)
         elif live:
-            self._to_tables(live, values, result)
+            self._to_tables(live, values, outcome)
         elif len(values):
-            result.filtered["missing table"] += len(values)
+            outcome.filtered["missing table"] += len(values)
 
-    def _objects_only(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
+    def _objects_only(self, tables: Sequence[str], values: Values, outcome: Outcome) -> Values:
         """The values that are objects. The others fit no table, and are bad."""
         if isinstance(values.data, list):
             if {*map(type, values.data)} == {dict}:
@@ -140,21 +130,21 @@ class Delivery:
             return values
         places, kept = values.index, set(good)
         reason = f"table {tables[0]}: {NOT_AN_OBJECT}"
-        result.bad += [
+        outcome.bad += [
             RecordError(places[i], Stage.CONVERSION, "UnfitError", reason) for i in range(len(values)) if i not in kept
         ]
         return values.choose(good)
 
-    def _without_truncates(self, tables: Sequence[str], values: Values, result: Delivered) -> Values:
+    def _without_truncates(self, tables: Sequence[str], values: Values, outcome: Outcome) -> Values:
         """The values, without events that empty their source: they are not rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
         for mutations in known:
             if mutations is not None and (mutations.cdc_field is not None or values.rowless) and len(values):
                 done = self._operations(values, mutations)
-                values = without_truncates(values, done, mutations, result.bad, result.filtered)
+                values = without_truncates(values, done, mutations, outcome.bad, outcome.filtered)
         return values
 
-    def _to_tables(self, tables: Sequence[str], values: Values, result: Delivered) -> None:
+    def _to_tables(self, tables: Sequence[str], values: Values, outcome: Outcome) -> None:
         places = values.index
         held = {
             table: {i for i, place in enumerate(places) if place in self._held[table]}
@@ -163,10 +153,10 @@ class Delivery:
         }
         done = set.intersection(*(held.get(table, set()) for table in tables)) if held else set()
         bad = {i: found for i, found in self._write(tables, values, held).items() if i not in done}
-        result.written += len(values) - len(bad) - len(done)
-        result.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+        outcome.written += len(values) - len(bad) - len(done)
+        outcome.bad += [replace(b, index=places[b.index]) for b in bad.values()]
         if done:
-            result.filtered["held by its tables"] += len(done)
+            outcome.filtered["held by its tables"] += len(done)
 
     def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, RecordError]:
         """Hand the good values to the writers, except records that a table holds already. Returns the bad values, by

@@ -5,9 +5,7 @@ Every record of a block has exactly one outcome: written, filtered by a named ca
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,19 +20,11 @@ from calving.tasks.columns import Columns, origins
 from calving.tasks.decoding import Decoders, Projections, Tables
 from calving.tasks.delivery import Delivery
 from calving.tasks.mutations import as_objects
+from calving.tasks.outcome import Outcome
 from calving.tasks.routing import Router, is_table_name
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.transforms.chain import Chain
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The outcome of a block. The indices of ``bad`` are places in the block, each at most once."""
-
-    written: int = 0
-    filtered: Counter[str] = field(default_factory=Counter)
-    bad: list[RecordError] = field(default_factory=list)
 
 
 class Pipeline:
@@ -130,10 +120,7 @@ class Pipeline:
         outcome.bad += decoded.bad
         for part in decoded.values:
             named = as_objects(part, [self._spec.tables[table] for table in buried])
-            found = self._delivery.deliver(buried, named, deletes=True)
-            outcome.written += found.written
-            outcome.bad += found.bad
-            outcome.filtered.update(found.filtered)
+            self._delivery.deliver(buried, named, outcome, deletes=True)
 
     def _transform(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> None:
         with self._timings("transform"):
@@ -188,10 +175,7 @@ class Pipeline:
             reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
             outcome.bad += [RecordError(i, Stage.ROUTING, "TableNameError", reason) for i in values.index]
         elif len(values):
-            found = self._delivery.deliver(tables, values)
-            outcome.written += found.written
-            outcome.bad += found.bad
-            outcome.filtered.update(found.filtered)
+            self._delivery.deliver(tables, values, outcome)
 
     def _unrouted(self, topic: str, index: Indices, outcome: Outcome) -> None:
         if not index:

@@ -22,7 +22,8 @@ from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
 from calving.storage_errors import told
 from calving.tasks.delivery import Delivery
-from calving.tasks.pipeline import Outcome, Pipeline
+from calving.tasks.outcome import Outcome
+from calving.tasks.pipeline import Pipeline
 from calving.tasks.result import RECEIVED, RangeResult, TaskResult
 from calving.tasks.shuffle import Sample, ShuffleBlock, unpack
 from calving.tasks.spec import TaskSpec
