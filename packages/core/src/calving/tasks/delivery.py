@@ -4,8 +4,7 @@ the writers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import pyarrow as pa
@@ -20,14 +19,14 @@ from calving.model.offsets import TopicPartition
 from calving.model.tables import SchemaChange
 from calving.records.arrays import take
 from calving.records.fields import name_mapping, table_schema
-from calving.records.indices import Indices, compose, without
+from calving.records.indices import Indices, chosen, compose, without
 from calving.records.inferred import of_type
 from calving.records.values import RecordError, Values
 from calving.source.reading import Block
 from calving.tasks.creation import Creation
 from calving.tasks.letters import LETTERS, rows_of
 from calving.tasks.mutations import TRUNCATE, Conversion, Origin, operations, without_truncates
-from calving.tasks.outcome import Outcome
+from calving.tasks.outcome import BlockRun, Outcome
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.tasks.writers import Writers
@@ -45,61 +44,36 @@ class Delivery:
         """The conversions of mutation tables."""
         self.writers = Writers(spec)
         self._changes = SchemaChanges(fold=spec.path.evolution.case_insensitive)
-        self.creation = Creation(spec, self._ask)
+        self.creation = Creation(spec)
         found = {name: decode_coverage(table.held_json) for name, table in spec.tables.items()}
         self._coverage = {name: coverage for name, coverage in found.items() if coverage}
-        self._held: dict[str, set[int]] = {}
-        """By table: the places in the block whose records the table holds already."""
-        self._rehearsing = self._deleting = False
-        self._block: Block | None = None
         self._asked: tuple[Values, RowMutations, pa.Array] | None = None
         """The last values and their operations, cached."""
-
-    def _ask(self, change: SchemaChange) -> None:
-        if not self._rehearsing:  # tried records request changes again when they are delivered, and then count
-            self._changes.add(change)
 
     @property
     def changes(self) -> list[SchemaChange]:
         return self._changes.list()
 
-    @contextmanager
-    def rehearsal(self) -> Iterator[None]:
-        """Within this context, rows are written only in memory, to find bad ones."""
-        self._rehearsing = True
-        try:
-            yield
-        finally:
-            self._rehearsing = False
+    def start(self, block: Block, *, trial: bool = False) -> BlockRun:
+        """A run of records of this block. ``trial``: rows are written only in memory, to find bad ones."""
+        return BlockRun(block, self._changes, trial)
 
-    def begin(self, block: Block) -> None:
-        """Values of this block come next."""
-        self._held, self._block = {}, block
-        source = block.source
-        for table, coverage in self._coverage.items():
-            spans = coverage.get(TopicPartition(source.topic, source.partition), ())
-            if any(span.start < source.end and source.start < span.end for span in spans):
-                offsets = enumerate(block.offsets.to_pylist())
-                self._held[table] = {i for i, o in offsets if any(s.start <= o < s.end for s in spans)}
+    def deliver(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
+        """Deliver every value to all tables, or to none: a value that one of the tables cannot take is bad for all.
 
-    def deliver(self, tables: Sequence[str], values: Values, outcome: Outcome, *, deletes: bool = False) -> None:
-        """Deliver every value to all tables, or to none: a value that one of the tables cannot take is bad for all. The
-        values are added to ``outcome``.
-
-        A missing table is left out if the settings allow that. ``deletes``: the values are keys of rows to delete.
+        A missing table is left out if the settings allow that.
         """
-        self._deleting = deletes
-        values = self._objects_only(tables, values, outcome)
-        if not deletes:
-            values = self._without_truncates(tables, values, outcome)
+        values = self._objects_only(tables, values, run.outcome)
+        if not run.deletes:
+            values = self._without_truncates(run, tables, values)
         if values.rowless:
-            self.creation.look_for(tables)
-            outcome.filtered["truncate event"] += len(values)
+            self.creation.look_for(run, tables)
+            run.outcome.filtered["truncate event"] += len(values)
         else:
-            self._deliver(tables, values, outcome)
+            self._deliver(run, tables, values)
 
-    def _deliver(self, tables: Sequence[str], values: Values, outcome: Outcome) -> None:
-        spec = self._spec
+    def _deliver(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
+        spec, outcome = self._spec, run.outcome
         live = [table for table in tables if table in spec.tables]
         absent = [table for table in tables if table in spec.missing and not spec.path.evolution.create]
         if absent and spec.path.routing.missing_table != "skip":
@@ -109,12 +83,12 @@ class Delivery:
         if pending:
             # First the tables must be loaded or created; then the task runs again. For now, only look for schema
             # changes.
-            bad, _ = self._tried(live, values)
+            bad, _ = self._tried(run, live, values)
             outcome.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
             values = values.choose(without(len(values), bad))
-            outcome.written += self.creation.ask_for(pending, values, outcome.bad)
+            self.creation.ask_for(run, pending, values)
         elif live:
-            self._to_tables(live, values, outcome)
+            self._to_tables(run, live, values)
         elif len(values):
             outcome.filtered["missing table"] += len(values)
 
@@ -135,93 +109,102 @@ class Delivery:
         ]
         return values.choose(good)
 
-    def _without_truncates(self, tables: Sequence[str], values: Values, outcome: Outcome) -> Values:
+    def _without_truncates(self, run: BlockRun, tables: Sequence[str], values: Values) -> Values:
         """The values, without events that empty their source: they are not rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
         for mutations in known:
             if mutations is not None and (mutations.cdc_field is not None or values.rowless) and len(values):
-                done = self._operations(values, mutations)
-                values = without_truncates(values, done, mutations, outcome.bad, outcome.filtered)
+                done = self._operations(run, values, mutations)
+                values = without_truncates(values, done, mutations, run.outcome.bad, run.outcome.filtered)
         return values
 
-    def _to_tables(self, tables: Sequence[str], values: Values, outcome: Outcome) -> None:
-        places = values.index
-        held = {
-            table: {i for i, place in enumerate(places) if place in self._held[table]}
-            for table in tables
-            if table in self._held
-        }
-        done = set.intersection(*(held.get(table, set()) for table in tables)) if held else set()
-        bad = {i: found for i, found in self._write(tables, values, held).items() if i not in done}
+    def _to_tables(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
+        outcome, places = run.outcome, values.index
+        found = {table: self._held(table, run.block, places) for table in tables}
+        held = {table: here for table, here in found.items() if here}
+        done = set.intersection(*(found[table] for table in tables)) if held else set()
+        bad = {i: error for i, error in self._write(run, tables, values, held).items() if i not in done}
         outcome.written += len(values) - len(bad) - len(done)
         outcome.bad += [replace(b, index=places[b.index]) for b in bad.values()]
         if done:
             outcome.filtered["held by its tables"] += len(done)
 
-    def _write(self, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]) -> dict[int, RecordError]:
+    def _held(self, table: str, block: Block, places: Indices) -> set[int]:
+        """The records, of those at ``places`` of the block, that the table holds already, as indices of ``places``."""
+        source = block.source
+        spans = self._coverage.get(table, {}).get(TopicPartition(source.topic, source.partition), ())
+        if not any(span.start < source.end and source.start < span.end for span in spans):
+            return set()
+        offsets = enumerate(chosen(block.offsets, places).to_pylist())
+        return {i for i, offset in offsets if any(span.start <= offset < span.end for span in spans)}
+
+    def _write(
+        self, run: BlockRun, tables: Sequence[str], values: Values, held: Mapping[str, Set[int]]
+    ) -> dict[int, RecordError]:
         """Hand the good values to the writers, except records that a table holds already. Returns the bad values, by
         index.
         """
         with self._timings("convert"):
-            bad, converted = self._convert(tables, values)
+            bad, converted = self._convert(run, tables, values)
         # After a schema change the whole task runs again. So from here on, only look for further schema changes.
-        if self._changes:
+        if run.changes:
             return bad
         with self._timings("write"):
-            prepared = self._prepare(converted, bad, held, len(values))
-            if not self._rehearsing:
+            prepared = self._prepare(converted, bad, held, trial=run.trial)
+            if not run.trial:
                 for table, ready in prepared:
                     self.writers.accept(table, ready)
                 self.writers.flush_largest()
         return bad
 
     def _convert(
-        self, tables: Sequence[str], values: Values
+        self, run: BlockRun, tables: Sequence[str], values: Values
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
         """The values as rows of every table. Schema changes are requested only for values that no table refuses."""
-        bad, converted = self._tried(tables, values)
+        bad, converted = self._tried(run, tables, values)
         changes = [change for _, found in converted for change in found.changes]
         if changes and len(tables) > 1 and bad:
-            converted = self._convert_some(tables, values, without(len(values), bad))
+            converted = self._convert_some(run, tables, values, without(len(values), bad))
             changes = [change for _, found in converted for change in found.changes]
         for change in changes:
-            self._ask(change)
+            run.ask(change)
         return bad, converted
 
     def _tried(
-        self, tables: Sequence[str], values: Values
+        self, run: BlockRun, tables: Sequence[str], values: Values
     ) -> tuple[dict[int, RecordError], list[tuple[str, Converted]]]:
         """Like ``_convert``, but requests no schema changes."""
         bad: dict[int, RecordError] = {}
-        converted = [(table, found) for table in tables for found in self._converted(table, values)]
+        converted = [(table, found) for table in tables for found in self._converted(run, table, values)]
         for _, found in converted:
             for each in found.bad:
                 bad.setdefault(each.index, each)
         return bad, converted
 
-    def _convert_some(self, tables: Sequence[str], values: Values, chosen: Indices) -> list[tuple[str, Converted]]:
-        if not chosen:
+    def _convert_some(
+        self, run: BlockRun, tables: Sequence[str], values: Values, rows: Indices
+    ) -> list[tuple[str, Converted]]:
+        if not rows:
             return []
-        some = values.choose(chosen)
+        some = values.choose(rows)
         converted = []
         for table in tables:
-            found = self._converted(table, some)
-            converted += [(table, replace(each, index=compose(chosen, each.index))) for each in found]
+            found = self._converted(run, table, some)
+            converted += [(table, replace(each, index=compose(rows, each.index))) for each in found]
         return converted
 
-    def _converted(self, table: str, values: Values) -> list[Converted]:
+    def _converted(self, run: BlockRun, table: str, values: Values) -> list[Converted]:
         """The values as rows; for a mutation table, as changes of rows."""
         converter, mutations = self._converter(table), self._spec.tables[table].mutations
         if mutations is None:
             return [converter.convert(values)]
-        assert self._block is not None  # noqa: S101 - values are those of a block
-        origin = Origin.of(self._block, values.index)
-        return self._conversions[table].convert(values, self._operations(values, mutations), origin)
+        origin = Origin.of(run.block, values.index)
+        return self._conversions[table].convert(values, self._operations(run, values, mutations), origin)
 
-    def _operations(self, values: Values, mutations: RowMutations) -> pa.Array:
+    def _operations(self, run: BlockRun, values: Values, mutations: RowMutations) -> pa.Array:
         """The operation of each value. It is used to find truncate events, and again for the conversion."""
-        if self._deleting or values.rowless:
-            return pa.repeat(pa.scalar(DELETE if self._deleting else TRUNCATE, pa.int8()), len(values))
+        if run.deletes or values.rowless:
+            return pa.repeat(pa.scalar(DELETE if run.deletes else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:
             self._asked = values, mutations, operations(values, mutations)
         return self._asked[2]
@@ -231,7 +214,8 @@ class Delivery:
         converted: Sequence[tuple[str, Converted]],
         bad: dict[int, RecordError],
         held: Mapping[str, Set[int]],
-        count: int,
+        *,
+        trial: bool,
     ) -> list[tuple[str, Placed]]:
         """The rows, ready to be written. Values that only the writer finds to be wrong are added to ``bad``."""
         while True:
@@ -245,17 +229,17 @@ class Delivery:
                 kept = compose(found.index, here) if left_out else found.index
                 rows = found.rows if len(kept) == len(found.index) else _rows(found.rows, here)
                 if rows.num_rows:
-                    ready += self.writers.prepare(table, rows, kept, bad, trial=self._rehearsing)
+                    ready += self.writers.prepare(table, rows, kept, bad, trial=trial)
             if len(bad) == known:
                 return ready
 
-    def dead_letters(self, letters: Sequence[DeadLetter], places: Sequence[int]) -> None:
-        """Deliver dead letters to the dead-letter table, which is created if it is missing. ``places``: their places in
-        the block.
+    def dead_letters(self, letters: Sequence[DeadLetter], block: Block, places: Indices) -> None:
+        """Deliver dead letters to the dead-letter table, which is created if it is missing. They are the records at
+        ``places`` of the block.
         """
         table = self._spec.path.tolerance.table or ""
-        held = self._held.get(table, ())
-        letters = [letter for letter, place in zip(letters, places, strict=True) if place not in held]
+        held = self._held(table, block, places)
+        letters = [letter for i, letter in enumerate(letters) if i not in held]
         if not letters:
             return
         if table not in self._spec.tables:

@@ -1,11 +1,14 @@
-"""What becomes of the records of a block."""
+"""One run of records of a block to the tables, and what becomes of these records."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from calving.casting.schema_changes import SchemaChanges
+from calving.model.tables import SchemaChange
 from calving.records.values import RecordError
+from calving.source.reading import Block
 
 
 @dataclass(slots=True)
@@ -17,3 +20,26 @@ class Outcome:
     written: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     bad: list[RecordError] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRun:
+    """One run of records of a block. All steps add to ``outcome`` and to ``changes``, the schema changes of the task.
+
+    ``trial``: rows are written only in memory, to find bad ones. ``deletes``: the values are keys of rows to delete.
+    """
+
+    block: Block
+    changes: SchemaChanges
+    trial: bool = False
+    deletes: bool = False
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def ask(self, change: SchemaChange) -> None:
+        """Request a schema change."""
+        if not self.trial:  # tried records request changes again when they are delivered, and then count
+            self.changes.add(change)
+
+    def of_deletes(self) -> BlockRun:
+        """The same run, for keys of rows to delete."""
+        return replace(self, deletes=True)

@@ -20,7 +20,7 @@ from calving.tasks.columns import Columns, origins
 from calving.tasks.decoding import Decoders, Projections, Tables
 from calving.tasks.delivery import Delivery
 from calving.tasks.mutations import as_objects
-from calving.tasks.outcome import Outcome
+from calving.tasks.outcome import BlockRun, Outcome
 from calving.tasks.routing import Router, is_table_name
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
@@ -39,170 +39,170 @@ class Pipeline:
         decimals, replayed = self._projections.decimals, spec.path.tolerance.replayed
         self._columns = Columns(self._decoders, self._chain.needs, decimals=decimals, replayed=replayed)
 
-    def run(self, block: Block, index: Indices | None = None) -> Outcome:
+    def run(self, block: Block, index: Indices | None = None, *, trial: bool = False) -> Outcome:
         """Deliver the records of the block, or only those at ``index``. The outcome accounts for every one of these
-        records.
+        records. ``trial``: rows are written only in memory, to find bad ones.
         """
-        outcome = Outcome()
+        run = self._delivery.start(block, trial=trial)
         index = range(len(block)) if index is None else index
         if not self._spec.path.tolerance.replayed:
-            self._run(block, block.source.topic, block.source.partition, index, outcome)
-            return outcome
+            self._run(run, block.source.topic, block.source.partition, index)
+            return run.outcome
         wanted = set(index)
         for topic, partition, found in origins(block):
-            self._run(block, topic, partition, [i for i in found if i in wanted], outcome)
-        return outcome
+            self._run(run, topic, partition, [i for i in found if i in wanted])
+        return run.outcome
 
-    def _run(self, block: Block, topic: str, partition: int, index: Indices, outcome: Outcome) -> None:
-        present = block.values.take(index)
+    def _run(self, run: BlockRun, topic: str, partition: int, index: Indices) -> None:
+        present = run.block.values.take(index)
         nulls: Indices = ()
         if present.nulls:
             kept = without(len(present), {*present.nulls})
             nulls, index, present = compose(index, present.nulls), compose(index, kept), present.take(kept)
         if self._chain:
             tombstones = [Values(pa.nulls(len(nulls)), False, nulls)] if nulls else []
-            for part in [*tombstones, *self._decode(topic, "", present, self._projections.whole, index, outcome)]:
-                self._transform(block, topic, partition, part, outcome)
+            for part in [*tombstones, *self._decode(run, topic, "", present, self._projections.whole, index)]:
+                self._transform(run, topic, partition, part)
             return
         if nulls:
-            self._bury(block, topic, self._buriers(topic), nulls, outcome)
+            self._bury(run, topic, self._buriers(run, topic), nulls)
         if present and self._router.field is None:
-            self._decode_for(self._router.by_topic(topic), topic, present, index, outcome)
+            self._decode_for(run, self._router.by_topic(topic), topic, present, index)
         elif present:
-            self._decode_by_field(topic, present, index, outcome)
+            self._decode_by_field(run, topic, present, index)
 
-    def _decode_by_field(self, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
+    def _decode_by_field(self, run: BlockRun, topic: str, present: Payloads, index: Indices) -> None:
         """Decode records that a field routes, and deliver them. If all tables have a common projection, one decoding is
         enough. Otherwise the route field is decoded first, and then the values of each table.
         """
         together = self._projections.together
         projection = together or Projection(route=self._router.field)
-        parts = self._decode(topic, "route", present, projection, index, outcome)
-        for part in (_without_nulls(part, outcome) for part in parts):
+        parts = self._decode(run, topic, "route", present, projection, index)
+        for part in (_without_nulls(part, run.outcome) for part in parts):
             is_whole = isinstance(part.data, list) or not self._decoders.projects(topic, "route")
             row_of = None if len(part) == len(present) else {place: row for row, place in enumerate(index)}
             for tables, here in self._groups(part).items():
                 if is_whole or (together is not None and self._projections.alternatives.issuperset(tables)):
-                    self._send(tables, part.choose(here), outcome)
+                    self._send(run, tables, part.choose(here))
                     continue
                 rows = here if row_of is None else [row_of[place] for place in compose(part.index, here)]
-                self._decode_for(tables, topic, present.take(rows), compose(index, rows), outcome)
+                self._decode_for(run, tables, topic, present.take(rows), compose(index, rows))
 
-    def _decode_for(self, tables: Tables, topic: str, present: Payloads, index: Indices, outcome: Outcome) -> None:
+    def _decode_for(self, run: BlockRun, tables: Tables, topic: str, present: Payloads, index: Indices) -> None:
         """Decode values that all go to these tables, and deliver them. The decoder may decode only the columns of these
         tables.
         """
         if not tables:
-            self._unrouted(topic, index, outcome)
+            self._unrouted(run, topic, index)
             return
-        for part in self._decode(topic, ",".join(tables), present, self._projections.of(tables), index, outcome):
-            self._deliver(tables, part, outcome)
+        for part in self._decode(run, topic, ",".join(tables), present, self._projections.of(tables), index):
+            self._deliver(run, tables, part)
 
-    def _buriers(self, topic: str) -> list[str]:
+    def _buriers(self, run: BlockRun, topic: str) -> list[str]:
         """The tables in which tombstones of this topic delete the rows of their keys."""
         known = self._spec.tables
         tables = () if self._router.field is not None else self._router.by_topic(topic)
-        self._delivery.creation.look_for(tables)
+        self._delivery.creation.look_for(run, tables)
         changed = [(table, known[table].mutations) for table in tables if table in known]
         return [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
 
-    def _bury(self, block: Block, topic: str, buried: Sequence[str], places: Indices, outcome: Outcome) -> None:
+    def _bury(self, run: BlockRun, topic: str, buried: Sequence[str], places: Indices) -> None:
         """Deliver tombstones that were read from ``topic`` as deletes to the tables ``buried``."""
         if not buried:
-            outcome.filtered["tombstone"] += len(places)
+            run.outcome.filtered["tombstone"] += len(places)
             return
-        keys = block.keys.take(places)
+        keys = run.block.keys.take(places)
         reason = "a record with neither a value nor a key identifies no row"
-        outcome.bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", reason) for i in keys.nulls]
+        run.outcome.bad += [RecordError(places[i], Stage.CONVERSION, "UnfitError", reason) for i in keys.nulls]
         present = without(len(keys), {*keys.nulls})
         with self._timings("decode"):
             decoded = self._decoders.keys(topic, keys.take(present)).within(compose(places, present))
-        outcome.bad += decoded.bad
+        run.outcome.bad += decoded.bad
         for part in decoded.values:
             named = as_objects(part, [self._spec.tables[table] for table in buried])
-            self._delivery.deliver(buried, named, outcome, deletes=True)
+            self._delivery.deliver(run.of_deletes(), buried, named)
 
-    def _transform(self, block: Block, topic: str, partition: int, values: Values, outcome: Outcome) -> None:
+    def _transform(self, run: BlockRun, topic: str, partition: int, values: Values) -> None:
         with self._timings("transform"):
-            parts = self._columns.records(block, topic, partition, values, outcome.bad)
+            parts = self._columns.records(run.block, topic, partition, values, run.outcome.bad)
             done = [self._chain.apply(part) for part in parts]
         for transformed in done:
-            outcome.filtered.update(transformed.dropped)
-            outcome.bad += transformed.bad
+            run.outcome.filtered.update(transformed.dropped)
+            run.outcome.bad += transformed.bad
             for records in transformed.records:
-                self._route_records(block, topic, records, outcome)
+                self._route_records(run, topic, records)
 
-    def _route_records(self, block: Block, source: str, records: Records, outcome: Outcome) -> None:
+    def _route_records(self, run: BlockRun, source: str, records: Records) -> None:
         if self._router.field is not None:
-            self._route(_values_of(records), outcome)
+            self._route(run, _values_of(records))
             return
         topics = records.topic.unique().to_pylist()
         for topic in topics:
             part = records if len(topics) == 1 else records.take(pc.equal(records.topic, topic))
             if part.value.null_count:
                 gone = part.value.is_null()
-                self._bury(block, source, self._buriers(topic), part.index.filter(gone).to_pylist(), outcome)
+                self._bury(run, source, self._buriers(run, topic), part.index.filter(gone).to_pylist())
                 part = part.take(pc.invert(gone))
             values = _values_of(part)
             tables = self._router.by_topic(topic)
             if tables:
-                self._deliver(tables, values, outcome)
+                self._deliver(run, tables, values)
             else:
-                self._unrouted(topic, values.index, outcome)
+                self._unrouted(run, topic, values.index)
 
-    def _route(self, values: Values, outcome: Outcome) -> None:
+    def _route(self, run: BlockRun, values: Values) -> None:
         """Route decoded values by the route field."""
-        values = _without_nulls(values, outcome)
+        values = _without_nulls(values, run.outcome)
         for tables, rows in self._groups(values).items():
-            self._send(tables, values.choose(rows), outcome)
+            self._send(run, tables, values.choose(rows))
 
-    def _send(self, tables: Tables, values: Values, outcome: Outcome) -> None:
+    def _send(self, run: BlockRun, tables: Tables, values: Values) -> None:
         """Deliver values to these tables. Without a table, the values are unrouted."""
         if tables:
-            self._deliver(tables, values, outcome)
+            self._deliver(run, tables, values)
         else:
-            self._unrouted("", values.index, outcome)
+            self._unrouted(run, "", values.index)
 
     def _groups(self, values: Values) -> dict[Tables, Indices]:
         """Rows of values by the tables that their route field names."""
         with self._timings("decode"):
             return self._router.by_field(texts(values.data, self._router.field or ""))
 
-    def _deliver(self, tables: Tables, values: Values, outcome: Outcome) -> None:
-        values = _without_nulls(values, outcome)
+    def _deliver(self, run: BlockRun, tables: Tables, values: Values) -> None:
+        values = _without_nulls(values, run.outcome)
         wrong = next((table for table in tables if not is_table_name(table)), None)
         if wrong is not None:
             reason = f"its route field names no table: '{wrong}' is not a name with its namespace, such as db.events"
-            outcome.bad += [RecordError(i, Stage.ROUTING, "TableNameError", reason) for i in values.index]
+            run.outcome.bad += [RecordError(i, Stage.ROUTING, "TableNameError", reason) for i in values.index]
         elif len(values):
-            self._delivery.deliver(tables, values, outcome)
+            self._delivery.deliver(run, tables, values)
 
-    def _unrouted(self, topic: str, index: Indices, outcome: Outcome) -> None:
+    def _unrouted(self, run: BlockRun, topic: str, index: Indices) -> None:
         if not index:
             return
         routing = self._spec.path.routing
         if routing.unrouted == "skip":
-            outcome.filtered["unrouted"] += len(index)
+            run.outcome.filtered["unrouted"] += len(index)
             return
         by = f"'{routing.field}'" if routing.field is not None else f"topic '{topic}'"
         fatal = routing.unrouted == "fail"
         advice = "; correct the routes, or set iceberg.tables.on-unrouted = skip or dead-letter" if fatal else ""
         reason = f"no route takes its {by}{advice}"
-        outcome.bad += [RecordError(i, Stage.ROUTING, "UnroutedError", reason, fatal) for i in index]
+        run.outcome.bad += [RecordError(i, Stage.ROUTING, "UnroutedError", reason, fatal) for i in index]
 
     def _decode(
         self,
+        run: BlockRun,
         topic: str,
         use: str,
         present: Payloads,
         projection: Projection | None,
         index: Indices,
-        outcome: Outcome,
     ) -> list[Values]:
         """The decoded values, with their places in the block."""
         with self._timings("decode"):
             decoded = self._decoders.decode(topic, use, present, projection).within(index)
-        outcome.bad += decoded.bad
+        run.outcome.bad += decoded.bad
         return decoded.values
 
 

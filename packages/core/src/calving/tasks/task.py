@@ -170,7 +170,6 @@ class _Task:
                 if block is None:
                     return
                 block.values  # noqa: B018 - made here
-            self._delivery.begin(block)
             found = self._rehearse(block) if self._spec.careful else []
             left = {bad.index for bad in found}
             places = [i for i in range(len(block)) if i not in left] if left else None
@@ -189,8 +188,7 @@ class _Task:
         while pending:
             places = pending.pop()
             try:
-                with self._delivery.rehearsal():
-                    outcome = self._pipeline.run(block, places)
+                outcome = self._pipeline.run(block, places, trial=True)
                 found += [bad for bad in outcome.bad if bad.stage == Stage.WRITING]
             except BaseException as error:
                 if not is_of_value(error):
@@ -223,7 +221,7 @@ class _Task:
         if tolerance.to == "topic":
             self._letters += letters
         else:
-            self._delivery.dead_letters(letters, [b.index for b in bad])
+            self._delivery.dead_letters(letters, block, [b.index for b in bad])
 
     def _letter(self, block: Block, bad: RecordError) -> DeadLetter:
         i = bad.index
