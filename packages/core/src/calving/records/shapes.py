@@ -12,6 +12,8 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
+from operator import itemgetter, lt
 from typing import Any
 
 import pyarrow as pa
@@ -48,7 +50,7 @@ class _Group:
 
 
 def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], pa.Array]]:
-    """The values of each shape, with their places among ``values``.
+    """The values of each shape, with their ascending places among ``values``.
 
     ``decimals``: every digit of a fraction counts. Otherwise a fraction becomes the nearest double, unless this double
     is a whole number.
@@ -70,7 +72,7 @@ def by_shape(values: Sequence[Any], *, decimals: bool) -> list[tuple[list[int], 
             if known is not exact:
                 known.places += exact.places
                 known.values += exact.values
-    return [(g.places, column(g.values, g.shape)) for g in _merged(list(shaped.values()))]
+    return [(g.places, column(g.values, g.shape)) for g in map(_in_order, _merged(list(shaped.values())))]
 
 
 def column(values: Sequence[Any], shape: Shape) -> pa.Array:
@@ -163,6 +165,14 @@ def _merged(groups: list[_Group]) -> list[_Group]:
         else:
             known.append(group)
     return [group for found in by_names.values() for group in found]
+
+
+def _in_order(group: _Group) -> _Group:
+    """The group with ascending places. Other groups may have been added to its end."""
+    if all(map(lt, group.places, islice(group.places, 1, None))):
+        return group
+    pairs = sorted(zip(group.places, group.values, strict=True), key=itemgetter(0))
+    return _Group(group.shape, [place for place, _ in pairs], [value for _, value in pairs])
 
 
 def _merge(a: Shape, b: Shape) -> Shape | None:
