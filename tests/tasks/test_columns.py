@@ -15,7 +15,7 @@ from tests.blocks import Given
 
 FIRST = 10
 KEYS = [b"zero", b"one", b"two"]
-SHAPES = {
+SHAPES: dict[str, list[dict[str, object]]] = {
     "alike": [{"n": 0}, {"n": 1}, {"n": 2}],
     "with a null between": [{"n": 0}, {"n": None}, {"n": 2}],
     "of two shapes": [{"n": 0}, {"n": "1"}, {"n": 2}],
@@ -31,7 +31,7 @@ def test_every_record_has_its_own_offset_and_key(shapes: str, wanted: set[Column
         Decoders(TaskSpec(0, (), path, {}, frozenset())), frozenset(wanted), decimals=True, replayed=False
     )
     block = Given(Range("t", 0, FIRST, FIRST + len(values)), FIRST, [b"{}"] * len(values), KEYS)
-    found = {}
+    found: dict[int, tuple[object, int, str | None]] = {}
     for part in columns.records(block, "t", 0, Values(list(values), False), []):
         assert part.index.to_pylist() == sorted(part.index.to_pylist())
         found |= dict(zip(part.index.to_pylist(), _rows(part), strict=True))

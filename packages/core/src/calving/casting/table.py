@@ -28,9 +28,20 @@ from calving.casting.objects import columns_of, simple_column
 from calving.model.dead_letters import Stage
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange
-from calving.records.arrays import JSON, arrow, as_list, children_of, conform, entries, holds, items_of, take
+from calving.records.arrays import (
+    JSON,
+    Indices,
+    arrow,
+    as_list,
+    children_of,
+    chosen,
+    conform,
+    entries,
+    holds,
+    items_of,
+    without,
+)
 from calving.records.fields import Target, arrow_schema
-from calving.records.indices import Indices, without
 from calving.records.inferred import of_array, of_type
 from calving.records.values import RecordError, Values, objects
 
@@ -100,8 +111,8 @@ class TableConverter:
             columns.append(self._column(values, target, wanted.type, found))
         if found.bad and found.changes:
             # A bad record is not written, so it asks the table for no change.
-            good = pa.array(without(len(data), found.bad), pa.int32())
-            found.changes = self._columns(data.take(good), typed).changes if len(good) else []
+            good = without(len(data), found.bad)
+            found.changes = self._columns(chosen(data, good), typed).changes if good else []
         return self._result(columns, len(data), found)
 
     def _column(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
@@ -232,8 +243,7 @@ class TableConverter:
         if not bad:
             return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), range(size))
         index = without(size, found.bad)
-        chosen = pa.array(index, pa.int32())
-        rows = pa.RecordBatch.from_arrays([take(c, chosen) for c in columns], schema=self._arrow)
+        rows = pa.RecordBatch.from_arrays([chosen(c, index) for c in columns], schema=self._arrow)
         return Converted(rows, index, bad)
 
     def _bad(self, index: int, reason: str) -> RecordError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from calving.model.dead_letters import Stage
-from calving.records.indices import Indices
+from calving.records.arrays import Indices
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Values
 

@@ -18,7 +18,7 @@ from calving.converters.json_rows import RefusedBlockError, read_rows
 from calving.converters.native_json import NativeJson, native_json
 from calving.converters.native_whole import NativeWhole, native_whole
 from calving.model.record_path import Limits
-from calving.records.indices import Indices, without
+from calving.records.arrays import Indices, chosen, without
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
 from calving.records.json_whole_plan import WholePlan, whole_type
@@ -175,7 +175,7 @@ class JsonConverter(Converter):
         block.exact += sorted(start + row for row in doubtful)
         kept = [row for row in range(len(rows)) if row not in doubtful]
         if kept:
-            block.read.append((rows.take(pa.array(kept, pa.int32())), [start + row for row in kept]))
+            block.read.append((chosen(rows, kept), [start + row for row in kept]))
 
     def _deep(self, values: Sequence[bytes]) -> list[int]:
         """Values that may be nested deeper than the limit in places that the types do not describe. Arrow has no such

@@ -15,8 +15,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from calving.converters.interface import Decoded
-from calving.records.arrays import conform
-from calving.records.indices import Indices, compose, without
+from calving.records.arrays import Indices, compose, conform, without
 from calving.records.payloads import Payloads
 from calving.records.values import Values
 from calving.version import __version__

@@ -11,7 +11,7 @@ import pyarrow as pa
 from calving.converters.native import Decoder, Field, absence, whole_json_decoder
 from calving.converters.native_json import Patience
 from calving.records import arrays
-from calving.records.indices import Indices, compose, without
+from calving.records.arrays import Indices, compose, without
 from calving.records.payloads import Payloads
 
 _TYPES = 1_024

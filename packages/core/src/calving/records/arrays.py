@@ -1,4 +1,4 @@
-"""Arrow arrays from Python values and from other arrays.
+"""Arrow arrays from Python values and from other arrays, and selections of their rows.
 
 Nested arrays are built from buffers, for two reasons. Arrow's own functions refuse a null child of a required field
 even if its parent is null. And they compare types as equal that differ in their required fields.
@@ -6,9 +6,9 @@ even if its parent is null. And they compare types as equal that differ in their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,32 @@ import pyarrow.compute as pc
 JSON = pa.json_()
 """Text of one JSON value: the type of values that no other Arrow type can hold."""
 
+A = TypeVar("A", bound=pa.Array)
 Leaf = Callable[[Sequence[Any], pa.DataType], pa.Array]
+
+Indices = Sequence[int]
+"""A selection: ascending indices of records. A range selects neighbours at no cost."""
+
+
+def compose(outer: Indices, inner: Indices) -> Indices:
+    """A selection within a selection: the entries of ``outer`` at the places ``inner``."""
+    if isinstance(inner, range) and len(inner) == len(outer):
+        return outer
+    if outer == range(len(outer)):
+        return inner
+    return [outer[i] for i in inner]
+
+
+def without(count: int, left_out: Collection[int]) -> Indices:
+    """The indices of ``count`` records, except these."""
+    return [i for i in range(count) if i not in left_out] if left_out else range(count)
+
+
+def numbers(index: Indices) -> pa.Array:
+    """A selection as an int32 array. Arrow counts through a range, which is faster than converting each number."""
+    if isinstance(index, range):
+        return pa.arange(index.start, index.stop).cast(pa.int32())
+    return pa.array(index, pa.int32())
 
 
 class Pairs(list[tuple[Any, Any]]):
@@ -196,9 +221,23 @@ def as_list(array: pa.MapArray) -> pa.ListArray:
     return lists(offsets_of(array), entries(array)[0], pa.list_(array.type.key_type), None)
 
 
-def take(array: pa.Array, rows: pa.Array) -> pa.Array:
-    """These rows of an array. (The result of Arrow's own ``take`` loses the required flags of inner fields.)"""
-    return conform(array.take(rows), array.type)
+def take(array: A, numbers: pa.Array) -> A:
+    """The rows with these numbers. (The result of Arrow's own ``take`` loses the required flags of inner fields.)"""
+    return cast("A", conform(array.take(numbers), array.type))
+
+
+def chosen(array: A, index: Indices) -> A:
+    """The rows of an array at these indices."""
+    if len(index) == len(array):
+        return array
+    if isinstance(index, range):  # an array of a range's numbers would cost more than all the rest
+        return array.slice(index.start, len(index))
+    return take(array, numbers(index))
+
+
+def chosen_rows(rows: pa.RecordBatch, index: Indices) -> pa.RecordBatch:
+    """The rows of a batch at these indices."""
+    return pa.RecordBatch.from_arrays([chosen(column, index) for column in rows.columns], schema=rows.schema)
 
 
 def holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:

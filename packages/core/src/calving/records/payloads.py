@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.records import arrays
-from calving.records.indices import Indices
+from calving.records.arrays import Indices
 
 
 class Payloads(Sequence[Any]):
@@ -72,7 +72,7 @@ class Payloads(Sequence[Any]):
         if len(chosen) == len(self):
             return self
         if isinstance(self._given, pa.Array):
-            return Payloads(arrays.take(self._given, pa.array(chosen, pa.int32())))
+            return Payloads(arrays.chosen(self._given, chosen))
         return Payloads([self._given[i] for i in chosen])
 
     @cached_property

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
 from calving.records import arrays
-from calving.records.arrays import arrow
-from calving.records.indices import Indices, compose
+from calving.records.arrays import Indices, arrow, compose
 from calving.records.jsontext import load_json, parse
 
 __all__ = ["HEADERS", "Objects", "RecordError", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
@@ -66,7 +65,7 @@ class Values:
         if isinstance(self.data, list):
             data: pa.Array | Objects = [self.data[row] for row in rows]
         else:
-            data = arrays.take(self.data, pa.array(rows, pa.int32()))
+            data = arrays.chosen(self.data, rows)
         return Values(data, self.typed, compose(self.index, rows), rowless=self.rowless)
 
     def within(self, outer: Indices) -> Values:

@@ -17,9 +17,8 @@ from calving.model.dead_letters import DeadLetter, Stage
 from calving.model.mutations import RowMutations
 from calving.model.offsets import TopicPartition
 from calving.model.tables import SchemaChange
-from calving.records.arrays import take
+from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import name_mapping, table_schema
-from calving.records.indices import Indices, chosen, compose, without
 from calving.records.inferred import of_type
 from calving.records.values import RecordError, Values
 from calving.source.reading import Block
@@ -227,7 +226,7 @@ class Delivery:
                 left_out = {*bad, *held.get(table, ())}
                 here = [row for row, i in enumerate(found.index) if i not in left_out] if left_out else found.index
                 kept = compose(found.index, here) if left_out else found.index
-                rows = found.rows if len(kept) == len(found.index) else _rows(found.rows, here)
+                rows = found.rows if len(kept) == len(found.index) else chosen_rows(found.rows, here)
                 if rows.num_rows:
                     ready += self.writers.prepare(table, rows, kept, bad, trial=trial)
             if len(bad) == known:
@@ -280,8 +279,3 @@ def _without_table(table: str, values: Values, *, fatal: bool) -> list[RecordErr
     )
     reason = f"table {table} does not exist{advice if fatal else ''}"
     return [RecordError(i, Stage.ROUTING, "MissingTableError", reason, fatal) for i in values.index]
-
-
-def _rows(rows: pa.RecordBatch, chosen: Indices) -> pa.RecordBatch:
-    indices = pa.array(chosen, pa.int32())
-    return pa.RecordBatch.from_arrays([take(column, indices) for column in rows.columns], schema=rows.schema)

@@ -17,9 +17,8 @@ from calving.model.dead_letters import Stage
 from calving.model.mutations import RowMutations
 from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange, TableSpec
-from calving.records.arrays import take
+from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
-from calving.records.indices import Indices, chosen, compose, without
 from calving.records.values import Objects, RecordError, Values, field, texts
 from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
@@ -108,9 +107,7 @@ class Conversion:
         if not nameless or found.rows is None:
             return found
         here = [row for row, i in enumerate(found.index) if i not in nameless]
-        kept = pa.array(here, pa.int32())
-        rows = pa.RecordBatch.from_arrays([take(c, kept) for c in found.rows.columns], schema=found.rows.schema)
-        return Converted(rows, compose(found.index, here), [*found.bad, *nameless.values()])
+        return Converted(chosen_rows(found.rows, here), compose(found.index, here), [*found.bad, *nameless.values()])
 
     def _nameless(self, found: Converted, identity: Identity) -> dict[int, RecordError]:
         """The values that lack a part of their key (M6) or their order value (M8), by index. ``identity``: the places

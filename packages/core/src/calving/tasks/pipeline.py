@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
-from calving.records.indices import Indices, compose, without
+from calving.records.arrays import Indices, compose, without
 from calving.records.payloads import Payloads
 from calving.records.projection import Projection
 from calving.records.values import RecordError, Records, Values, texts

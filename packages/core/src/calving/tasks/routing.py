@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from calving.model.record_path import Routing
-from calving.records.indices import Indices
+from calving.records.arrays import Indices
 
 _KNOWN_AT_MOST = 10_000
 """The most texts of the route field, and topics, whose targets are cached: records may bring any number of them."""

@@ -16,6 +16,7 @@ from calving.errors import AccountingError, BadRecordError, first_line
 from calving.model.dead_letters import DeadLetter, Stage, origin
 from calving.model.ranges import Range
 from calving.model.text import counted
+from calving.records.arrays import Indices, without
 from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.source.opening import open_reader
@@ -171,9 +172,7 @@ class _Task:
                     return
                 block.values  # noqa: B018 - made here
             found = self._rehearse(block) if self._spec.careful else []
-            left = {bad.index for bad in found}
-            places = [i for i in range(len(block)) if i not in left] if left else None
-            outcome = self._pipeline.run(block, places)
+            outcome = self._pipeline.run(block, without(len(block), {bad.index for bad in found}))
             outcome.bad += found
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
@@ -184,7 +183,7 @@ class _Task:
         any result.
         """
         found: list[RecordError] = []
-        pending: list[Sequence[int]] = [range(len(block))]
+        pending: list[Indices] = [range(len(block))]
         while pending:
             places = pending.pop()
             try:
