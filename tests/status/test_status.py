@@ -141,7 +141,7 @@ def tally(filtered: Mapping[str, int], rejected: int = 0, copies: int = 1, rows_
     ranges = [RangeResult(Range("t", 0, 0, read), read, 7 + rows_replaced, rejected, filtered, 100, 5)]
     files = {f"db.t{i}": [FILE] for i in range(copies)}
     refused = {"VALUE_CONVERTER": rejected} if rejected else {}
-    result = TaskResult(0, files, ranges, refused=refused, first_rejected="bad" if rejected else None)
+    result = TaskResult(0, files, ranges, bad_by_stage=refused, first_bad="bad" if rejected else None)
     result.superseded, result.deleted = rows_replaced - rows_replaced // 3, rows_replaced // 3
     found.add(result)
     found.check({TP: Span(0, read)})

@@ -109,9 +109,9 @@ class TableConverter:
             if values is None:
                 values = pa.nulls(len(data))
             columns.append(self._column(values, target, wanted.type, found))
-        if found.bad and found.changes:
+        if found.reasons and found.changes:
             # A bad record is not written, so it asks the table for no change.
-            good = without(len(data), found.bad)
+            good = without(len(data), found.reasons)
             found.changes = self._columns(chosen(data, good), typed).changes if good else []
         return self._result(columns, len(data), found)
 
@@ -134,7 +134,7 @@ class TableConverter:
             found.changes.append(self._growth.optional(target, (target.name,)))
         except UnfitError as error:
             for i in rows:
-                found.bad.setdefault(i, str(error))
+                found.reasons.setdefault(i, str(error))
 
     def _column_exactly(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
         if holds(source.type, pa.types.is_temporal):
@@ -175,10 +175,10 @@ class TableConverter:
         try:
             column = self._values_exactly(objects(piece), target, wanted, alone)
         except (ValueError, OverflowError) as error:
-            alone.bad[0], column = str(UnfitError((target.name,), str(error))), pa.nulls(1, wanted)
+            alone.reasons[0], column = str(UnfitError((target.name,), str(error))), pa.nulls(1, wanted)
         found.changes += alone.changes
-        if alone.bad:
-            found.bad.setdefault(place, alone.bad[0])
+        if alone.reasons:
+            found.reasons.setdefault(place, alone.reasons[0])
         return column
 
     def _values_exactly(
@@ -188,11 +188,11 @@ class TableConverter:
         rows: list[Any] = [None] * len(values)
         path = (target.name,)
         for i, value in enumerate(values):
-            if i not in found.bad:
+            if i not in found.reasons:
                 try:
                     rows[i] = converter.value(value, target, path)
                 except UnfitError as error:
-                    found.bad[i] = str(error)
+                    found.reasons[i] = str(error)
         found.changes += converter.changes
         return arrow(rows, wanted)
 
@@ -208,7 +208,7 @@ class TableConverter:
             whole=self._evolution.evolve,
             learned_names=self._limits.learned_names,
         )
-        found.bad = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
+        found.reasons = dict.fromkeys(given.no_objects, NOT_AN_OBJECT)
         columns = []
         for target, wanted in zip(self._struct.fields, self._arrow, strict=True):
             column = given.items[target.field_id]
@@ -219,9 +219,9 @@ class TableConverter:
                 columns.append(self._column(source, target, wanted.type, found))
         if self._evolution.evolve:
             self._new(given.new, found)
-        if found.bad and found.changes:
+        if found.reasons and found.changes:
             # A bad record is not written, so it asks the table for no change.
-            good = [value for i, value in enumerate(values) if i not in found.bad]
+            good = [value for i, value in enumerate(values) if i not in found.reasons]
             found.changes = self._objects(good).changes if good else []
         return self._result(columns, len(values), found)
 
@@ -229,20 +229,20 @@ class TableConverter:
         """Request columns for fields without one."""
         converter = ExactConverter(self._growth, self._lookup)
         for i, name, item in items:
-            if i not in found.bad:
+            if i not in found.reasons:
                 try:
                     converter.unknown(item, (name,))
                 except UnfitError as error:
-                    found.bad[i] = str(error)
+                    found.reasons[i] = str(error)
         found.changes += converter.changes
 
     def _result(self, columns: list[pa.Array], size: int, found: _Found) -> Converted:
-        bad = [self._bad(i, reason) for i, reason in sorted(found.bad.items())]
+        bad = [self._bad(i, reason) for i, reason in sorted(found.reasons.items())]
         if found.changes:
             return Converted(None, [], bad, found.changes)
         if not bad:
             return Converted(pa.RecordBatch.from_arrays(columns, schema=self._arrow), range(size))
-        index = without(size, found.bad)
+        index = without(size, found.reasons)
         rows = pa.RecordBatch.from_arrays([chosen(c, index) for c in columns], schema=self._arrow)
         return Converted(rows, index, bad)
 
@@ -267,7 +267,7 @@ class TableConverter:
             )
         except UnfitError as error:
             for i in present.to_pylist():
-                found.bad.setdefault(i, str(error))
+                found.reasons.setdefault(i, str(error))
 
     def _each_addition(self, column: pa.Array, path: Path, found: _Found) -> None:
         """Inspect each value of a column, if the column's type does not decide which change a value needs, or whether
@@ -279,7 +279,7 @@ class TableConverter:
                 if kind is not None:
                     found.changes.append(self._growth.add(path, kind, 1, value))
             except UnfitError as error:
-                found.bad.setdefault(i, str(error))
+                found.reasons.setdefault(i, str(error))
 
     def _inner_changes(self, column: pa.Array, kind: IcebergType, path: Path, typed: bool, found: _Found) -> None:
         """Request new fields inside a column, and wider types if a schema declares them."""
@@ -314,17 +314,17 @@ class _Found:
     ``typed``: the values come with a schema.
     """
 
-    bad: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
     changes: list[SchemaChange] = field(default_factory=list)
     typed: bool = False
 
     def take(self, inner: _Found, parents: Callable[[], pa.Array]) -> None:
         """Add the findings about elements of lists; ``parents``: the row of each element."""
         self.changes += inner.changes
-        if inner.bad:
+        if inner.reasons:
             rows = parents().to_pylist()
-            for i, reason in inner.bad.items():
-                self.bad.setdefault(rows[i], reason)
+            for i, reason in inner.reasons.items():
+                self.reasons.setdefault(rows[i], reason)
 
 
 _REFUSALS = (RefusedError, ValueError, ArithmeticError, pa.ArrowException)

@@ -26,7 +26,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """A rejected record: its place in the block, the stage that rejected it, and why.
+    """A bad record: its place in the block, the stage that found it to be bad, and why.
 
     ``fatal``: the record stops the sink even if bad records are tolerated.
     """

@@ -85,18 +85,18 @@ class Tally:
         return Counter({"superseded": self.superseded, "deleted": self.deleted}) + Counter()
 
     def add(self, result: TaskResult) -> None:
-        self.letters += result.rejected
-        self.first_rejected = self.first_rejected or result.first_rejected or ""
+        self.letters += result.dead_letters
+        self.first_rejected = self.first_rejected or result.first_bad or ""
         self.shuffled += result.shuffled
         self.superseded, self.deleted = self.superseded + result.superseded, self.deleted + result.deleted
-        self.refused.update(result.refused)
+        self.refused.update(result.bad_by_stage)
         self.stages = _sum(self.stages, result.stages)
         for r in result.ranges:
             tp = TopicPartition(r.range.topic, r.range.partition)
             self.covered[tp] += r.range.end - r.range.start
             self.read, self.written, self.size = self.read + r.read, self.written + r.written, self.size + r.bytes
             self.topics[tp.topic] += r.read
-            self.rejected += r.rejected
+            self.rejected += r.bad
             self.filtered.update(r.filtered)
             if r.timestamp_ms is not None:
                 self.latest_us[tp] = max(self.latest_us.get(tp, 0), r.timestamp_ms * 1000)

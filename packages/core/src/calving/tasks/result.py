@@ -17,13 +17,13 @@ from calving.model.tables import SchemaChange
 
 @dataclass(frozen=True, slots=True)
 class RangeResult:
-    """The outcome of one range. ``filtered`` counts records by cause; ``read = written + rejected + sum(filtered)``."""
+    """The outcome of one range. ``filtered`` counts records by cause; ``read = written + bad + sum(filtered)``."""
 
     range: Range
     read: int
     written: int
     """Records that went to at least one table."""
-    rejected: int
+    bad: int
     filtered: Mapping[str, int]
     bytes: int
     timestamp_ms: int | None
@@ -47,11 +47,12 @@ class TaskResult:
     files: dict[str, list[DataFile]] = field(default_factory=dict)
     ranges: list[RangeResult] = field(default_factory=list)
     changes: list[SchemaChange] = field(default_factory=list)
-    rejected: list[DeadLetter] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
     """Dead letters for the dead-letter topic. Dead letters for a table are in the files."""
-    first_rejected: str | None = None
-    refused: dict[str, int] = field(default_factory=dict)
-    """Bad records by the stage that refused them."""
+    first_bad: str | None = None
+    """The place of the first bad record, and why it is bad."""
+    bad_by_stage: dict[str, int] = field(default_factory=dict)
+    """The number of bad records, by the stage that found them to be bad."""
     error: str | None = None
     """The text of an error of one of the classes in ``LASTING``."""
     error_class: str = BadRecordError.__name__
@@ -93,9 +94,9 @@ class TaskResult:
                 "files": files,
                 "ranges": [_range_out(r) for r in self.ranges],
                 "changes": [asdict(n) for n in self.changes],
-                "rejected": [_letter_out(r) for r in self.rejected],
-                "first_rejected": self.first_rejected,
-                "refused": self.refused,
+                "dead_letters": [_letter_out(letter) for letter in self.dead_letters],
+                "first_bad": self.first_bad,
+                "bad_by_stage": self.bad_by_stage,
                 "error": self.error,
                 "error_class": self.error_class,
                 "unclear": self.unclear,
@@ -114,9 +115,9 @@ class TaskResult:
             {table: [_file_in(f) for f in found] for table, found in raw["files"].items()},
             [RangeResult(Range(*source), *rest) for source, *rest in raw["ranges"]],
             [SchemaChange(n["table"], n["kind"], tuple(n["path"]), n["type"], n["seen"]) for n in raw["changes"]],
-            [_letter_in(r) for r in raw["rejected"]],
-            raw["first_rejected"],
-            raw["refused"],
+            [_letter_in(letter) for letter in raw["dead_letters"]],
+            raw["first_bad"],
+            raw["bad_by_stage"],
             raw["error"],
             raw["error_class"],
             raw["unclear"],
@@ -136,7 +137,7 @@ def _range_out(result: RangeResult) -> list[Any]:
     """The fields of a result, in order."""
     r = result.range
     source = [r.topic, r.partition, r.start, r.end]
-    counts = [result.read, result.written, result.rejected, dict(result.filtered)]
+    counts = [result.read, result.written, result.bad, dict(result.filtered)]
     return [source, *counts, result.bytes, result.timestamp_ms]
 
 

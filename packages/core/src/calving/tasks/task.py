@@ -92,7 +92,7 @@ class _Book:
 
     read: int = 0
     written: int = 0
-    rejected: int = 0
+    bad: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     size: int = 0
     latest_ms: int | None = None
@@ -100,7 +100,7 @@ class _Book:
     def enter(self, block: Block, outcome: Outcome) -> None:
         self.read += len(block)
         self.written += outcome.written
-        self.rejected += len(outcome.bad)
+        self.bad += len(outcome.bad)
         self.filtered.update(outcome.filtered)
         self.size += block.size
         latest = block.latest_ms
@@ -112,14 +112,12 @@ class _Book:
 
         :raises AccountingError: the book does not balance.
         """
-        if self.read != self.written + self.rejected + sum(self.filtered.values()):
+        if self.read != self.written + self.bad + sum(self.filtered.values()):
             raise AccountingError(
-                f"{source}: read {counted(self.read, 'record')}, wrote {self.written}, rejected {self.rejected},"
+                f"{source}: read {counted(self.read, 'record')}, wrote {self.written}, rejected {self.bad},"
                 f" filtered {dict(self.filtered)}"
             )
-        return RangeResult(
-            source, self.read, self.written, self.rejected, dict(self.filtered), self.size, self.latest_ms
-        )
+        return RangeResult(source, self.read, self.written, self.bad, dict(self.filtered), self.size, self.latest_ms)
 
 
 class _Task:
@@ -129,10 +127,10 @@ class _Task:
         self._reader = open_reader(spec.path.kafka, spec.path.limits)
         self._delivery = Delivery(spec, self._timings)
         self._pipeline = Pipeline(spec, self._delivery, self._timings)
-        self._letters: list[DeadLetter] = []
-        self._rejected = 0
-        self._first_rejected: str | None = None
-        self._refused: Counter[str] = Counter()
+        self._dead_letters: list[DeadLetter] = []
+        self._bad = 0
+        self._first_bad: str | None = None
+        self._bad_by_stage: Counter[str] = Counter()
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
         spec = self._spec
@@ -152,9 +150,9 @@ class _Task:
             spec.number,
             files,
             [book.result(source) for source, book in books.items()],
-            rejected=self._letters,
-            first_rejected=self._first_rejected,
-            refused=dict(self._refused),
+            dead_letters=self._dead_letters,
+            first_bad=self._first_bad,
+            bad_by_stage=dict(self._bad_by_stage),
             shuffled=writers.sent,
             superseded=superseded,
             deleted=deleted,
@@ -208,17 +206,17 @@ class _Task:
         fatal = next((b for b in bad if b.fatal or tolerance.to == "error"), None)
         if fatal is not None:
             raise BadRecordError(_located(block, fatal))
-        if self._first_rejected is None:
-            self._first_rejected = _located(block, bad[0])
-        self._rejected += len(bad)
-        self._refused.update(b.stage for b in bad)
-        if self._rejected > tolerance.at_most:
+        if self._first_bad is None:
+            self._first_bad = _located(block, bad[0])
+        self._bad += len(bad)
+        self._bad_by_stage.update(b.stage for b in bad)
+        if self._bad > tolerance.at_most:
             raise BadRecordError(
-                f"more than errors.max-per-batch = {tolerance.at_most} bad records; the first: {self._first_rejected}"
+                f"more than errors.max-per-batch = {tolerance.at_most} bad records; the first: {self._first_bad}"
             )
         letters = [self._letter(block, b) for b in bad]
         if tolerance.to == "topic":
-            self._letters += letters
+            self._dead_letters += letters
         else:
             self._delivery.dead_letters(letters, block, [b.index for b in bad])
 
