@@ -94,11 +94,19 @@ class Gap(NamedTuple):
     resumes: int
 
 
-class Advance(NamedTuple):
-    """The advance of one stored source position; ``start`` is None if no position was stored before."""
+class Advance(NamedTuple("Advance", [("start", int | None), ("end", int)])):
+    """The advance of one stored source position; ``start`` is None if no position was stored before. ``end`` is below
+    ``start`` if the offsets have restarted.
 
-    start: int | None
-    end: int
+    :raises ValueError: an offset would be below 0.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, start: int | None, end: int) -> Self:
+        if end < 0 or (start is not None and start < 0):
+            raise ValueError(f"no position advances from {start} to {end}: offsets are not negative")
+        return super().__new__(cls, start, end)
 
 
 SourceOffsets = Mapping[TopicPartition, int]
