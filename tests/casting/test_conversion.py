@@ -41,8 +41,8 @@ from calving.casting.values import primitive
 from calving.converters.json import JsonConverter
 from calving.model.record_path import Evolution
 from calving.model.tables import SchemaChange
+from calving.records.fields import Projection
 from calving.records.inferred import merge, of_value
-from calving.records.projection import Projection
 from calving.records.values import texts
 
 DAY_US = 86_400_000_000

@@ -19,8 +19,8 @@ from calving.converters.native import Decoder, json_decoder
 from calving.converters.native_json import NativeJson, fields_of, native_json
 from calving.model.record_path import Evolution, Limits
 from calving.records.arrays import entries, maps, offsets_of
+from calving.records.fields import Projection
 from calving.records.jsontext import parse
-from calving.records.projection import Projection
 from calving.records.values import Values, texts
 from tests.converters.odd_json import SCHEMA, record
 

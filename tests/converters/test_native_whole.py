@@ -13,8 +13,8 @@ import pytest
 from calving.converters.json import JsonConverter
 from calving.converters.native_whole import NativeWhole
 from calving.model.record_path import Limits
+from calving.records.fields import Projection
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.records.shapes import by_shape
 from calving.records.values import objects
 

@@ -25,7 +25,7 @@ from calving.converters.plain import BytesConverter, StringConverter
 from calving.converters.protobuf import ProtobufConverter
 from calving.converters.registry import converter
 from calving.model.record_path import Evolution, Limits
-from calving.records.projection import Projection
+from calving.records.fields import Projection
 from harness.registry import SchemaRegistry, avro, framed, serialized
 from tests.converters.test_envelope import envelope
 from tests.converters.test_protobuf import class_of, file_of

@@ -14,8 +14,8 @@ from calving.converters.interface import Decoded
 from calving.model.ranges import Range
 from calving.model.record_path import RecordPath, RouteRule, Routing, Tolerance
 from calving.model.tables import TableSpec
+from calving.records.fields import Projection
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.tasks.decoding import Decoders
 from calving.tasks.delivery import Delivery
 from calving.tasks.pipeline import Pipeline

@@ -18,7 +18,7 @@ from calving.converters.native_typed import record_decoder
 from calving.converters.options import flag, full
 from calving.converters.schemas import BODY, Reader, Registry, by_schema, framed, schema_id
 from calving.errors import ConfigError, UnavailableError
-from calving.records.projection import Projection
+from calving.records.fields import Projection
 
 
 class AvroConverter(Converter):

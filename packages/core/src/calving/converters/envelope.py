@@ -23,8 +23,8 @@ from calving.converters.options import flag
 from calving.converters.typed_json import STRUCTURE, Declared, Form, json_value
 from calving.errors import ConfigError
 from calving.model.record_path import Limits
+from calving.records.fields import Projection
 from calving.records.jsontext import parse
-from calving.records.projection import Projection
 from calving.records.values import Values
 
 _AT_MOST = 1_000

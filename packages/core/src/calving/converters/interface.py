@@ -4,30 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from calving.model.dead_letters import Stage
-from calving.records.arrays import Indices
-from calving.records.projection import Projection
-from calving.records.values import RecordError, Values
+from calving.records.fields import Projection
+from calving.records.values import Decoded
 
-
-@dataclass(slots=True)
-class Decoded:
-    """Decoded values, grouped by shape, and bad values, which are not of the format. Each value is in exactly one
-    group.
-    """
-
-    values: list[Values] = field(default_factory=list)
-    bad: list[RecordError] = field(default_factory=list)
-
-    def within(self, outer: Indices) -> Decoded:
-        """The same values, with indices in a larger block. ``outer`` holds the indices of these values in that
-        block.
-        """
-        bad = [replace(error, index=outer[error.index]) for error in self.bad]
-        return Decoded([values.within(outer) for values in self.values], bad)
+__all__ = ["Converter", "Decoded", "stage"]
 
 
 class Converter(ABC):

@@ -19,12 +19,12 @@ from calving.converters.native_json import NativeJson, native_json
 from calving.converters.native_whole import NativeWhole, native_whole
 from calving.model.record_path import Limits
 from calving.records.arrays import Indices, chosen, without
+from calving.records.fields import Projection
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
 from calving.records.json_whole_plan import WholePlan, whole_type
 from calving.records.jsontext import parse, parse_all
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.records.values import RecordError, Values
 
 _EXACT_AT_MOST = 64

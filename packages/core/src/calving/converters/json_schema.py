@@ -15,8 +15,8 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import flag
 from calving.converters.schemas import Reader, Registry, by_schema, framed
 from calving.converters.typed_json import Declared, Form, Read, declare, json_value
+from calving.records.fields import Projection
 from calving.records.inferred import JSON
-from calving.records.projection import Projection
 
 _UNION, _NUMBERED_UNION = "io.confluent.connect.json.OneOf.field.", "connect_union_field_"
 Above = tuple[tuple[int, str], ...]

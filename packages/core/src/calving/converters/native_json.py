@@ -30,8 +30,7 @@ from pyiceberg.types import (
 )
 
 from calving.converters.native import NO_NULL, NULL_VALUE, Decoder, Field, NoWayError, absence, json_decoder
-from calving.records.fields import Lookup, Target
-from calving.records.projection import Projection
+from calving.records.fields import Lookup, Projection, Target
 
 _RARE, _FEW = 8, 64
 """In a block of more than the second number of values, one of the first number of values may be refused. If more are

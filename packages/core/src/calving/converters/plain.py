@@ -13,8 +13,8 @@ from calving.converters.building import collect
 from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.options import full
 from calving.errors import ConfigError
+from calving.records.fields import Projection
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.records.values import Values
 
 

@@ -20,8 +20,8 @@ from calving.converters.protobuf_files import field_parameters, known_file
 from calving.converters.schemas import BODY, Reader, Registry, by_schema, schema_id
 from calving.converters.typed_json import decimal
 from calving.errors import ConfigError, UnavailableError
+from calving.records.fields import Projection
 from calving.records.inferred import JSON
-from calving.records.projection import Projection
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

@@ -1,9 +1,11 @@
-"""Iceberg schemas seen from a record: look-up of fields, Arrow types."""
+"""Iceberg schemas seen from a record: look-up of fields, Arrow types, and the parts of values that are needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -145,3 +147,21 @@ class Target:
             return False
         found = ((field.type, self.lookup(column).find(field.name)) for field in kind)
         return all(to is None or self._takes_apart(inner, to.field_type) for inner, to in found)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The needed parts of schemaless values, so that a converter decodes only these.
+
+    ``targets``: the tables to which the values go as they are. ``unknown``: the treatment of fields without a column.
+    They are ignored (``ignore``), ignored after a look-up by folded or mapped names (``look``), or added as columns
+    (``add``). ``route``: the text of this dotted field is needed, too; without ``targets`` only this text is needed.
+    With neither ``targets`` nor ``route``, values are kept without loss: fractions with every digit if ``decimals``,
+    and the order of fields unless ``hides_order`` is true for their type.
+    """
+
+    targets: tuple[Target, ...] = ()
+    unknown: Literal["ignore", "look", "add"] = "ignore"
+    route: str | None = None
+    decimals: bool = True
+    hides_order: Callable[[pa.DataType], bool] = lambda kind: False

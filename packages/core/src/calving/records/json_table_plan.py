@@ -20,9 +20,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.records.fields import Target
+from calving.records.fields import Projection, Target
 from calving.records.json_plan import READ, UNSEEN, JsonKind, NoPlanError, Plan, Seen, rows_where
-from calving.records.projection import Projection
 
 
 class TablePlan(Plan):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,19 @@ from calving.records import arrays
 from calving.records.arrays import Indices, arrow, compose
 from calving.records.jsontext import load_json, parse
 
-__all__ = ["HEADERS", "Objects", "RecordError", "Records", "Values", "arrow", "field", "load_json", "objects", "texts"]
+__all__ = [
+    "HEADERS",
+    "Decoded",
+    "Objects",
+    "RecordError",
+    "Records",
+    "Values",
+    "arrow",
+    "field",
+    "load_json",
+    "objects",
+    "texts",
+]
 
 Objects = list[Any]
 """Schemaless values that Arrow cannot read exactly, as ``jsontext.parse`` returns them."""
@@ -36,6 +49,10 @@ class RecordError:
     error: str
     reason: str
     fatal: bool = False
+
+    def within(self, outer: Indices) -> RecordError:
+        """The same error, with its place in a larger block, as ``Values.within``."""
+        return replace(self, index=outer[self.index])
 
 
 class Values:
@@ -73,6 +90,22 @@ class Values:
         block.
         """
         return Values(self.data, self.typed, compose(outer, self.index), rowless=self.rowless)
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Decoded values, grouped by shape, and bad values, which are not of the format. Each value is in exactly one
+    group.
+    """
+
+    values: list[Values] = dataclasses.field(default_factory=list)
+    bad: list[RecordError] = dataclasses.field(default_factory=list)
+
+    def within(self, outer: Indices) -> Decoded:
+        """The same values, with indices in a larger block. ``outer`` holds the indices of these values in that
+        block.
+        """
+        return Decoded([values.within(outer) for values in self.values], [bad.within(outer) for bad in self.bad])
 
 
 @dataclass(frozen=True, slots=True)

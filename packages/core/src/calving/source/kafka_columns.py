@@ -20,8 +20,8 @@ from calving.converters import native
 from calving.model.ranges import Range
 from calving.records.payloads import Payloads
 from calving.source.client import TIMEOUT, log
-from calving.source.kafka_arrivals import Arrived, Client, Position, header_column
-from calving.source.reading import Block
+from calving.source.kafka_reader import Arrived, Client, Position
+from calving.source.reading import Block, header_column
 
 _LEVELS = (logging.CRITICAL,) * 3 + (logging.ERROR, logging.WARNING, logging.INFO, logging.INFO, logging.DEBUG)
 """Python's log level for each level of syslog."""
@@ -103,8 +103,8 @@ class ColumnClient(Client):
     def assign(self, positions: Sequence[Position]) -> None:
         _check(self._consumer.assign(list(positions)))
 
-    def unassign(self, places: Sequence[tuple[str, int]]) -> None:
-        _check(self._consumer.unassign([(*place, 0) for place in places]))
+    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
+        _check(self._consumer.unassign([(*partition, 0) for partition in partitions]))
 
     def take(self, most: int, seconds: float) -> list[Arrived]:
         found = self._consumer.take(most, int(seconds * 1000))

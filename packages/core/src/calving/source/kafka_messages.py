@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from calving.model.ranges import Range
 from calving.records.payloads import Payloads
 from calving.source.client import TIMEOUT
-from calving.source.kafka_arrivals import Arrived, Client, Headers, Place, Position, header_column
-from calving.source.reading import Block
+from calving.source.kafka_reader import Arrived, Client, PartitionKey, Position
+from calving.source.reading import Block, Headers, header_column
 
 
 class MessageBlock(Block):
@@ -62,7 +62,7 @@ class MessageBlock(Block):
 class MessageClient(Client):
     def __init__(self, config: Mapping[str, Any]) -> None:
         self._consumer = Consumer(dict(config))
-        self._assigned: dict[Place, None] = {}
+        self._assigned: dict[PartitionKey, None] = {}
 
     def learn(self, topic: str) -> None:
         self._consumer.list_topics(topic, TIMEOUT)
@@ -71,16 +71,16 @@ class MessageClient(Client):
         self._consumer.incremental_assign([TopicPartition(*each) for each in positions])
         self._assigned |= {(topic, partition): None for topic, partition, _ in positions}
 
-    def unassign(self, places: Sequence[tuple[str, int]]) -> None:
-        self._consumer.incremental_unassign([TopicPartition(*place) for place in places])
-        for place in places:
-            del self._assigned[place]
+    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
+        self._consumer.incremental_unassign([TopicPartition(*partition) for partition in partitions])
+        for partition in partitions:
+            del self._assigned[partition]
 
     def take(self, most: int, seconds: float) -> list[Arrived]:
         found = self._consumer.consume(most, seconds)
         if found and len(self._assigned) == 1 and not any(map(Message.error, found)):
-            (place,) = self._assigned
-            return [Arrived(place, _offset(found[-1]), found, None)]
+            (partition,) = self._assigned
+            return [Arrived(partition, _offset(found[-1]), found, None)]
         return _by_partition(found)
 
     def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
@@ -97,14 +97,14 @@ class MessageClient(Client):
 def _by_partition(found: Sequence[Message]) -> list[Arrived]:
     """The records of each partition in order, and faults at their place among them."""
     arrived: list[Arrived] = []
-    groups: dict[Place, list[Message]] = {}
+    groups: dict[PartitionKey, list[Message]] = {}
     for message in found:
-        place, fault = (message.topic(), message.partition()), message.error()
+        partition, fault = (message.topic(), message.partition()), message.error()
         if fault is not None:
-            arrived.append(Arrived(place, _offset(message), None, fault))
+            arrived.append(Arrived(partition, _offset(message), None, fault))
         else:
-            groups.setdefault(place, []).append(message)
-    return arrived + [Arrived(place, _offset(its[-1]), its, None) for place, its in groups.items()]
+            groups.setdefault(partition, []).append(message)
+    return arrived + [Arrived(partition, _offset(its[-1]), its, None) for partition, its in groups.items()]
 
 
 def _offset(message: Message) -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -21,8 +22,12 @@ from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.model.ranges import Range
 from calving.model.record_path import Limits
 from calving.source.client import REFUSED, client_config, reaching
-from calving.source.kafka_arrivals import Arrived, Client, Place, Position
 from calving.source.reading import Block, Reader
+
+PartitionKey = tuple[str | None, int | None]
+"""A topic and the number of a partition. Both are None only for a fault that is of no partition."""
+Position = tuple[str, int, int]
+"""Topic, partition and offset."""
 
 _AHEAD_RECORDS = 40_000
 """The next range is opened once the open ranges have fewer records left than this. It is twice the number of records
@@ -33,6 +38,56 @@ _WATERMARK_SECONDS = 5.0
 
 _DATA_LOSS = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+
+
+class Arrived(NamedTuple):
+    """The arrivals of one partition: records, or a fault."""
+
+    partition: PartitionKey
+    offset: int
+    """The offset of the last record; or the end of the partition; or the offset that a fault is about."""
+    records: Any
+    """The argument for the client's ``block``, if there is no fault."""
+    fault: KafkaError | None
+
+    @property
+    def is_end(self) -> bool:
+        """Whether this arrival says where the partition ends."""
+        return self.fault is not None and self.fault.code() == KafkaError._PARTITION_EOF
+
+
+class Client(ABC):
+    """A consumer that is in no group. Its methods raise KafkaException."""
+
+    @abstractmethod
+    def learn(self, topic: str) -> None:
+        """Find out who leads the partitions of a topic."""
+
+    @abstractmethod
+    def assign(self, positions: Sequence[Position]) -> None:
+        """Begin to read these partitions, too."""
+
+    @abstractmethod
+    def unassign(self, partitions: Sequence[tuple[str, int]]) -> None:
+        """Stop reading these partitions."""
+
+    @abstractmethod
+    def take(self, most: int, seconds: float) -> Sequence[Arrived]:
+        """At most ``most`` records, which arrive within ``seconds``. Records of one partition are in order."""
+
+    @abstractmethod
+    def block(self, source: Range, records: Any, *, cut: bool) -> Block | None:
+        """The block of records that arrived. With ``cut``, only the records below the range's end; None if there are
+        none.
+        """
+
+    @abstractmethod
+    def watermarks(self, topic: str, partition: int, seconds: float) -> tuple[int, int]:
+        """The first offset and the end of the partition on the broker."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
 
 _CLIENTS: dict[str, tuple[Client, set[str]]] = {}
 """The clients by configuration, each with the topics that it knows."""
@@ -66,7 +121,7 @@ class KafkaReader(Reader):
         if self._key not in _CLIENTS:
             _CLIENTS[self._key] = make(_consumer_config(kafka)), set()
         self._client, self._topics = _CLIENTS[self._key]
-        self._open: dict[Place, _Open] = {}
+        self._open: dict[PartitionKey, _Open] = {}
         self._waited = 0.0
 
     def read(self, sources: Sequence[Range]) -> Generator[Block]:
@@ -122,22 +177,22 @@ class KafkaReader(Reader):
             raise UnavailableError(f"reading from Kafka: {error}") from error
         self._waited += time.monotonic() - started
         if not found:
-            self._mind_stalled()
+            self._check_progress()
         for arrived in found:
-            self._mind_fault(arrived)
+            self._raise_fault(arrived)
         for arrived in found:
-            each = self._open.get(arrived.place)
+            each = self._open.get(arrived.partition)
             # Other records are late, because their range has ended.
             if arrived.fault is None and each is not None:
                 yield from self._advance(each, arrived.offset, arrived.records)
         # The end of a partition comes after all records that arrived with it.
         for arrived in found:
-            each = self._open.get(arrived.place)
+            each = self._open.get(arrived.partition)
             if each is not None and arrived.is_end and arrived.offset > each.position:
                 each.position, each.moved = arrived.offset, self._waited
 
-    def _mind_fault(self, arrived: Arrived) -> None:
-        fault, each = arrived.fault, self._open.get(arrived.place)
+    def _raise_fault(self, arrived: Arrived) -> None:
+        fault, each = arrived.fault, self._open.get(arrived.partition)
         if fault is None:
             return
         if fault.fatal():
@@ -157,7 +212,7 @@ class KafkaReader(Reader):
         if block is not None:
             yield block
 
-    def _mind_stalled(self) -> None:
+    def _check_progress(self) -> None:
         for each in self._open.values():
             if self._waited - each.moved > self._limits.stalled_seconds:
                 raise UnavailableError(

@@ -10,6 +10,10 @@ import pyarrow.compute as pc
 
 from calving.model.ranges import Range
 from calving.records.payloads import Payloads
+from calving.records.values import HEADERS
+
+Headers = Sequence[tuple[str, bytes | None]]
+"""The headers of one record."""
 
 
 class Block(ABC):
@@ -64,6 +68,11 @@ class Block(ABC):
 def headers_of(block: Block, index: int) -> tuple[tuple[str, bytes | None], ...]:
     """The headers of one record."""
     return tuple((each["key"], each["value"]) for each in block.headers[index].as_py())
+
+
+def header_column(found: Sequence[Headers]) -> pa.ListArray:
+    """A column of the headers of many records."""
+    return pa.array([[{"key": name, "value": value} for name, value in each] for each in found], HEADERS)
 
 
 class Reader(ABC):

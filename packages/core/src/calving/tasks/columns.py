@@ -72,7 +72,7 @@ class Columns:
             yield records.take(numbers(keys.nulls))
         if here:
             decoded = self._decoders.keys(topic, keys.take(here)).within(here)
-            bad += [replace(b, index=index[b.index]) for b in decoded.bad]
+            bad += [error.within(index) for error in decoded.bad]
             for found in decoded.values:
                 for some, data in self._shaped(found.data):
                     rows = compose(found.index, some)

@@ -12,9 +12,8 @@ from calving.converters.interface import Converter, Decoded, stage
 from calving.converters.registry import converter
 from calving.model.record_path import TopicConverters
 from calving.records.arrays import is_flat
-from calving.records.fields import Target, name_mapping
+from calving.records.fields import Projection, Target, name_mapping
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.records.values import RecordError
 from calving.tasks.mutations import row_schema
 from calving.tasks.spec import TaskSpec

@@ -83,7 +83,7 @@ class Delivery:
             # First the tables must be loaded or created; then the task runs again. For now, only look for schema
             # changes.
             bad, _ = self._tried(run, live, values)
-            outcome.bad += [replace(b, index=values.index[b.index]) for b in bad.values()]
+            outcome.bad += [error.within(values.index) for error in bad.values()]
             values = values.choose(without(len(values), bad))
             self.creation.ask_for(run, pending, values)
         elif live:
@@ -124,7 +124,7 @@ class Delivery:
         done = set.intersection(*(found[table] for table in tables)) if held else set()
         bad = {i: error for i, error in self._write(run, tables, values, held).items() if i not in done}
         outcome.written += len(values) - len(bad) - len(done)
-        outcome.bad += [replace(b, index=places[b.index]) for b in bad.values()]
+        outcome.bad += [error.within(places) for error in bad.values()]
         if done:
             outcome.filtered["held by its tables"] += len(done)
 

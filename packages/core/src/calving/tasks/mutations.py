@@ -145,7 +145,7 @@ def _needed(identity: Identity) -> list[tuple[Place, str]]:
 
 def _within(found: Converted, outer: Indices) -> Converted:
     """``found`` with the indices of the outer values: it is a conversion of the values at ``outer``."""
-    bad = [replace(error, index=outer[error.index]) for error in found.bad]
+    bad = [error.within(outer) for error in found.bad]
     return replace(found, index=compose(outer, found.index), bad=bad)
 
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from calving.model.dead_letters import Stage
 from calving.records.arrays import Indices, compose, without
+from calving.records.fields import Projection
 from calving.records.payloads import Payloads
-from calving.records.projection import Projection
 from calving.records.values import RecordError, Records, Values, texts
 from calving.source.reading import Block
 from calving.tasks.columns import Columns, origins
