@@ -48,7 +48,7 @@ class Layout:
 
         :raises BadRecordError: a row has no partition, no place in the sort order, or a value that files cannot hold.
         """
-        rows = _conform(rows, self._schema)
+        rows = _checked(rows, self._schema)
         self.format.check(rows)
         if self.order is not None:
             self.order.keys(rows)
@@ -65,7 +65,7 @@ class Layout:
     def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of one file, in the table's order if it has one."""
         # Arrow's ``take`` loses the required flags inside maps and lists.
-        return _conform(rows if self.order is None else self.order.sort(rows), self._schema)
+        return _checked(rows if self.order is None else self.order.sort(rows), self._schema)
 
     def trial(self, rows: pa.RecordBatch) -> None:
         """Write rows into a file in memory, which is thrown away, with all steps of a real file.
@@ -87,7 +87,7 @@ class Layout:
             writer.close()
 
 
-def _conform(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _checked(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows with exactly the types of the schema.
 
     Arrow compares some types as equal although only one of them allows nulls inside. A Parquet file that is written
@@ -95,24 +95,24 @@ def _conform(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
     :raises BadRecordError: a required field has no value.
     """
-    columns = [_conformed(column, field) for column, field in zip(rows.columns, schema, strict=True)]
+    columns = [_checked_column(column, field) for column, field in zip(rows.columns, schema, strict=True)]
     if all(ours is theirs for ours, theirs in zip(columns, rows.columns, strict=True)):
         return rows
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _conformed(column: pa.Array, field: pa.Field) -> pa.Array:
-    _check(column, field, 0, field.name)
+def _checked_column(column: pa.Array, field: pa.Field) -> pa.Array:
+    _check_required(column, field, 0, field.name)
     return column if _keeps(column, field.type) else _rebuilt(column, field)
 
 
-def _check(column: pa.Array, field: pa.Field, above: int, path: str) -> None:
+def _check_required(column: pa.Array, field: pa.Field, above: int, path: str) -> None:
     """``above``: how many of the column's nulls are nulls of the struct around it."""
     if not field.nullable and column.null_count > above:
         raise BadRecordError(f"column '{path}' is required, and a record has no value for it")
     if _has_required(field.type):
         for inner, inner_field, hidden in _inside(column, field.type):
-            _check(inner, inner_field, hidden, f"{path}.{inner_field.name}")
+            _check_required(inner, inner_field, hidden, f"{path}.{inner_field.name}")
 
 
 def _inside(column: pa.Array, kind: pa.DataType) -> Iterator[tuple[pa.Array, pa.Field, int]]:
