@@ -73,7 +73,7 @@ def _run(partitions: int, records: int, file_format: str, folder: Path) -> dict[
     writer = TableWriter(table, 0, limits)
     for start in range(0, records, _BLOCK):
         writer.write(_block(start, min(_BLOCK, records - start), partitions))
-        while writer.weight > limits.buffered_bytes:
+        while writer.buffered_bytes > limits.buffered_bytes:
             writer.flush_largest()
     files = writer.close()
     if sum(file.record_count for file in files) != records:

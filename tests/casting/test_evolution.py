@@ -334,4 +334,4 @@ def test_fields_of_an_added_struct_are_optional_where_that_is_forced(grown: Grow
 def test_records_without_any_field_create_no_table(grown: Grown) -> None:
     grown.tables.refresh(["db.none"])
     grown.tables.apply([SchemaChange("db.none", "create")])
-    assert grown.tables.missing == grown.tables.barren == {"db.none"}
+    assert grown.tables.missing == grown.tables.uncreatable == {"db.none"}

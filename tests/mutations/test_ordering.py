@@ -16,7 +16,7 @@ from calving.mutations import ordering
 from calving.mutations.candidates import Candidate
 from calving.mutations.columns import Column
 from calving.mutations.keys import Keys
-from calving.mutations.ordering import Place, losers
+from calving.mutations.ordering import RowPosition, losers
 
 Row = tuple[int, Any]
 """A key and an order value."""
@@ -37,7 +37,7 @@ class Commit:
     is_text: bool = False
     """Whether the order values are."""
 
-    def losers(self) -> list[Place]:
+    def losers(self) -> list[RowPosition]:
         keys = Keys(
             [Column(1, LongType()), Column(2, StringType())][: self.ids], [[self.rows(c)] for c in self.changes]
         )
@@ -64,9 +64,9 @@ class Commit:
         return self.dead[int(file.path)] if file.step is None else BitMap64()
 
 
-def oracle(commit: Commit) -> list[Place]:
+def oracle(commit: Commit) -> list[RowPosition]:
     """All keys, each through all steps."""
-    lost: list[Place] = []
+    lost: list[RowPosition] = []
     living = [
         (key, order, file, at)
         for file, (_, rows) in zip(commit.files(), commit.each_file(), strict=True)

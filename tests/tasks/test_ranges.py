@@ -17,7 +17,7 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 from calving.model.record_path import RecordPath, Routing
 from calving.model.tables import TableSpec
-from calving.tasks.ranges import Cutter, Place, cuts
+from calving.tasks.ranges import RangeSplitter, TablePartition, range_bounds
 from calving.tasks.shuffle import Sample, ShuffleBlock, ShuffleWriter, unpack
 from calving.tasks.spec import TaskSpec
 from calving.writing.sorting import sorting
@@ -68,13 +68,13 @@ def sent(
 
 def received(
     spec: TaskSpec, found: Sequence[ShuffleBlock | Sample], slots: int
-) -> tuple[dict[Place, pa.Table], dict[Place, int]]:
+) -> tuple[dict[TablePartition, pa.Table], dict[TablePartition, int]]:
     """The rows of every range, and who gets it."""
-    how = cuts(spec, [each for each in found if isinstance(each, Sample)], slots)
-    cutter = Cutter(spec, how)
-    rows: dict[Place, list[pa.RecordBatch]] = {}
+    how = range_bounds(spec, [each for each in found if isinstance(each, Sample)], slots)
+    splitter = RangeSplitter(spec, how)
+    rows: dict[TablePartition, list[pa.RecordBatch]] = {}
     for block in (each for each in found if isinstance(each, ShuffleBlock)):
-        for part in cutter.cut(block):
+        for part in splitter.split(block):
             rows.setdefault((part.table, part.partition), []).extend(unpack(part.rows))
     return {place: pa.Table.from_batches(batches) for place, batches in sorted(rows.items())}, dict(how.receivers)
 

@@ -64,7 +64,7 @@ def test_changes_of_one_key_go_to_one_place_in_their_order() -> None:
 
 
 def test_rows_that_are_appended_go_as_soon_as_their_partition_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shuffle, "_PARCEL_BYTES", 1000)
+    monkeypatch.setattr(shuffle, "_BLOCK_BYTES", 1000)
     outbox = writer(None)
     rows = pa.RecordBatch.from_arrays(
         [pa.array(range(40), pa.int64()), pa.array(["v"] * 40)], schema=arrow_schema(SCHEMA)

@@ -167,7 +167,7 @@ def test_a_trial_raises_what_writing_would_and_leaves_nothing(tmp_path: Path) ->
     with pytest.raises(BadRecordError, match="column 'ts': ORC files cannot hold"):
         writer.trial(early())
     writer.trial(rows(EARLY, {"p": [3], "ts": [1]}))
-    assert (writer.rows, writer.weight, writer.close(), list(tmp_path.iterdir())) == (0, 0, [], [])
+    assert (writer.rows, writer.buffered_bytes, writer.close(), list(tmp_path.iterdir())) == (0, 0, [], [])
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -239,4 +239,4 @@ def test_a_writer_that_gives_up_ignores_files_that_cannot_be_deleted(tmp_path: P
     for file in writer.done:
         Path(file.file_path.removeprefix("file://")).unlink()
     writer.discard()
-    assert writer.weight == 0
+    assert writer.buffered_bytes == 0

@@ -21,7 +21,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from calving.casting.columns import RefusedError, cast, missing_rows
+from calving.casting.columns import cast, missing_rows
 from calving.casting.exact import ExactConverter
 from calving.casting.growth import Growth, Path, UnfitError
 from calving.casting.objects import columns_of, simple_column
@@ -41,6 +41,7 @@ from calving.records.arrays import (
     items_of,
     without,
 )
+from calving.records.failures import ExactWayError
 from calving.records.fields import Target, arrow_schema
 from calving.records.inferred import of_array, of_type
 from calving.records.values import RecordError, Values, objects
@@ -152,7 +153,7 @@ class TableConverter:
             piece = source.slice(start, count)
             try:
                 if piece.null_count == count:
-                    raise RefusedError("only nulls")
+                    raise ExactWayError("only nulls")
                 parts.append(conform(cast(piece, target.field_type, self._lookup), wanted))
             except _REFUSALS:
                 if count > 1:
@@ -327,7 +328,7 @@ class _Found:
                 self.reasons.setdefault(rows[i], reason)
 
 
-_REFUSALS = (RefusedError, ValueError, ArithmeticError, pa.ArrowException)
+_REFUSALS = (ExactWayError, ValueError, ArithmeticError, pa.ArrowException)
 
 
 def _is_json(kind: pa.DataType) -> bool:

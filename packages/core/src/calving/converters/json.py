@@ -14,11 +14,12 @@ from itertools import groupby
 import pyarrow as pa
 
 from calving.converters.interface import Converter, Decoded, stage
-from calving.converters.json_rows import RefusedBlockError, read_rows
+from calving.converters.json_rows import read_rows
 from calving.converters.native_json import NativeJson, native_json
 from calving.converters.native_whole import NativeWhole, native_whole
 from calving.model.record_path import Limits
 from calving.records.arrays import Indices, chosen, without
+from calving.records.failures import ExactWayError
 from calving.records.fields import Projection
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
@@ -145,7 +146,7 @@ class JsonConverter(Converter):
                 self._take(block, start, values, self._read(values))
                 start, size = start + len(values), min(size * 4, most)
                 continue
-            except RefusedBlockError as refused:
+            except ExactWayError as refused:
                 row = refused.row if refused.row is not None and refused.row < len(values) else None
             if self._learn(values if row is None else values[row : row + 1]):
                 continue
@@ -228,7 +229,7 @@ class JsonConverter(Converter):
     def _read(self, values: Sequence[bytes]) -> pa.StructArray:
         schema = self._read_schema() if self.fast else None
         if schema is None:
-            raise RefusedBlockError("no type for it")
+            raise ExactWayError("no type for it")
         closed = self._plan is not None and self._plan.ignores_unknown
         rows, self._nested = read_rows(values, schema, closed=closed)
         return rows

@@ -23,7 +23,7 @@ from calving.engine.java import ask_about_numpy_alone, launch
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
 from calving.errors import ConfigError
-from calving.tasks.ranges import Place
+from calving.tasks.ranges import TablePartition
 from calving.version import __version__
 
 _DEFAULTS = {
@@ -86,7 +86,7 @@ class ClassicEngine(SparkEngine):
         finally:
             sent.unpersist()
 
-    def _received(self, sent: RDD[Sent], text: str, receivers: Mapping[Place, int]) -> list[str]:
+    def _received(self, sent: RDD[Sent], text: str, receivers: Mapping[TablePartition, int]) -> list[str]:
         # Sorted, so that a receiver has one file open at a time. Rows that do not fit into memory are meanwhile on
         # disk.
         placed = sent.map(lambda each: (each[:2], each[2]))
@@ -152,11 +152,11 @@ def _submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _receiver(receivers: Mapping[Place, int], place: Place) -> int:
+def _receiver(receivers: Mapping[TablePartition, int], place: TablePartition) -> int:
     found = receivers.get(place)
     return crc32("\0".join(place).encode()) if found is None else found
 
 
-def _receive(text: str, found: Iterable[tuple[Place, bytes]]) -> list[str]:
+def _receive(text: str, found: Iterable[tuple[TablePartition, bytes]]) -> list[str]:
     sent: Iterator[Sent] = ((*place, rows) for place, rows in found)
     return shipping.receive(text, sent)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from calving.engine.interface import Function
 from calving.tasks import task
-from calving.tasks.ranges import Cutter, RangeBounds, cuts
+from calving.tasks.ranges import RangeBounds, RangeSplitter, range_bounds
 from calving.tasks.shuffle import Sample, ShuffleBlock
 from calving.tasks.spec import TaskSpec
 from calving.version import __version__
@@ -57,17 +57,17 @@ def plan(text: str, samples: Iterable[Sent], slots: int) -> RangeBounds:
     for _, which, keys in samples:
         table, partition, size = json.loads(which)
         found.append(Sample(table, partition, size, keys))
-    return cuts(TaskSpec.from_json(text), found, slots)
+    return range_bounds(TaskSpec.from_json(text), found, slots)
 
 
 def cut(text: str, how: RangeBounds, found: Iterable[Sent]) -> Iterator[Sent]:
     """The sent blocks, divided by range and with their receivers, without samples. ``text``: any task."""
-    cutter = Cutter(TaskSpec.from_json(text), how)
+    splitter = RangeSplitter(TaskSpec.from_json(text), how)
     for table, place, content in found:
         if table == _RESULTS:
             yield table, place, content
         elif table != SAMPLES:
-            for block in cutter.cut(ShuffleBlock(table, place, content)):
+            for block in splitter.split(ShuffleBlock(table, place, content)):
                 yield block.table, block.partition, block.rows
 
 

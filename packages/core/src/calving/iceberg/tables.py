@@ -65,7 +65,7 @@ class Tables:
         self._known: dict[str, Table] = {}
         self._specs: dict[str, TableSpec] = {}
         self._missing: dict[str, None] = {}
-        self._barren: set[str] = set()
+        self._uncreatable: set[str] = set()
         self.troubled: Mapping[str, UnavailableError] = {}
         """Tables that could not be loaded the last time, and why."""
 
@@ -94,7 +94,7 @@ class Tables:
 
         A dropped table is loaded again when a record needs it.
         """
-        self._barren.clear()
+        self._uncreatable.clear()
         idle = [name for name, at in self._used.items() if self._clock() - at > _UNUSED_SECONDS]
         missing = [name for name in self._used if name in self._missing]
         for name in {*idle, *missing[:-_MOST_MISSING]}:
@@ -109,9 +109,9 @@ class Tables:
         return frozenset(self._missing)
 
     @property
-    def barren(self) -> frozenset[str]:
+    def uncreatable(self) -> frozenset[str]:
         """Missing tables that no record of this batch can create."""
-        return frozenset(self._barren)
+        return frozenset(self._uncreatable)
 
     @property
     def id_columns(self) -> Mapping[str, tuple[str, ...]]:
@@ -146,7 +146,7 @@ class Tables:
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
                 if create.type is None and create.seen is None:
-                    self._barren.add(name)
+                    self._uncreatable.add(name)
                 else:
                     self._create(name, create)
             changes = [change for change in mine if change.kind in ("add", "widen", "optional")]
@@ -170,7 +170,7 @@ class Tables:
         if found is None:
             self._missing[name] = None
         else:
-            self._barren.discard(name)
+            self._uncreatable.discard(name)
             self._check_version(found.metadata.format_version, f"table {name}")
             self._specs[name] = self._spec(name, found)
             self._known[name] = found

@@ -15,7 +15,7 @@ from calving.mutations.keys import Keys, Matches
 from calving.records.equal import are_last
 
 Found = tuple[Candidate, Matches]
-Place = tuple[str, int]
+RowPosition = tuple[str, int]
 """A data file, and the position of a row in it."""
 
 _KEY, _STEP, _FILE = "key", "step", "file"
@@ -32,7 +32,7 @@ position has no meaning.
 """
 
 
-def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> Iterator[Place]:
+def losers(keys: Keys, changes: Sequence[Matches], found: Sequence[Found]) -> Iterator[RowPosition]:
     """The rows that lose. ``changes``: for each step, the keys that it changes. If a step changes a key several times,
     the last change counts.
 

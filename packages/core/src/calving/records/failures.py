@@ -1,4 +1,4 @@
-"""Decides whether a retry after an exception may help."""
+"""The ways in which steps of the record path fail."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ _OF_VALUES = (
     pa.ArrowTypeError,
     pa.ArrowNotImplementedError,
 )
+
+
+class ExactWayError(Exception):
+    """Arrow cannot convert these values together and exactly: they have to go the exact way, one by one. ``row``: the
+    value that Arrow refuses, if it is known.
+    """
+
+    def __init__(self, reason: str, row: int | None = None) -> None:
+        super().__init__(reason)
+        self.row = row
 
 
 def is_of_value(error: BaseException) -> bool:

@@ -229,7 +229,7 @@ class BatchRunner:
             self._path,
             tables,
             self._tables.missing,
-            barren=self._tables.barren,
+            uncreatable=self._tables.uncreatable,
             id_columns=self._tables.id_columns,
             declared=self._tables.declared,
             careful=careful,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from calving.casting.growth import check_new
 from calving.casting.seen import seen_of
 from calving.model.dead_letters import Stage
 from calving.model.tables import SchemaChange
-from calving.records.inferred import InferredType, find, folded
-from calving.records.values import RecordError, Values
-from calving.tasks.kinds import Kind, kinds_of
+from calving.records.arrays import JSON, children_of
+from calving.records.inferred import InferredType, find, folded, of_array, of_type, of_value
+from calving.records.values import RecordError, Values, objects
 from calving.tasks.outcome import BlockRun
 from calving.tasks.spec import TaskSpec
+
+_PLAIN = frozenset((str, int, bool, float, Decimal, type(None)))
 
 
 class Creation:
@@ -32,44 +38,44 @@ class Creation:
         if not missing:
             run.outcome.written += len(values)
             return
-        for kind in kinds_of(values):
-            reasons = {table: why for table in missing if (why := self._uncreatable(table, kind.type)) is not None}
-            barren = next((table for table in reasons if table in self._spec.barren), None)
-            if barren is not None:
-                reason = f"table {barren}: {reasons[barren]}"
+        for group in _by_schema(values):
+            reasons = {table: why for table in missing if (why := self._obstacle(table, group.type)) is not None}
+            uncreatable = next((table for table in reasons if table in self._spec.uncreatable), None)
+            if uncreatable is not None:
+                reason = f"table {uncreatable}: {reasons[uncreatable]}"
                 run.outcome.bad += [
-                    RecordError(values.index[row], Stage.CONVERSION, "UnfitError", reason) for row in kind.rows
+                    RecordError(values.index[row], Stage.CONVERSION, "UnfitError", reason) for row in group.rows
                 ]
                 continue
-            run.outcome.written += len(kind.rows)
+            run.outcome.written += len(group.rows)
             if reasons:
-                _doubt(run, reasons)
+                _request_without_schema(run, reasons)
             else:
-                self._infer(run, missing, kind, typed=values.typed)
+                self._infer(run, missing, group, typed=values.typed)
 
     def look_for(self, run: BlockRun, tables: Iterable[str]) -> None:
         """Request these tables. Rows for them are converted once the tables are loaded, or are created because of other
         records.
         """
         for table in tables:
-            if table in self._spec.tables or table in self._spec.barren:
+            if table in self._spec.tables or table in self._spec.uncreatable:
                 continue
             if table not in self._spec.missing:
                 run.ask(SchemaChange(table, "load"))
             elif self._spec.path.evolution.create and self._spec.id_columns.get(table):
-                _doubt(run, [table])
+                _request_without_schema(run, [table])
 
-    def _infer(self, run: BlockRun, tables: Iterable[str], kind: Kind, *, typed: bool) -> None:
+    def _infer(self, run: BlockRun, tables: Iterable[str], group: _Alike, *, typed: bool) -> None:
         """Request the tables with schemas that can hold these records, too."""
         fold = self._spec.path.evolution.case_insensitive
         for table in tables:
             if typed:
-                run.ask(SchemaChange(table, "create", type=kind.type))
+                run.ask(SchemaChange(table, "create", type=group.type))
             else:
-                seen = seen_of(folded(kind.type) if fold else kind.type, len(kind.rows), kind.value)
+                seen = seen_of(folded(group.type) if fold else group.type, len(group.rows), group.value)
                 run.ask(SchemaChange(table, "create", seen=seen))
 
-    def _uncreatable(self, table: str, kind: InferredType | None) -> str | None:
+    def _obstacle(self, table: str, kind: InferredType | None) -> str | None:
         """The reason why the table cannot be created from a record of this type; None if it can be created."""
         fold = self._spec.path.evolution.case_insensitive
         kind = folded(kind) if fold else kind
@@ -90,7 +96,58 @@ class Creation:
         return None
 
 
-def _doubt(run: BlockRun, tables: Iterable[str]) -> None:
+def _request_without_schema(run: BlockRun, tables: Iterable[str]) -> None:
     """Request the tables without a schema: the record may fit the tables that other records create."""
     for table in tables:
         run.ask(SchemaChange(table, "create"))
+
+
+class _Alike(NamedTuple):
+    """Values that need the same schema of a table: their indices, and the first value if they come without a schema."""
+
+    type: InferredType | None
+    rows: Sequence[int]
+    value: Any
+
+
+def _by_schema(values: Values) -> Iterator[_Alike]:
+    """The values by the schema that they need: most records of a topic are alike. Values with a schema need only it."""
+    data = values.data
+    if values.typed and not isinstance(data, list):
+        yield _Alike(of_type(data.type), range(len(values)), None)
+        return
+    keys = [*map(_key, data)] if isinstance(data, list) else _keys(data)
+    rows: dict[Hashable, list[int]] = {}
+    for row, key in enumerate(keys):
+        rows.setdefault(key, []).append(row)
+    for found in rows.values():
+        if isinstance(data, list):
+            yield _Alike(of_value(data[found[0]]), found, data[found[0]])
+        else:
+            first = data.slice(found[0], 1)
+            yield _Alike(of_array(first, typed=False), found, objects(first)[0])
+
+
+def _key(value: Any) -> Hashable:
+    """A key that is equal for values that need the same schema."""
+    if type(value) is not dict:
+        return repr(of_value(value))
+    types = tuple(map(type, value.values()))
+    if _PLAIN.issuperset(types) and (int not in types or all(map(_is_long, value.values()))):
+        return tuple(value), types
+    return repr(of_value(value))
+
+
+def _is_long(value: Any) -> bool:
+    return type(value) is not int or -(2**63) <= value < 2**63
+
+
+def _keys(data: pa.Array) -> Iterator[Hashable]:
+    """The keys of a column without a schema. They depend on where a value has nulls and, if the column's type does not
+    determine the schema, on the content of the value.
+    """
+    if isinstance(data, pa.StructArray) and data.type.num_fields:
+        return zip(*map(_keys, children_of(data)), strict=True)
+    if pa.types.is_nested(data.type) or data.type == JSON:
+        return (repr(of_array(data.slice(row, 1), typed=False)) for row in range(len(data)))
+    return iter(data.is_valid().to_pylist())

@@ -22,7 +22,7 @@ from calving.records.fields import arrow_schema, table_schema
 from calving.records.values import Objects, RecordError, Values, field, texts
 from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
-from calving.writing.identity import Identity, Place, identity_of, optional
+from calving.writing.identity import ColumnPath, Identity, identity_of, optional
 
 TRUNCATE = 3
 """An event that empties its source. It is no operation on a row."""
@@ -85,7 +85,7 @@ class Conversion:
             found.append(_within(self._rows_of(values.choose(stays)), stays))
         if gone:  # of a delete, only the key and the order value count (M10, M8)
             keys = self._keys.convert(values.choose(gone))
-            found.append(_within(self._with_names(keys, self._key_identity), gone))
+            found.append(_within(self._complete_only(keys, self._key_identity), gone))
         return [self._marked(each, operations, origin) for each in found]
 
     def _rows_of(self, values: Values) -> Converted:
@@ -94,26 +94,26 @@ class Conversion:
         """
         found = self.rows.convert(values)
         if not found.bad and not found.changes:
-            return self._with_names(found, self._identity)
-        nameless = self._nameless(self._keys.convert(values), self._key_identity)
-        if nameless:
-            named = without(len(values), nameless)
-            found = _within(self.rows.convert(values.choose(named)), named)
-        return replace(found, bad=[*found.bad, *nameless.values()])
+            return self._complete_only(found, self._identity)
+        incomplete = self._incomplete(self._keys.convert(values), self._key_identity)
+        if incomplete:
+            complete = without(len(values), incomplete)
+            found = _within(self.rows.convert(values.choose(complete)), complete)
+        return replace(found, bad=[*found.bad, *incomplete.values()])
 
-    def _with_names(self, found: Converted, identity: Identity) -> Converted:
+    def _complete_only(self, found: Converted, identity: Identity) -> Converted:
         """The rows with a complete key and an order value; the others become bad."""
-        nameless = self._nameless(found, identity)
-        if not nameless or found.rows is None:
+        incomplete = self._incomplete(found, identity)
+        if not incomplete or found.rows is None:
             return found
-        here = [row for row, i in enumerate(found.index) if i not in nameless]
-        return Converted(chosen_rows(found.rows, here), compose(found.index, here), [*found.bad, *nameless.values()])
+        here = [row for row, i in enumerate(found.index) if i not in incomplete]
+        return Converted(chosen_rows(found.rows, here), compose(found.index, here), [*found.bad, *incomplete.values()])
 
-    def _nameless(self, found: Converted, identity: Identity) -> dict[int, RecordError]:
+    def _incomplete(self, found: Converted, identity: Identity) -> dict[int, RecordError]:
         """The values that lack a part of their key (M6) or their order value (M8), by index. ``identity``: the places
         of these columns in the rows.
         """
-        nameless: dict[int, RecordError] = {}
+        incomplete: dict[int, RecordError] = {}
         for place, what in _needed(identity):
             column = None if found.rows is None else place.of(found.rows)
             if column is None or not column.null_count:
@@ -121,8 +121,8 @@ class Conversion:
             reason = f"table {self._table}: field {place.name} is {what}"
             for row in pc.indices_nonzero(column.is_null()).to_pylist():
                 i = found.index[row]
-                nameless.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
-        return nameless
+                incomplete.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
+        return incomplete
 
     def _marked(self, found: Converted, operations: pa.Array, origin: Origin) -> Converted:
         if found.rows is None or not found.rows.num_rows:
@@ -135,7 +135,7 @@ class Conversion:
         return replace(found, rows=rows)
 
 
-def _needed(identity: Identity) -> list[tuple[Place, str]]:
+def _needed(identity: Identity) -> list[tuple[ColumnPath, str]]:
     """The columns in which every change needs a value, each with the text for an error if the value is missing."""
     columns = [(column, "null, but identifies the row") for column in identity.columns]
     if identity.order is None:

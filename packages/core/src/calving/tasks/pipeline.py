@@ -65,7 +65,7 @@ class Pipeline:
                 self._transform(run, topic, partition, part)
             return
         if nulls:
-            self._bury(run, topic, self._buriers(run, topic), nulls)
+            self._deliver_tombstones(run, topic, self._deleting_tables(run, topic), nulls)
         if present and self._router.field is None:
             self._decode_for(run, self._router.by_topic(topic), topic, present, index)
         elif present:
@@ -98,7 +98,7 @@ class Pipeline:
         for part in self._decode(run, topic, ",".join(tables), present, self._projections.of(tables), index):
             self._deliver(run, tables, part)
 
-    def _buriers(self, run: BlockRun, topic: str) -> list[str]:
+    def _deleting_tables(self, run: BlockRun, topic: str) -> list[str]:
         """The tables in which tombstones of this topic delete the rows of their keys."""
         known = self._spec.tables
         tables = () if self._router.field is not None else self._router.by_topic(topic)
@@ -106,9 +106,9 @@ class Pipeline:
         changed = [(table, known[table].mutations) for table in tables if table in known]
         return [table for table, mutations in changed if mutations is not None and mutations.tombstones == "delete"]
 
-    def _bury(self, run: BlockRun, topic: str, buried: Sequence[str], places: Indices) -> None:
-        """Deliver tombstones that were read from ``topic`` as deletes to the tables ``buried``."""
-        if not buried:
+    def _deliver_tombstones(self, run: BlockRun, topic: str, tables: Sequence[str], places: Indices) -> None:
+        """Deliver tombstones that were read from ``topic`` as deletes to the tables."""
+        if not tables:
             run.outcome.filtered["tombstone"] += len(places)
             return
         keys = run.block.keys.take(places)
@@ -119,8 +119,8 @@ class Pipeline:
             decoded = self._decoders.keys(topic, keys.take(present)).within(compose(places, present))
         run.outcome.bad += decoded.bad
         for part in decoded.values:
-            named = as_objects(part, [self._spec.tables[table] for table in buried])
-            self._delivery.deliver(run.of_deletes(), buried, named)
+            named = as_objects(part, [self._spec.tables[table] for table in tables])
+            self._delivery.deliver(run.of_deletes(), tables, named)
 
     def _transform(self, run: BlockRun, topic: str, partition: int, values: Values) -> None:
         with self._timings("transform"):
@@ -141,7 +141,8 @@ class Pipeline:
             part = records if len(topics) == 1 else records.take(pc.equal(records.topic, topic))
             if part.value.null_count:
                 gone = part.value.is_null()
-                self._bury(run, source, self._buriers(run, topic), part.index.filter(gone).to_pylist())
+                places = part.index.filter(gone).to_pylist()
+                self._deliver_tombstones(run, source, self._deleting_tables(run, topic), places)
                 part = part.take(pc.invert(gone))
             values = _values_of(part)
             tables = self._router.by_topic(topic)

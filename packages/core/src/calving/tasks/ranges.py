@@ -21,66 +21,66 @@ from calving.writing.properties import WriteProperties
 from calving.writing.sorting import Sorting, sorting
 from calving.writing.table import SORTED_SHARE
 
-Place = tuple[str, str]
+TablePartition = tuple[str, str]
 """A table and one of its partitions, or a range of a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeBounds:
-    """``bounds``: for each place, the lowest key of each range but the first, in order. ``receivers``: the number of
-    the receiver that writes a range. All receivers get about equal amounts.
+    """``bounds``: for each partition, the lowest key of each range but the first, in order. ``receivers``: the number
+    of the receiver that writes a range. All receivers get about equal amounts.
     """
 
-    bounds: Mapping[Place, bytes]
-    receivers: Mapping[Place, int]
+    bounds: Mapping[TablePartition, bytes]
+    receivers: Mapping[TablePartition, int]
 
 
-def cuts(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> RangeBounds:
+def range_bounds(spec: TaskSpec, samples: Iterable[Sample], slots: int) -> RangeBounds:
     """The ranges for ``slots`` receivers. Each range is small enough to be sorted as a whole, and to become one
     file.
     """
-    found: dict[Place, list[Sample]] = {}
+    found: dict[TablePartition, list[Sample]] = {}
     for sample in samples:
         found.setdefault((sample.table, sample.partition), []).append(sample)
     total = sum(sample.size for own in found.values() for sample in own)
-    bounds: dict[Place, bytes] = {}
-    receivers: dict[Place, int] = {}
+    bounds: dict[TablePartition, bytes] = {}
+    receivers: dict[TablePartition, int] = {}
     before = 0.0
-    for place in sorted(found):
-        own, table = found[place], spec.tables[place[0]]
+    for partition in sorted(found):
+        own, table = found[partition], spec.tables[partition[0]]
         size = sum(sample.size for sample in own)
         at_most = min(total / slots, _one_file(table), spec.path.limits.buffered_bytes)
         count = -int(-size // at_most)
         if count > 1:
-            bounds[place] = pack(_bounds(_sorting(table), own, count))
+            bounds[partition] = pack(_bounds(_sorting(table), own, count))
         for i in range(count):
-            receivers[_range(place, i)] = min(int((before + size / count / 2) * slots / total), slots - 1)
+            receivers[_range(partition, i)] = min(int((before + size / count / 2) * slots / total), slots - 1)
             before += size / count
     return RangeBounds(bounds, receivers)
 
 
-class Cutter:
+class RangeSplitter:
     """Divides the blocks that tasks have sent into ranges."""
 
-    def __init__(self, spec: TaskSpec, cuts: RangeBounds) -> None:
+    def __init__(self, spec: TaskSpec, bounds: RangeBounds) -> None:
         self._spec = spec
-        self._bounds = {place: next(unpack(bounds)) for place, bounds in cuts.bounds.items()}
-        self._sortings = {table: _sorting(spec.tables[table]) for table in {table for table, _ in cuts.bounds}}
+        self._bounds = {partition: next(unpack(keys)) for partition, keys in bounds.bounds.items()}
+        self._sortings = {table: _sorting(spec.tables[table]) for table in {table for table, _ in bounds.bounds}}
 
-    def cut(self, block: ShuffleBlock) -> Iterator[ShuffleBlock]:
+    def split(self, block: ShuffleBlock) -> Iterator[ShuffleBlock]:
         """The block's rows, divided by range. The block is unchanged if its table has no ``range`` distribution."""
         table = self._spec.tables[block.table]
-        place = (block.table, block.partition)
+        partition = (block.table, block.partition)
         if table.distribution != "range":
             yield block
-        elif place not in self._bounds:
-            yield ShuffleBlock(*_range(place, 0), block.rows)
+        elif partition not in self._bounds:
+            yield ShuffleBlock(*_range(partition, 0), block.rows)
         else:
             order = self._sortings[block.table]
             for rows in unpack(block.rows):
-                for i, part in enumerate(_split(order, rows, self._bounds[place])):
+                for i, part in enumerate(_split(order, rows, self._bounds[partition])):
                     if part.num_rows:
-                        yield ShuffleBlock(*_range(place, i), pack(part))
+                        yield ShuffleBlock(*_range(partition, i), pack(part))
 
 
 def _bounds(order: Sorting, samples: Iterable[Sample], count: int) -> pa.RecordBatch:
@@ -112,8 +112,8 @@ def _split(order: Sorting, rows: pa.RecordBatch, bounds: pa.RecordBatch) -> Iter
         yield rows.take(mixed[start + 1 : end])
 
 
-def _range(place: Place, number: int) -> Place:
-    return place[0], f"{place[1]}#{number:06d}"
+def _range(partition: TablePartition, number: int) -> TablePartition:
+    return partition[0], f"{partition[1]}#{number:06d}"
 
 
 def _one_file(table: TableSpec) -> int:

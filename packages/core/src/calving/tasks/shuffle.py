@@ -10,15 +10,15 @@ import pyarrow as pa
 from calving.model.tables import TableSpec
 from calving.writing.layout import Layout, Placed
 from calving.writing.mutations import ChangeLayout
-from calving.writing.table import Taker
+from calving.writing.table import BufferedWriter
 
 _SAMPLED = 32
 """The number of keys in a sample."""
-_PARCEL_BYTES = 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
 """The Arrow bytes at which a partition's rows are sent. The number is small, because a receiver holds many such blocks
 at once.
 """
-_CHANGES_BYTES = 32 * _PARCEL_BYTES
+_CHANGES_BYTES = 32 * _BLOCK_BYTES
 """The Arrow bytes at which changes are sent, all buckets together. Keys are spread evenly over buckets, and waiting for
 full buckets would mean copying the other ones.
 """
@@ -47,7 +47,7 @@ class Sample:
     keys: bytes
 
 
-class ShuffleWriter(Taker):
+class ShuffleWriter(BufferedWriter):
     """Takes a table's rows instead of a writer, and packs them by partition for other tasks. With ``ranges``, it adds
     samples of the rows' sort keys.
 
@@ -56,7 +56,7 @@ class ShuffleWriter(Taker):
 
     def __init__(self, table: TableSpec, ranges: bool = False) -> None:
         if table.mutations is None:
-            super().__init__(Layout(table), _PARCEL_BYTES)
+            super().__init__(Layout(table), _BLOCK_BYTES)
         else:
             super().__init__(ChangeLayout(table, buckets=True), 1 << 62)
         self._changes = table.mutations is not None

@@ -37,7 +37,7 @@ class TaskSpec:
     tables: Mapping[str, TableSpec]
     missing: frozenset[str]
     shuffle: bool = False
-    barren: frozenset[str] = frozenset()
+    uncreatable: frozenset[str] = frozenset()
     """Missing tables that no record of the batch can create. Each record for such a table is bad."""
     id_columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The columns that become the identifier fields when a missing table is created, by table."""
@@ -49,7 +49,7 @@ class TaskSpec:
     def to_json(self) -> str:
         # For a thousand ranges, ``asdict`` takes longer than processing a thousand records.
         ranges = [[r.topic, r.partition, r.start, r.end] for r in self.ranges]
-        sets = {"missing": sorted(self.missing), "barren": sorted(self.barren)}
+        sets = {"missing": sorted(self.missing), "uncreatable": sorted(self.uncreatable)}
         return json.dumps(asdict(replace(self, ranges=())) | {"ranges": ranges} | sets)
 
     @staticmethod
@@ -62,7 +62,7 @@ class TaskSpec:
                 "path": _path_in(raw["path"]),
                 "tables": {name: _table_in(t) for name, t in raw["tables"].items()},
                 "missing": frozenset(raw["missing"]),
-                "barren": frozenset(raw["barren"]),
+                "uncreatable": frozenset(raw["uncreatable"]),
                 "id_columns": {table: tuple(columns) for table, columns in raw["id_columns"].items()},
                 "declared": {table: tuple(columns) for table, columns in raw["declared"].items()},
             }

@@ -276,7 +276,7 @@ def _taken(writer: Writer, blocks: Iterable[ShuffleBlock], most: int) -> int:
     for rows in (rows for block in blocks for rows in unpack(block.rows)):
         taken += rows.num_rows
         writer.write(rows)
-        while writer.weight > most:
+        while writer.buffered_bytes > most:
             writer.flush_largest()
     writer.end()
     return taken

@@ -40,15 +40,15 @@ class Writers:
     def __init__(self, spec: TaskSpec) -> None:
         self._spec = spec
         self._writers: dict[str, Writer] = {}
-        self._outboxes: dict[str, ShuffleWriter] = {}
+        self._shuffle_writers: dict[str, ShuffleWriter] = {}
 
     def of(self, table: str) -> Writer | ShuffleWriter:
         """The writer, or shuffle writer, of a table."""
-        found = self._writers.get(table) or self._outboxes.get(table)
+        found = self._writers.get(table) or self._shuffle_writers.get(table)
         if found is None:
             spec, target = self._spec, self._spec.tables[table]
             if spec.shuffle and target.distribution != "none":
-                found = self._outboxes[table] = ShuffleWriter(target, ranges=target.distribution == "range")
+                found = self._shuffle_writers[table] = ShuffleWriter(target, ranges=target.distribution == "range")
             else:
                 found = self._writers[table] = writer_of(spec, table)
         return found
@@ -88,20 +88,20 @@ class Writers:
     def flush_largest(self) -> None:
         """Flush the largest buffers until all are within the limit."""
         most = self._spec.path.limits.buffered_bytes
-        while sum(w.weight for w in self._writers.values()) > most:
-            max(self._writers.values(), key=lambda w: w.weight).flush_largest()
-        while sum(b.waiting for b in self._outboxes.values()) > most:
-            max(self._outboxes.values(), key=lambda b: b.waiting).flush_largest()
+        while sum(w.buffered_bytes for w in self._writers.values()) > most:
+            max(self._writers.values(), key=lambda w: w.buffered_bytes).flush_largest()
+        while sum(w.waiting for w in self._shuffle_writers.values()) > most:
+            max(self._shuffle_writers.values(), key=lambda w: w.waiting).flush_largest()
 
     def shuffled(self) -> Iterator[ShuffleBlock | Sample]:
         """The packed rows that other tasks write."""
-        for outbox in self._outboxes.values():
-            yield from outbox.take()
+        for sender in self._shuffle_writers.values():
+            yield from sender.take()
 
     @property
     def sent(self) -> int:
         """The number of rows that other tasks write."""
-        return sum(outbox.rows for outbox in self._outboxes.values())
+        return sum(sender.rows for sender in self._shuffle_writers.values())
 
     @property
     def replaced(self) -> tuple[int, int]:
@@ -113,8 +113,8 @@ class Writers:
 
         :raises AccountingError: the files of a table do not hold the rows that were handed over.
         """
-        for outbox in self._outboxes.values():
-            outbox.finish()
+        for sender in self._shuffle_writers.values():
+            sender.finish()
         files = {table: writer.close() for table, writer in self._writers.items()}
         for table, writer in self._writers.items():
             written = sum(file.record_count for file in files[table])
@@ -130,7 +130,7 @@ class Writers:
         """Give up, and delete the written files, ignoring errors."""
         for writer in self._writers.values():
             writer.discard()
-        for outbox in self._outboxes.values():
-            outbox.discard()
+        for sender in self._shuffle_writers.values():
+            sender.discard()
         self._writers.clear()
-        self._outboxes.clear()
+        self._shuffle_writers.clear()

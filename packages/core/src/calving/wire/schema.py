@@ -18,7 +18,6 @@ import fastavro
 from calving.model.files import PartitionField
 
 EVENTS = "org.apache.iceberg.connect.events"
-PARTITION_ID = 102
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 
 Json = Any

@@ -17,19 +17,19 @@ from calving.records.fields import table_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPath:
     """A column, possibly within structs: its dotted name, its id, and its index in the row and in each struct."""
 
     name: str
     field_id: int
-    places: tuple[int, ...]
+    path: tuple[int, ...]
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """The column's values in rows of the table's schema. A value is null if a struct around it is null."""
-        first, *inner = self.places
+        first, *inner = self.path
         column = rows.column(first)
-        for place in inner:
-            column = pc.struct_field(column, place)
+        for index in inner:
+            column = pc.struct_field(column, index)
         return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
@@ -37,8 +37,8 @@ class Place:
 class Identity:
     """The id columns of a table, and its order column, if it has one."""
 
-    columns: tuple[Place, ...]
-    order: Place | None
+    columns: tuple[ColumnPath, ...]
+    order: ColumnPath | None
 
     @property
     def needed(self) -> frozenset[int]:
@@ -53,8 +53,8 @@ class Identity:
     def within(self, schema: Schema) -> Identity:
         """The same columns in a schema that may lack other columns."""
 
-        def there(column: Place) -> Place:
-            return Place(column.name, column.field_id, _find(schema.fields, column.field_id) or ())
+        def there(column: ColumnPath) -> ColumnPath:
+            return ColumnPath(column.name, column.field_id, _find(schema.fields, column.field_id) or ())
 
         return Identity(tuple(map(there, self.columns)), None if self.order is None else there(self.order))
 
@@ -82,12 +82,12 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
     if not names:
         raise no_id_columns(table)
-    columns = tuple(_place(table, schema, name, "id column") for name in names)
+    columns = tuple(_column_path(table, schema, name, "id column") for name in names)
     for column in columns:
         kind = schema.find_type(column.field_id)
         if isinstance(kind, FloatType | DoubleType):
             raise ConfigError(f"table {table}: id column {column.name} is {kind}: fractions do not identify a row")
-    order = None if mutations.order_field is None else _place(table, schema, mutations.order_field, "order-field")
+    order = None if mutations.order_field is None else _column_path(table, schema, mutations.order_field, "order-field")
     return Identity(columns, order)
 
 
@@ -114,7 +114,7 @@ def optional(schema: Schema, wanted: Set[int]) -> Schema:
     return Schema(*relaxed(schema.fields), schema_id=schema.schema_id)
 
 
-def _place(table: str, schema: Schema, name: str, what: str) -> Place:
+def _column_path(table: str, schema: Schema, name: str, what: str) -> ColumnPath:
     try:
         field = schema.find_field(name)
     except ValueError:
@@ -124,10 +124,10 @@ def _place(table: str, schema: Schema, name: str, what: str) -> Place:
         ) from None
     if not isinstance(field.field_type, PrimitiveType):
         raise ConfigError(f"table {table}: {what} {name} is {field.field_type}: only a single value can be compared")
-    places = _find(schema.fields, field.field_id)
-    if places is None:
+    path = _find(schema.fields, field.field_id)
+    if path is None:
         raise ConfigError(f"table {table}: {what} {name} is inside of a list or map, where a row has many values")
-    return Place(name, field.field_id, places)
+    return ColumnPath(name, field.field_id, path)
 
 
 def _find(fields: Sequence[NestedField], field_id: int) -> tuple[int, ...] | None:

@@ -26,7 +26,7 @@ from calving.writing.identity import Identity, identity_of
 from calving.writing.keys import key
 from calving.writing.layout import Layout, Placed
 from calving.writing.partitioning import divide
-from calving.writing.table import TableWriter, Taker
+from calving.writing.table import BufferedWriter, TableWriter
 
 BUCKETS = 64
 """The number of parts into which keys are divided if rows go to other tasks, or do not fit into memory."""
@@ -81,7 +81,7 @@ class ChangeLayout(Layout):
         return pc.bit_wise_and(found, BUCKETS - 1).cast(pa.int32())
 
 
-class ChangeWriter(Taker):
+class ChangeWriter(BufferedWriter):
     """Writes a mutation table's changes for one task. If changes do not fit into memory, they are spilled to local
     disk; or they become a step of their own, if the task has read whole partitions.
 
@@ -104,14 +104,14 @@ class ChangeWriter(Taker):
         self.superseded = self.deleted = 0
 
     @property
-    def weight(self) -> int:
+    def buffered_bytes(self) -> int:
         """About how many bytes are held in memory."""
-        return self._waiting.bytes + self._data.weight + self._keys.weight
+        return self._waiting.bytes + self._data.buffered_bytes + self._keys.buffered_bytes
 
     def flush_largest(self) -> None:
         """Flush a part of the buffered rows."""
-        if self._waiting.bytes < max(self._data.weight, self._keys.weight):
-            larger = self._data if self._data.weight >= self._keys.weight else self._keys
+        if self._waiting.bytes < max(self._data.buffered_bytes, self._keys.buffered_bytes):
+            larger = self._data if self._data.buffered_bytes >= self._keys.buffered_bytes else self._keys
             larger.flush_largest()
             return
         if self._in_steps:
@@ -171,7 +171,7 @@ class ChangeWriter(Taker):
             self.deleted += last.num_rows - staying.num_rows
             for start in range(0, staying.num_rows, _ROWS_AT_ONCE):
                 self._data.write(staying.slice(start, _ROWS_AT_ONCE))
-                while self._data.weight > self._limits.buffered_bytes:
+                while self._data.buffered_bytes > self._limits.buffered_bytes:
                     self._data.flush_largest()
             self._keys.write(_where(last, replaces))
 
@@ -201,9 +201,9 @@ class KeyWriter:
         )
 
     @property
-    def weight(self) -> int:
+    def buffered_bytes(self) -> int:
         """About how many bytes are held in memory."""
-        return self._writer.weight
+        return self._writer.buffered_bytes
 
     def flush_largest(self) -> None:
         """Flush a part of the buffered rows."""

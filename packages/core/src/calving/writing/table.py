@@ -30,7 +30,7 @@ Part = tuple[int, pa.RecordBatch]
 """Rows of one partition, and its number."""
 
 
-class Taker(ABC):
+class BufferedWriter(ABC):
     """Takes rows of one table, and holds them until a partition has enough of them. ``rows`` counts the rows taken."""
 
     def __init__(self, layout: Layout, enough_bytes: int) -> None:
@@ -88,7 +88,7 @@ class _OpenFile:
         self.metrics.add(rows)
 
 
-class TableWriter(Taker):
+class TableWriter(BufferedWriter):
     """Writes one table's rows for one task.
 
     :raises ConfigError: the table's schema, spec, order or properties do not allow writing it.
@@ -108,7 +108,7 @@ class TableWriter(Taker):
         self.done: list[DataFile] = []
 
     @property
-    def weight(self) -> int:
+    def buffered_bytes(self) -> int:
         """About how many bytes are held in memory."""
         return self._waiting.bytes + sum(file.writer.held() for file in self._open_files.values())
 
