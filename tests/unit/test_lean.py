@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 
@@ -80,3 +82,38 @@ import pyarrow as pa
 print(pa.array({SERIES}).null_count)
 """
     assert printed(code) == ["2"]
+
+
+def faults_of_blocks(first: str, **env: str) -> int:
+    """Pages that a process gets from the system while it allocates and frees 40 MB twenty times."""
+    code = f"""
+import resource
+from calving.lean import keep_freed_memory
+{first}
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    blocks = [libc.malloc(8_000_000) for _ in range(5)]
+    for block in blocks:
+        ctypes.memset(block, 1, 8_000_000)
+    for block in blocks:
+        libc.free(block)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | env
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
+def test_memory_that_a_block_of_records_frees_serves_the_next_block() -> None:
+    assert faults_of_blocks("keep_freed_memory()") < faults_of_blocks("") / 5
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
+def test_a_users_own_settings_of_memory_win() -> None:
+    given = {"MALLOC_TRIM_THRESHOLD_": "1000000"}
+    assert faults_of_blocks("keep_freed_memory()", **given) > faults_of_blocks("keep_freed_memory()") * 5

@@ -1,7 +1,9 @@
-"""Keeps pandas out of processes that do not need it, so that they start faster."""
+"""Makes the processes of tasks cheap: no pandas where nobody needs it, and freed memory that is used again."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -9,6 +11,14 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
+
+_MIB = 1024 * 1024
+_MALLOC = (
+    ("MALLOC_MMAP_THRESHOLD_", -3, 32 * _MIB),
+    ("MALLOC_TRIM_THRESHOLD_", -1, 64 * _MIB),
+    ("MALLOC_TOP_PAD_", -2, 16 * _MIB),
+)
+"""Settings of glibc's memory: the variable that a user may set, mallopt's number of the parameter, and our value."""
 
 
 class _Refusing(MetaPathFinder):
@@ -65,3 +75,18 @@ def without_pandas() -> None:
     finally:
         sys.meta_path.remove(refusing)
     sys.meta_path.insert(0, _Telling())
+
+
+def keep_freed_memory() -> None:
+    """Make the C library keep up to 64 MiB of freed memory for each of its heaps, instead of returning it to the system
+    at once. Call it before the process starts threads.
+
+    A task needs buffers of the same sizes for each block of records. Without this the system takes their pages away and
+    clears new ones, block after block: a quarter of the CPU that fetching costs. Nothing happens without glibc, or if
+    the user has set ``MALLOC_TRIM_THRESHOLD_``, ``MALLOC_TOP_PAD_`` or ``MALLOC_MMAP_THRESHOLD_``.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or any(variable in os.environ for variable, _, _ in _MALLOC):
+        return
+    for _, parameter, size in _MALLOC:
+        mallopt(parameter, size)

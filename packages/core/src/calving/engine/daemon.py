@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from calving.lean import without_pandas
+from calving.lean import keep_freed_memory, without_pandas
 
 
 def drop_archives() -> None:
@@ -33,6 +33,7 @@ def preload() -> None:
 
 if __name__ == "__main__":
     drop_archives()
+    keep_freed_memory()
     preload()
     from pyspark.daemon import manager
 
