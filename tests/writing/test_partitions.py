@@ -53,7 +53,7 @@ from pyiceberg.types import (
 from calving.errors import BadRecordError, ConfigError
 from calving.model.record_path import Limits
 from calving.tasks.shuffle import ShuffleBlock, ShuffleWriter, unpack
-from calving.writing.partitioning import partitioner
+from calving.writing.partitioning import Numbers, partitioner
 from calving.writing.table import TableWriter
 from tests.writing.written import commit, partitions, rows, table, write
 
@@ -71,14 +71,18 @@ def column(kind: IcebergType) -> Schema:
     return Schema(NestedField(1, "v", kind, required=False))
 
 
+def listed(numbers: Numbers, count: int) -> list[int]:
+    return [numbers] * count if isinstance(numbers, int) else numbers.to_pylist()
+
+
 def values(kind: IcebergType, transform: Transform[Any, Any], *given: Any) -> list[Any]:
     """The partition value of each row alone, and of all of them together."""
     schema, by = column(kind), spec(transform)
     find = partitioner(table(Path("/nowhere"), schema, by))
-    together = find.numbers(rows(schema, {"v": given}))
-    found = [find.partition(n).values.values[0] for n in together.to_pylist()]
-    alone = [find.numbers(rows(schema, {"v": [value]}))[0].as_py() for value in given]
-    assert alone == together.to_pylist()
+    together = listed(find.numbers(rows(schema, {"v": given})), len(given))
+    found = [find.partition(n).values.values[0] for n in together]
+    alone = [listed(find.numbers(rows(schema, {"v": [value]})), 1)[0] for value in given]
+    assert alone == together
     return found
 
 

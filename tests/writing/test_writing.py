@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
@@ -210,7 +210,7 @@ def test_relief_closes_a_large_file_before_it_makes_many_small_ones(tmp_path: Pa
     writer = TableWriter(table(tmp_path, WIDE, BY_P), 0, Limits(open_files=8))
     for block in range(12):
         size = 40_000
-        texts = [f"{i * 2654435761 % 2**32:08x}{block}" * 4 for i in range(size)]
+        texts = [f"{i * 2654435761 % 2**32:08x}{block}" * 12 for i in range(size)]
         writer.write(rows(WIDE, {"p": [i % 20_000 if i < 20_000 else -1 for i in range(size)], "s": texts}))
     writer.flush_largest()
     assert [file.partition.values[0] for file in writer.done] == [-1]
@@ -220,9 +220,17 @@ def test_relief_closes_a_large_file_before_it_makes_many_small_ones(tmp_path: Pa
 def test_files_beyond_what_may_be_open_are_closed(tmp_path: Path) -> None:
     writer = TableWriter(table(tmp_path, WIDE, BY_P), 0, Limits(open_files=2))
     for _ in range(2):
-        writer.write(rows(WIDE, {"p": [i % 4 for i in range(4000)], "s": ["x" * 8000] * 4000}))
+        writer.write(rows(WIDE, {"p": [i % 4 for i in range(4000)], "s": ["x" * 20_000] * 4000}))
     assert len(writer.done) >= 2
     assert sum(file.record_count for file in writer.close()) == 8000
+
+
+def test_rows_of_many_blocks_share_a_row_group(tmp_path: Path) -> None:
+    writer = TableWriter(table(tmp_path, WIDE, UNPARTITIONED_PARTITION_SPEC), 0, Limits())
+    for _ in range(50):
+        writer.write(rows(WIDE, {"p": range(1000), "s": ["x" * 1000] * 1000}))
+    (file,) = writer.close()
+    assert pq.read_metadata(file.file_path.removeprefix("file://")).num_row_groups <= 4
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -235,7 +243,7 @@ def test_many_partitions_do_not_fill_the_memory(file_format: str) -> None:
 def test_a_writer_that_gives_up_ignores_files_that_cannot_be_deleted(tmp_path: Path) -> None:
     writer = TableWriter(table(tmp_path, WIDE, BY_P), 0, Limits(open_files=2))
     for _ in range(2):
-        writer.write(rows(WIDE, {"p": [i % 4 for i in range(4000)], "s": ["x" * 8000] * 4000}))
+        writer.write(rows(WIDE, {"p": [i % 4 for i in range(4000)], "s": ["x" * 20_000] * 4000}))
     for file in writer.done:
         Path(file.file_path.removeprefix("file://")).unlink()
     writer.discard()

@@ -14,12 +14,12 @@ from calving.records.arrays import children_of, entries, items_of
 from calving.records.fields import arrow_schema, table_schema
 from calving.writing.formats.metrics import Metrics, measured
 from calving.writing.formats.registry import file_format
-from calving.writing.partitioning import partitioner
+from calving.writing.partitioning import Numbers, partitioner
 from calving.writing.properties import WriteProperties
 from calving.writing.sorting import sorting
 
-Placed = tuple[pa.RecordBatch, pa.Array]
-"""Rows as files hold them, and the number of each row's partition."""
+Placed = tuple[pa.RecordBatch, Numbers]
+"""Rows as files hold them, with their partitions."""
 
 
 class Layout:

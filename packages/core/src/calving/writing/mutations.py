@@ -63,7 +63,7 @@ class ChangeLayout(Layout):
         staying = self.staying(rows)
         if staying.num_rows:
             super().place(staying)
-        return rows, self.buckets(rows) if self._divides else pa.repeat(pa.scalar(0, pa.int32()), rows.num_rows)
+        return rows, self.buckets(rows) if self._divides else 0
 
     def trial(self, rows: pa.RecordBatch) -> None:
         staying = self.staying(rows)

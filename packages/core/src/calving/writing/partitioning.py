@@ -29,6 +29,10 @@ from calving.writing.partition_paths import path
 _FLOATS: dict[type[IcebergType], pa.DataType] = {FloatType: pa.float32(), DoubleType: pa.float64()}
 
 
+Numbers = int | pa.Array
+"""The number of each row's partition; one number if all rows are in the same partition."""
+
+
 @dataclass(frozen=True, slots=True)
 class Partition:
     """One partition: its tuple for the event, and its path below the table's data location (empty: none)."""
@@ -61,17 +65,18 @@ class Partitioner:
     def spec_id(self) -> int:
         return self._spec.spec_id
 
-    def numbers(self, rows: pa.RecordBatch) -> pa.Array:
+    def numbers(self, rows: pa.RecordBatch) -> Numbers:
         """The number of each row's partition.
 
         :raises BadRecordError: a row has a value that has no partition.
         """
-        if not self._keys:
-            return pa.repeat(pa.scalar(self._number(()), pa.int32()), rows.num_rows)
+        keys = [make(rows) for make in self._keys]
+        if all(map(_is_constant, keys)):
+            return self._number(tuple(column[0].as_py() for column in keys))
         found: list[tuple[Any, ...]] = [()]
         codes = pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)
-        for make in self._keys:
-            encoded = make(rows).dictionary_encode(null_encoding="encode")
+        for column in keys:
+            encoded = column.dictionary_encode(null_encoding="encode")
             values = encoded.dictionary.to_pylist()
             both = pc.add(pc.multiply(codes, len(values)), encoded.indices.cast(pa.int64())).dictionary_encode()
             found = [(*found[code // len(values)], values[code % len(values)]) for code in both.dictionary.to_pylist()]
@@ -97,19 +102,28 @@ class Partitioner:
         return number
 
 
-def divide(rows: pa.RecordBatch, numbers: pa.Array) -> Iterator[tuple[int, pa.RecordBatch]]:
+def divide(rows: pa.RecordBatch, numbers: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each number, as slices of one batch. The order of rows with the same number is kept."""
-    different = numbers.unique()
-    if len(different) == 1:
-        yield different[0].as_py(), rows
+    if isinstance(numbers, int):
+        yield numbers, rows
         return
-    order = pc.sort_indices(numbers)  # stable
-    runs = pc.run_end_encode(numbers.take(order))
-    rows = rows.take(order)
+    runs = pc.run_end_encode(numbers)
+    if len(runs.values) > len(runs.values.unique()):
+        order = pc.sort_indices(numbers)  # stable
+        runs = pc.run_end_encode(numbers.take(order))
+        rows = rows.take(order)
     start = 0
     for number, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield number, rows.slice(start, end - start)
         start = end
+
+
+def _is_constant(column: pa.Array) -> bool:
+    """Whether all rows have the same value. The ends are compared first, because they mostly differ if any rows do."""
+    if not len(column) or column.null_count or column[0] != column[-1]:
+        return False
+    ends = pc.min_max(column)
+    return bool(ends["min"] == ends["max"])
 
 
 def partition_fields(schema: Schema, spec: PartitionSpec) -> tuple[files.PartitionField, ...]:

@@ -68,8 +68,8 @@ class WriteProperties(BaseModel):
     row_group_bytes: Size = Field(
         128 * _MIB,
         alias="write.parquet.row-group-size-bytes",
-        description="Size of a row group before encoding, in bytes. The sink takes more than 32 MiB as 32 MiB: a"
-        " task holds a row group in memory until it is full.",
+        description="Largest size of a row group before encoding, in bytes. A task holds a row group in memory until it"
+        " is full, so the sink writes row groups of about 16 MiB, and of at most 32 MiB in a table with a sort order.",
     )
     row_group_rows: Size = Field(
         _MIB,

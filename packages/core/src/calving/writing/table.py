@@ -18,10 +18,12 @@ from calving.model.tables import TableSpec
 from calving.writing.formats.interface import FileWriter
 from calving.writing.formats.metrics import Metrics
 from calving.writing.layout import Layout, Placed
-from calving.writing.partitioning import Partition, divide
+from calving.writing.partitioning import Numbers, Partition, divide
 
-_ENOUGH_BYTES = 4 * 1024 * 1024
-"""Rows of a partition are held until they have this many bytes, and are then written together."""
+_ENOUGH_BYTES = 16 * 1024 * 1024
+"""Rows of a partition are held until they have this many bytes, and are then written together, in a row group of a
+Parquet file.
+"""
 SORTED_SHARE = 4
 """A file has about so many times fewer bytes than its rows in memory. Rows of a table with a sort order are held until
 they fill a file of the target size.
@@ -96,8 +98,8 @@ class TableWriter(BufferedWriter):
 
     def __init__(self, table: TableSpec, task: int, limits: Limits) -> None:
         layout = Layout(table)
-        enough = _ENOUGH_BYTES if layout.order is None else layout.properties.target_bytes * SORTED_SHARE
-        super().__init__(layout, enough)
+        whole_file = layout.properties.target_bytes * SORTED_SHARE
+        super().__init__(layout, min(_ENOUGH_BYTES, whole_file) if layout.order is None else whole_file)
         self._task, self._limits = task, limits
         self._io: FileIO = load_file_io(dict(table.io_properties), table.location)
         self._locations = load_location_provider(table.location, dict(table.properties))
@@ -214,7 +216,7 @@ class Waiting:
         """``enough``: a partition with this many bytes is full."""
         self._enough = self._due = enough
         self._rows: list[pa.RecordBatch] = []
-        self._numbers: list[pa.Array] = []
+        self._numbers: list[Numbers] = []
         self._partitions: set[int] = set()
         self.bytes = 0
 
@@ -223,12 +225,12 @@ class Waiting:
         """How many partitions have rows here."""
         return len(self._partitions)
 
-    def add(self, rows: pa.RecordBatch, numbers: pa.Array) -> None:
-        """Add rows. ``numbers``: the number of each row's partition."""
+    def add(self, rows: pa.RecordBatch, numbers: Numbers) -> None:
+        """Add rows with their partitions."""
         if rows.num_rows:
             self._rows.append(rows)
             self._numbers.append(numbers)
-            self._partitions.update(numbers.unique().to_pylist())
+            self._partitions.update([numbers] if isinstance(numbers, int) else numbers.unique().to_pylist())
             self.bytes += rows.nbytes
 
     def full(self) -> list[Part]:
@@ -261,13 +263,13 @@ class Waiting:
         kept = [part for part in parts if part[0] not in gone]
         if kept:
             # Copy the rows, because a slice would keep its whole batch in memory.
-            numbers = [pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows) for number, rows in kept]
-            self.add(pa.concat_batches([rows for _, rows in kept]), pa.concat_arrays(numbers))
+            self.add(pa.concat_batches([rows for _, rows in kept]), _joined(kept))
         self._due = max(self._enough, 2 * self.bytes)
         return taken
 
-    def _emptied(self) -> tuple[pa.RecordBatch, pa.Array]:
-        rows, numbers = pa.concat_batches(self._rows), pa.concat_arrays(self._numbers)
+    def _emptied(self) -> tuple[pa.RecordBatch, Numbers]:
+        numbers = _joined([*zip(self._numbers, self._rows, strict=True)])
+        rows = pa.concat_batches(self._rows)
         self.clear()
         return rows, numbers
 
@@ -276,6 +278,17 @@ class Waiting:
         self._rows, self._numbers, self.bytes = [], [], 0
         self._partitions.clear()
         self._due = self._enough
+
+
+def _joined(parts: Sequence[tuple[Numbers, pa.RecordBatch]]) -> Numbers:
+    """The numbers of rows that follow each other."""
+    first = parts[0][0]
+    if isinstance(first, int) and all(isinstance(number, int) and number == first for number, _ in parts):
+        return first
+    return pa.concat_arrays(
+        pa.repeat(pa.scalar(numbers, pa.int32()), rows.num_rows) if isinstance(numbers, int) else numbers
+        for numbers, rows in parts
+    )
 
 
 def _largest_half(parts: Sequence[Part]) -> list[Part]:

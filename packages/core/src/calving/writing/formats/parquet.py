@@ -24,8 +24,8 @@ from calving.writing.properties import WriteProperties
 
 _CODECS = {"uncompressed": "none"}
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
-"""The largest row group, in bytes. A row group is held in memory until it is full, and a larger one would not make
-files faster to read.
+"""The largest row group, in bytes before encoding. A larger one would take more memory, and would not make files faster
+to read.
 """
 _ROW_GROUP_ROWS_AT_LEAST = 1000
 _FPP = 0.01
