@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calving.cli.init import CATALOGS, STORES, answers, text_of
 from calving.cli.main import app
 from calving.errors import ConfigError
-from calving.runtime.wiring import check_record_path
+from calving.runtime.parts import check_record_path
 from calving.settings.load import flat, load, parse
 
 PAIRS = [(c, s) for c in CATALOGS for s in STORES if c != "embedded" or s == "local"]

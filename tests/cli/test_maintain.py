@@ -13,6 +13,7 @@ from calving.engine.interface import Engine
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
 from calving.iceberg.lookups import Lookups
+from calving.runtime import components
 from calving.settings.load import load
 from tests.iceberg.histories import create, pyiceberg_rows
 
@@ -41,7 +42,7 @@ def test_where_spark_does_not_start_all_files_are_searched_in_this_process(
     def no_java(*_: object) -> Engine:
         raise ConfigError("spark.*: Spark does not start: no Java")
 
-    monkeypatch.setattr(maintain, "open_engine", no_java)
+    monkeypatch.setattr(components, "engine", no_java)
     monkeypatch.setattr(Lookups, "rows_here", 0)
     with caplog.at_level(logging.WARNING):
         said = list(maintain.maintain(load(config), [], dry_run=False))

@@ -11,7 +11,7 @@ import pytest
 
 from calving.converters.registry import CONVERTERS, converter
 from calving.errors import ConfigError, UnavailableError
-from calving.runtime.wiring import check_record_path
+from calving.runtime.parts import check_record_path
 from calving.settings.load import parse
 from harness.registry import SchemaRegistry, avro
 from tests.converters.decoding import decode

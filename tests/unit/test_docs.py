@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from calving.errors import ConfigError
-from calving.runtime.wiring import check_record_path
+from calving.runtime.parts import check_record_path
 from calving.settings.load import flat, parse
 from harness import generate_matrix as matrix
 from harness.generate_docs import COMMANDS, METRICS_PAGE, PAGE, commands_page, metrics_page, page

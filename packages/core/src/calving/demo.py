@@ -17,14 +17,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.model.offsets import TopicPartition
+from calving.runtime import components
 from calving.runtime.app import App, Progress
 from calving.services.kafka import kafka
 from calving.services.process import interruptible
 from calving.settings.load import Sink, parse
 from calving.source.client import client_config
-from calving.source.opening import open_source
 from calving.terminal.showing import showing
 
 TOPIC, TABLE, PARTITIONS = "events", "demo.events", 3
@@ -145,14 +145,14 @@ def _create_topic(servers: str) -> None:
 
 
 def _topic_size(sink: Sink) -> int:
-    topics = open_source(sink.kafka, [TOPIC], None)
+    topics = components.source(sink)
     ends = topics.bounds([TopicPartition(TOPIC, p) for p in range(PARTITIONS)]).ends
     return sum(ends.values())
 
 
 def _rows(sink: Sink) -> int:
     """The number of rows in the table, according to its metadata."""
-    table = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table_id(TABLE))
+    table = find_table(components.catalog(sink), table_id(TABLE))
     head = table.current_snapshot() if table is not None else None
     return int(head.summary["total-records"] or 0) if head is not None and head.summary is not None else 0
 
@@ -195,7 +195,7 @@ class Found(NamedTuple):
 
 def read_back(sink: Sink, expected: int) -> Found:
     """Read the table with DuckDB if it is installed with its extension for Iceberg, otherwise with pyiceberg."""
-    table = find_table(open_catalog(sink.keys.catalog_name, sink.catalog), table_id(TABLE))
+    table = find_table(components.catalog(sink), table_id(TABLE))
     if table is None:
         return Found("nobody", 0, 0, 0)
     try:

@@ -11,13 +11,13 @@ from rich.table import Table as RichTable
 from calving.backend.interface import Session
 from calving.errors import ConfigError
 from calving.iceberg.abilities import abilities
-from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.model.offsets import TopicPartition
 from calving.model.text import counted
+from calving.runtime import components
+from calving.runtime.parts import check_record_path
 from calving.runtime.table_checks import refuse_missing_tables
-from calving.runtime.wiring import check_record_path
 from calving.settings.load import Sink
-from calving.source.opening import open_source
 
 
 def validate(sink: Sink) -> Iterator[str]:
@@ -28,13 +28,13 @@ def validate(sink: Sink) -> Iterator[str]:
     keys = sink.keys
     check_record_path(sink)
     yield "configuration"
-    topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
+    topics = components.source(sink)
     every = topics.partitions()
     if not every:
         raise ConfigError(f"topics.regex = {keys.topics_regex} matches no topic")
     topics.bounds(every)
     yield f"topics: {', '.join(sorted({tp.topic for tp in every}))} ({counted(len(every), 'partition')})"
-    backend = sink.backend(sink.identity, sink.backend_settings)
+    backend = components.backend(sink)
     backend.provision()
     session = backend.open(str(uuid4()))
     try:
@@ -42,7 +42,7 @@ def validate(sink: Sink) -> Iterator[str]:
     finally:
         session.close()
     yield f"backend: {backend.name}, control topic {keys.control_topic}, group {sink.group}"
-    catalog = open_catalog(keys.catalog_name, sink.catalog)
+    catalog = components.catalog(sink)
     try:
         catalog.list_namespaces()
     except Exception as error:  # every catalog has exceptions of its own
@@ -87,7 +87,7 @@ class Position:
 
 def positions(sink: Sink) -> list[Position]:
     """The positions of every source partition in the broker and the backend."""
-    session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
+    session = components.backend(sink).open(str(uuid4()))
     try:
         return positions_of(sink, session)
     finally:
@@ -96,7 +96,7 @@ def positions(sink: Sink) -> list[Position]:
 
 def positions_of(sink: Sink, session: Session) -> list[Position]:
     """Like ``positions``, with an open session."""
-    topics = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    topics = components.source(sink)
     every = topics.partitions()
     bounds = topics.bounds(every)
     stored = session.committed(every)

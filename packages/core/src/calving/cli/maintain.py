@@ -10,14 +10,14 @@ from pyiceberg.catalog import Catalog
 
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.engine.registry import open_engine
 from calving.errors import CalvingError, CommandFailedError, CommitRefusedError, CommitUncertainError, ConfigError
-from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.entries import Manifests
 from calving.iceberg.maintenance import Maintenance
 from calving.model.text import counted
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
+from calving.runtime import components
 from calving.runtime.preflight import ledger_key, own_tables, routed_tables
 from calving.settings.load import Sink
 from calving.version import __version__
@@ -33,10 +33,9 @@ def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[s
     :raises ConfigError: a table does not exist, or is only appended to.
     :raises CommandFailedError: others have committed too fast. The commits made so far stay.
     """
-    keys = sink.keys
-    catalog = open_catalog(keys.catalog_name, sink.catalog)
-    cache = KeyCache(keys.key_cache_bytes)
-    with closing(OpeningEngine(lambda: open_engine(keys.engine, keys.name, sink.spark, sink.patience))) as engine:
+    catalog = components.catalog(sink)
+    cache = KeyCache(sink.keys.key_cache_bytes)
+    with closing(OpeningEngine(lambda: components.engine(sink))) as engine:
         for name in _tables(catalog, sink, names):
             if dry_run:
                 yield f"table {name}: {_seen(catalog, sink, name)}"

@@ -31,11 +31,11 @@ from calving.model.events import TableFiles
 from calving.model.offsets import Span, TopicPartition
 from calving.model.record_path import RecordPath, Tolerance
 from calving.model.text import counted
+from calving.runtime import components
 from calving.runtime.batch import BatchRunner, ErrorLimits
-from calving.runtime.wiring import check_record_path, record_path, table_rules
+from calving.runtime.parts import check_record_path, record_path, table_rules
 from calving.settings.load import Sink
 from calving.source.interface import Source
-from calving.source.opening import open_source
 
 _PLACES = ("write.data.path", "write.metadata.path", "write.object-storage.enabled", "format-version")
 """Properties that would make files outside of the temporary folder, or need a REST catalog."""
@@ -72,12 +72,12 @@ def preview(sink: Sink, records: int) -> Preview:
     :raises CalvingError: the settings are wrong, or the broker or the catalog cannot be reached.
     """
     check_record_path(sink)
-    topics = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    topics = components.source(sink)
     every = topics.partitions()
     if not every:
         raise ConfigError(f"topics.regex = {sink.keys.topics_regex} matches no topic")
     spans = newest(topics, every, records)
-    theirs = open_catalog(sink.keys.catalog_name, sink.catalog)
+    theirs = components.catalog(sink)
     with tempfile.TemporaryDirectory(prefix="calving-preview-") as folder:
         copies = _Copies(theirs, Path(folder))
         runner = BatchRunner(LocalEngine(), _Tables(copies, _rules(sink, topics)), _path(sink), _NO_LIMITS)

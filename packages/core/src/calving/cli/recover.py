@@ -12,7 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import ControlLog, Cursor
 from calving.errors import CommandFailedError, ConfigError, DataLossError
-from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.catalog import table_id
 from calving.iceberg.target import IcebergTarget, mark_of
 from calving.model.coverage import Coverage, encode_coverage
 from calving.model.offsets import TopicPartition, within
@@ -20,6 +20,7 @@ from calving.model.text import counted
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery, recovery
+from calving.runtime import components
 from calving.runtime.heard import read_to_end
 from calving.runtime.preflight import (
     Held,
@@ -34,7 +35,6 @@ from calving.runtime.preflight import (
 )
 from calving.settings.load import Sink
 from calving.source.interface import Source
-from calving.source.opening import open_source
 
 _MEMBERS_SECONDS = 10.0
 
@@ -49,15 +49,14 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
 
     :raises CalvingError: workers are running, or no table has a ledger of this sink.
     """
-    keys = sink.keys
-    topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
+    topics = components.source(sink)
     _mind_members(topics, (sink.group, *_groups(former)))
-    catalog = open_catalog(keys.catalog_name, sink.catalog)
+    catalog = components.catalog(sink)
     every = topics.partitions()
     begins = topics.bounds(every).begins
     # A log that has lost entries does not prevent a recovery.
     settings = sink.backend_settings.model_copy(update={"on_truncation": "continue"})
-    backend = sink.backend(sink.identity, settings)
+    backend = components.backend(replace(sink, backend_settings=settings))
     backend.provision()
     session = backend.open(str(uuid4()))
     cursor: Cursor | None = None

@@ -13,12 +13,13 @@ from pyiceberg.catalog import Catalog
 
 from calving.backend.interface import Cursor, Session
 from calving.errors import CommandFailedError, FencedError, OutcomeUnknownError
-from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.parking import CatalogStorage, Parking
 from calving.model.events import CommitComplete, DataWritten, Envelope, Place, TableId
 from calving.model.text import counted
 from calving.protocol.buffer import Buffer
 from calving.protocol.marks import Marks
+from calving.runtime import components
 from calving.runtime.heard import read_to_end
 from calving.settings.load import Sink
 
@@ -36,8 +37,8 @@ def release(sink: Sink, names: Collection[str], record: Path) -> Iterator[str]:
     :raises CommandFailedError: no buffered entry is for a former table, or the sink's coordinator interfered again and
         again.
     """
-    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
+    catalog = components.catalog(sink)
+    session = components.backend(sink).open(str(uuid4()))
     try:
         released = _while_leading(catalog, session, [table_id(name) for name in names], record)
     finally:

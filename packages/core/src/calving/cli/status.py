@@ -14,14 +14,13 @@ from rich.text import Text
 from calving.cli.health import TableHealth, health, is_well
 from calving.cli.inspect import Position, positions_of, positions_table
 from calving.cli.leader import commit_seconds_of, reasons_of
-from calving.iceberg.catalog import open_catalog
 from calving.model.coverage import text_of
 from calving.model.events import Leader
 from calving.model.offsets import TopicPartition
 from calving.model.text import counted, listed
+from calving.runtime import components
 from calving.runtime.heard import hear
 from calving.settings.load import Sink
-from calving.source.opening import open_source
 from calving.terminal.texts import ago
 
 _FRAMES = 14
@@ -64,8 +63,8 @@ class Status:
 
 def status(sink: Sink) -> Status:
     """The status of a sink, whether the sink runs or not."""
-    catalog = open_catalog(sink.keys.catalog_name, sink.catalog)
-    session = sink.backend(sink.identity, sink.backend_settings).open(str(uuid4()))
+    catalog = components.catalog(sink)
+    session = components.backend(sink).open(str(uuid4()))
     try:
         heard = hear(session)
         found = positions_of(sink, session)
@@ -75,7 +74,7 @@ def status(sink: Sink) -> Status:
     positions = [
         replace(p, committed=heard.committed.get(p.partition), answered=heard.answered(p.partition)) for p in found
     ]
-    source = open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)
+    source = components.source(sink)
     workers = len(source.members(sink.group))
     leader = heard.leader if workers else None
     reasons = reasons_of(leader, sink.keys.name)

@@ -14,13 +14,15 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
 from calving.errors import ConfigError, DataLossError
-from calving.iceberg.catalog import find_table, open_catalog, table_id
+from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
 from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, Verdict, verdict
+from calving.runtime import components
 from calving.runtime.heard import read_to_end
+from calving.runtime.parts import check_record_path
 from calving.runtime.preflight import (
     held,
     ledger_key,
@@ -33,7 +35,6 @@ from calving.runtime.preflight import (
     routed_tables,
 )
 from calving.runtime.table_checks import refuse_missing_tables
-from calving.runtime.wiring import check_record_path
 from calving.settings.keys import TAKEN_OVER
 from calving.settings.load import Sink
 from calving.source.interface import Source
@@ -52,7 +53,7 @@ def takeover(sink: Sink) -> Verdict:
             f"iceberg.control.backend = {sink.keys.backend}: only the Kafka backend takes over the place of a Java sink"
         )
     check_record_path(sink)
-    return verdict(_look(sink, open_source(sink.kafka, sink.keys.topics, sink.keys.topics_regex)))
+    return verdict(_look(sink, components.source(sink)))
 
 
 @dataclass(slots=True)
@@ -95,7 +96,7 @@ def _look(sink: Sink, source: Source) -> Place:
     keys = sink.keys
     every = source.partitions()
     bounds = source.bounds(every)
-    catalog = open_catalog(keys.catalog_name, sink.catalog)
+    catalog = components.catalog(sink)
     names = [*own_tables(sink), *routed_tables(catalog, sink, {tp.topic for tp in every})]
     found = _hear(sink, source, catalog, names)
     found.check(lambda: list(refuse_missing_tables(catalog, sink)))
@@ -128,7 +129,7 @@ def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) ->
     if open_source(sink.control_kafka, (topic,), None).unknown((Topic(topic),)):
         return _Found(has_log=False, troubles=list(_without_log(sink, catalog, names)))
     found = _Found(has_log=True)
-    backend = sink.backend(sink.identity, sink.backend_settings)
+    backend = components.backend(sink)
     found.check(backend.provision)  # checks how the topic is configured
     session = backend.open(str(uuid4()))
     try:

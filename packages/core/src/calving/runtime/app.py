@@ -15,12 +15,12 @@ from uuid import uuid4
 from calving.backend.interface import Backend, ControlLog, Session
 from calving.engine.interface import Engine
 from calving.engine.opening import OpeningEngine
-from calving.engine.registry import open_engine
 from calving.errors import FATAL, CalvingError, ResignedError, SilentError, UnavailableError, UnreachableError
 from calving.importing import IMPORTING
 from calving.lean import without_pandas
 from calving.model.events import Leader
 from calving.model.text import counted
+from calving.runtime import components
 from calving.runtime.attempt import STEP_SECONDS, Attempt, CaughtUp, Membership
 from calving.runtime.batch import BatchRunner
 from calving.runtime.failures import Failures
@@ -32,7 +32,6 @@ from calving.runtime.worker import WorkerLoop
 from calving.settings.load import Sink
 from calving.source import dead_letters
 from calving.source.interface import Group
-from calving.source.opening import open_source
 from calving.status.board import Board
 from calving.status.values import Batches, SinkFacts, Status
 from calving.version import __version__
@@ -63,14 +62,12 @@ class App:
         """``alone``: the process runs only this sink, and needs only the sink's libraries."""
         self._sink, self._alone = sink, alone
         keys = sink.keys
-        self._backend: Backend = sink.backend(sink.identity, sink.backend_settings)
-        self._engine = OpeningEngine(
-            lambda: self._staying(engine or open_engine(keys.engine, keys.name, sink.spark, sink.patience))
-        )
+        self._backend: Backend = components.backend(sink)
+        self._engine = OpeningEngine(lambda: self._staying(engine or components.engine(sink)))
         self._parts: Parts | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())
-        self._topics = open_source(sink.kafka, keys.topics, keys.topics_regex)
+        self._topics = components.source(sink)
         self._membership = Membership(sink, self._topics)
         self._leadership = Leadership(self._coordinator, keys.table_timeout_ms / 1000, time.monotonic, random.random)
         self._well = time.monotonic()
