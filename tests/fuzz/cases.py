@@ -14,7 +14,7 @@ from pyiceberg.table.sorting import SortField
 from pyiceberg.types import ListType, MapType, StructType
 
 from calving.iceberg.rules import TableRules, TableSettings
-from calving.model.record_path import Evolution, Policy, RouteRule, Routing
+from calving.model.record_path import Evolution, Limits, Policy, RouteRule, Routing
 from tests.fuzz import encoding, nodes, protobuf, schemas
 from tests.fuzz.chain import specs, transformed
 from tests.fuzz.fates import TOMBSTONE, Dead, Rules, decode_json
@@ -148,7 +148,7 @@ def make(seed: int, number: int) -> Case:
         writer.few_keys = 4 if count >= _MANY else 12
     targets = tuple(_targets(random, evolution, many=count >= _MANY))
     routing = _routing(random, targets)
-    rules = TableRules(new_columns=10**6, columns=10**6, create_properties=schemas.properties(random))
+    rules = TableRules(limits=Limits(new_columns=10**6, columns=10**6), create_properties=schemas.properties(random))
     if evolution.create and random.random() < 0.3:
         rules = replace(rules, defaults=TableSettings(random.choice(((), ("bucket(id, 4)",))), ("id",)))
     run = Run(routing, evolution, rules=rules, slots=random.choice((1, 1, 2, 3)))

@@ -230,7 +230,7 @@ class Sink:
         )
         rules = replace(
             run.rules,
-            case_insensitive=run.evolution.case_insensitive,
+            evolution=run.evolution,
             tolerates=run.tolerance.to != "error",
         )
         tables = Tables(self.catalog, "iceberg", rules)

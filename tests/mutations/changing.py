@@ -98,9 +98,8 @@ class Changing:
         settings = TableSettings(
             self.partition_by, self.id_columns, mutations=self.mutations, columns=self.columns, types=self.types
         )
-        fold = self.evolution.case_insensitive
         rules = TableRules(
-            create_properties=self.properties, tables=self.tables, defaults=settings, case_insensitive=fold
+            create_properties=self.properties, tables=self.tables, defaults=settings, evolution=self.evolution
         )
         path = RecordPath(
             {},

@@ -48,7 +48,7 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
     :raises ConfigError: the table cannot be created as the settings say.
     :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
-    mine, fold = rules.of(name), rules.case_insensitive
+    mine, fold = rules.of(name), rules.fold
     kind = _decided(name, change, rules)
     kind = distinct(kind, (), set(), rules.key) or {"struct": {}}
     terms = [parse_term(term, name)[0] for term in mine.partition_by]
@@ -57,10 +57,10 @@ def new_table(name: str, change: SchemaChange, rules: TableRules) -> tuple[Schem
     kind = with_declared(kind, _moments(name, kind, rules), fold=fold)
     kind = with_declared(kind, mine.declared, everywhere=mine.columns, fold=fold)
     count = sum(1 for _ in paths_of(kind))
-    if count > rules.columns:
+    if count > rules.limits.columns:
         raise ConfigError(
-            f"table {name} would have {count} columns, more than iceberg.limits.columns = {rules.columns}: raise it, or"
-            " declare some of them as one map or text column"
+            f"table {name} would have {count} columns, more than iceberg.limits.columns ="
+            f" {rules.limits.columns}: raise it, or declare some of them as one map or text column"
         )
     schema = schema_of(all_optional(kind) if rules.force_optional else kind, mine.id_columns, name)
     return schema, partition_spec(mine.partition_by, schema, name)
@@ -119,7 +119,7 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
     :raises BadRecordError: a few values would be bad, and bad records are not tolerated.
     """
     name = ".".join(table.name())
-    declared, fold = rules.of(name).declared, rules.case_insensitive
+    declared, fold = rules.of(name).declared, rules.fold
     taken = {rules.key(known) for known in index_by_name(table.schema())}
     found: list[SchemaChange] = []
     added = 0
@@ -134,15 +134,15 @@ def possible(table: Table, changes: Sequence[SchemaChange], rules: TableRules) -
             kind = new["struct"][change.path[-1]]
             change = replace(change, type=all_optional(kind) if rules.force_optional else kind)
         found.append(change)
-    if added > rules.new_columns:
+    if added > rules.limits.new_columns:
         raise ConfigError(
             f"table {name}: the records of one batch ask for {added} new columns, such as"
             f" {', '.join('.'.join(n.path) for n in found if n.kind == 'add')[:200]}; raise"
-            f" iceberg.limits.new-columns = {rules.new_columns}, or make them one map or text column"
+            f" iceberg.limits.new-columns = {rules.limits.new_columns}, or make them one map or text column"
         )
-    if added and len(table.schema().column_names) + added > rules.columns:
+    if added and len(table.schema().column_names) + added > rules.limits.columns:
         raise ConfigError(
             f"table {name} has {len(table.schema().column_names)} columns, and {added} more would exceed"
-            f" iceberg.limits.columns = {rules.columns}: raise it, or make them one map or text column"
+            f" iceberg.limits.columns = {rules.limits.columns}: raise it, or make them one map or text column"
         )
     return found

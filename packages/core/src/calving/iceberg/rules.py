@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from calving.model.coverage import Coverage
 from calving.model.mutations import RowMutations
-from calving.model.record_path import TYPE_SHARE, Limits
+from calving.model.record_path import TYPE_SHARE, Evolution, Limits
 from calving.records.inferred import InferredType
 
 
@@ -41,9 +41,8 @@ class TableRules:
     force_optional: bool = False
     left_out: Callable[[str, Mapping[str, str]], Coverage] = lambda name, properties: {}
     """The offsets to skip for a table with these properties."""
-    case_insensitive: bool = False
-    new_columns: int = Limits().new_columns
-    columns: int = Limits().columns
+    evolution: Evolution = field(default_factory=Evolution)
+    limits: Limits = field(default_factory=Limits)
     share: float = TYPE_SHARE
     """A type does not decide the type of a new column if at most this share of the column's values needs it."""
     tolerates: bool = False
@@ -52,6 +51,11 @@ class TableRules:
     def of(self, table: str) -> TableSettings:
         return self.tables.get(table, self.defaults)
 
+    @property
+    def fold(self) -> bool:
+        """Whether names of columns that differ only in case are one name."""
+        return self.evolution.case_insensitive
+
     def key(self, name: str) -> str:
         """The form of a column's name that must be unique in a table."""
-        return name.lower() if self.case_insensitive else name
+        return name.lower() if self.fold else name

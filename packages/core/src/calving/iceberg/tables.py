@@ -142,7 +142,7 @@ class Tables:
         self.refresh({change.table for change in changes if change.kind == "load"})
         changes = [change for change in changes if change.kind != "load"]
         for name, group in itertools.groupby(sorted(changes, key=lambda n: n.table), key=lambda n: n.table):
-            mine = SchemaChanges(group, fold=self._rules.case_insensitive).list()
+            mine = SchemaChanges(group, fold=self._rules.fold).list()
             create = next((change for change in mine if change.kind == "create"), None)
             if create is not None and find_table(self._catalog, table_id(name)) is None:
                 if create.type is None and create.seen is None:
@@ -193,7 +193,7 @@ class Tables:
         rules = self._rules.of(name)
         id_columns = rules.id_columns
         if rules.mutations is not None:
-            id_columns = as_in(table.schema(), id_columns, fold=self._rules.case_insensitive)
+            id_columns = as_in(table.schema(), id_columns, fold=self._rules.fold)
             check_mutations(name, metadata.format_version, table.schema(), id_columns, rules.mutations)
             distribution = "keys"
         return TableSpec(
@@ -226,7 +226,7 @@ class Tables:
         self._check_version(version, VERSION_KEY)
         rules = self._rules.of(name)
         if rules.mutations is not None:
-            id_columns = as_in(schema, rules.id_columns, fold=self._rules.case_insensitive)
+            id_columns = as_in(schema, rules.id_columns, fold=self._rules.fold)
             check_mutations(name, version, schema, id_columns, rules.mutations, new=True)
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         identifier = table_id(name)

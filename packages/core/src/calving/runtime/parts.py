@@ -129,17 +129,27 @@ def record_path(sink: Sink) -> RecordPath:
             unrouted=keys.on_unrouted,
             missing_table=keys.on_missing_table,
         ),
-        Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive),
+        _evolution(sink),
         sink.converters,
         sink.transforms,
         _tolerance(sink),
-        Limits(
-            record_bytes=keys.record_bytes,
-            nesting=keys.nesting,
-            learned_names=keys.learned_names,
-            new_columns=keys.new_columns,
-            columns=keys.columns,
-        ),
+        _limits(sink),
+    )
+
+
+def _evolution(sink: Sink) -> Evolution:
+    keys = sink.keys
+    return Evolution(create=keys.auto_create, evolve=keys.evolve, case_insensitive=keys.case_insensitive)
+
+
+def _limits(sink: Sink) -> Limits:
+    keys = sink.keys
+    return Limits(
+        record_bytes=keys.record_bytes,
+        nesting=keys.nesting,
+        learned_names=keys.learned_names,
+        new_columns=keys.new_columns,
+        columns=keys.columns,
     )
 
 
@@ -182,15 +192,14 @@ def table_rules(sink: Sink, topics: Source) -> TableRules:
             tables.get(keys.dead_letter_table, defaults), mutations=None, columns={}, types={}
         )
     return TableRules(
-        sink.write_properties,
-        sink.create_properties,
-        tables,
-        defaults,
-        keys.force_optional,
-        _left_out(sink, topics),
-        keys.case_insensitive,
-        keys.new_columns,
-        keys.columns,
-        keys.type_share,
-        keys.errors_tolerance == "all",
+        write_properties=sink.write_properties,
+        create_properties=sink.create_properties,
+        tables=tables,
+        defaults=defaults,
+        force_optional=keys.force_optional,
+        left_out=_left_out(sink, topics),
+        evolution=_evolution(sink),
+        limits=_limits(sink),
+        share=keys.type_share,
+        tolerates=keys.errors_tolerance == "all",
     )

@@ -181,7 +181,8 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     raw = _consumers(from_tabular(raw))
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
-    backend = hooks.find(plain.get("iceberg.control.backend", "kafka"))
+    chosen = SinkKeys.model_fields["backend"]  # the backend brings keys of its own, so it is found before any check
+    backend = hooks.find(plain.get(str(chosen.alias), chosen.default))
     theirs = {field.alias for field in backend.settings.model_fields.values()}
     _check_names(plain, own | theirs)
     kafka, control_kafka = _clients(handed_on)
