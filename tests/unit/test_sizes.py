@@ -26,9 +26,7 @@ LONG_MODULES = {
     "calving/settings/keys.py": "one list: every key of the configuration, with its default and its sentence",
     "calving/testing/contract.py": "one list: every promise of a backend, each a test",
 }
-LONG_FUNCTIONS = {
-    "calving/cli/recover.py: recover": "the steps of a recovery in their order, which is what it is about",
-}
+LONG_FUNCTIONS: dict[str, str] = {}
 BRANCHING = {
     "calving/transforms/mask.py: _masked": "a case for each type that can be masked",
     "calving/records/inferred.py: merge": "a case for each pair of types that have one in common",
@@ -45,7 +43,6 @@ BRANCHING = {
     "calving/casting/exact.py: _to": "a case for each type of a column",
     "calving_redis/durability.py: inspect": "a check for each setting of Redis that can lose writes",
     "calving/iceberg/expiry.py: expired": "the table properties that decide, one after the other",
-    "calving/cli/recover.py: recover": "the steps of a recovery in their order, which is what it is about",
 }
 
 

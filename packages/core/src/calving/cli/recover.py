@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 
-from calving.backend.interface import ControlLog, Cursor
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.errors import CommandFailedError, ConfigError, DataLossError
 from calving.iceberg.catalog import table_id
 from calving.iceberg.target import IcebergTarget, mark_of
 from calving.model.coverage import Coverage, encode_coverage
-from calving.model.offsets import TopicPartition, within
+from calving.model.offsets import SourceOffsets, TopicPartition, within
 from calving.model.text import counted
 from calving.protocol.ledger import LOG_ID, Ledger
 from calving.protocol.marks import Marks
@@ -52,62 +53,82 @@ def recover(sink: Sink, rolled_back: Collection[str], former: str | None = None,
     topics = components.source(sink)
     _mind_members(topics, (sink.group, *_groups(former)))
     catalog = components.catalog(sink)
-    every = topics.partitions()
-    begins = topics.bounds(every).begins
+    begins = topics.bounds(topics.partitions()).begins
     # A log that has lost entries does not prevent a recovery.
     settings = sink.backend_settings.model_copy(update={"on_truncation": "continue"})
     backend = components.backend(replace(sink, backend_settings=settings))
     backend.provision()
-    session = backend.open(str(uuid4()))
-    cursor: Cursor | None = None
-    try:
-        cursor = session.follow(replay=True)  # fences any running coordinator
-        control = cursor.log
-        identities = topics.identities({tp.topic for tp in every})
-        stored = session.committed(every)
-
-        def look() -> tuple[Mapping[str, Held], Mapping[str, Ledger]]:
-            said = dict(_said(catalog, sink, control.identity, {tp.topic for tp in every}))
-            return said, _ledgers(catalog, sink, said, former, identities)
-
-        said, found = look()
-        if unknown := sorted(set(rolled_back) - found.keys()):
+    with _opened(backend, replay=True) as (session, cursor):  # fences any running coordinator
+        identities = topics.identities({tp.topic for tp in begins})
+        start = _Start(sink, catalog, former, begins, identities, session.committed(begins.keys()), cursor.log)
+        said, ledgers = start.look()
+        if unknown := sorted(set(rolled_back) - ledgers.keys()):
             raise ConfigError(f"table {', '.join(unknown)} holds nothing of the sink {owner_of(sink)}")
-        older = _older(catalog, sink, cursor, found)
-        rolled_back = {*rolled_back, *older}
-        mind_order([name for name in rolled_back if sink.mutations(name) is not None], found)
-        plan = recovery(found, rolled_back, complete=not sink.keys.routes_freely)
-        others = former_names(said, every, identities)
-        again = {owner for _, owner, tp, end in others if plan.positions.get(tp, begins[tp]) < end}
-        _mind_other_names(sink, again - {former})
-        if not stored and former is None and not any(table.ledger.source or table.log_id for table in said.values()):
-            raise ConfigError(
-                f"no table holds anything of group {sink.group}: there is nothing to recover, run the sink"
-            )
+        older = _older(catalog, sink, cursor, ledgers)
+        again = {*rolled_back, *older}
+        start.check(said, ledgers, again)
         if not dry_run:
-            _supersede(catalog, sink, found, control, rolled_back)
-            said, found = look()
-            plan = recovery(found, rolled_back, complete=not sink.keys.routes_freely)
-        positions = {tp: plan.positions.get(tp, begins[tp]) for tp in every}
+            _supersede(catalog, sink, ledgers, cursor.log, again)
+            _, ledgers = start.look()
+        plan = start.plan(ledgers, again)
         for name in sorted(older):
             yield f"table {name} shows an older state than before: the records that it lacks are read again"
-        yield from _lines(plan, positions, stored)
+        positions = start.positions(plan)
+        yield from _lines(plan, positions, start.stored)
         if dry_run:
             return
         _leave_out(catalog, sink, plan, identities)
         cursor.rewind(positions)
-        for part in (cursor, session):
-            part.close()
-        session = backend.open(str(uuid4()))
-        cursor = session.follow(replay=False)
-        for name in found:
-            _mark(catalog, sink, name, replace(control, identity=cursor.log.identity), again=name in rolled_back)
-        refuse_reused_offsets(sink, cursor.log, dict(held(catalog, sink, cursor.log.identity, found)))
-    finally:
-        if cursor is not None:
-            cursor.close()
-        session.close()
+    with _opened(backend, replay=False) as (_, cursor):
+        for name in ledgers:
+            _mark(catalog, sink, name, replace(start.control, identity=cursor.log.identity), again=name in again)
+        refuse_reused_offsets(sink, cursor.log, dict(held(catalog, sink, cursor.log.identity, ledgers)))
     yield "done: the next run resumes there"
+
+
+@contextlib.contextmanager
+def _opened(backend: Backend, *, replay: bool) -> Iterator[tuple[Session, Cursor]]:
+    with closing(backend.open(str(uuid4()))) as session, closing(session.follow(replay=replay)) as cursor:
+        yield session, cursor
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The state from which a recovery starts."""
+
+    sink: Sink
+    catalog: Catalog
+    former: str | None
+    begins: SourceOffsets
+    identities: Mapping[str, str]
+    stored: SourceOffsets
+    control: ControlLog
+
+    def look(self) -> tuple[Mapping[str, Held], Mapping[str, Ledger]]:
+        """What the tables hold of the sink now, and the ledgers that count."""
+        topics = {tp.topic for tp in self.begins}
+        said = dict(_said(self.catalog, self.sink, self.control.identity, topics))
+        return said, _ledgers(self.catalog, self.sink, said, self.former, self.identities)
+
+    def check(self, said: Mapping[str, Held], ledgers: Mapping[str, Ledger], again: Collection[str]) -> None:
+        """:raises ConfigError: a recovery would mix up rows or double records, or there is nothing to recover."""
+        mind_order([name for name in again if self.sink.mutations(name) is not None], ledgers)
+        positions = self.positions(self.plan(ledgers, again))
+        others = former_names(said, self.begins.keys(), self.identities)
+        _mind_other_names(self.sink, {owner for _, owner, tp, end in others if positions[tp] < end} - {self.former})
+        if self.stored or self.former is not None:
+            return
+        if not any(table.ledger.source or table.log_id for table in said.values()):
+            raise ConfigError(
+                f"no table holds anything of group {self.sink.group}: there is nothing to recover, run the sink"
+            )
+
+    def plan(self, ledgers: Mapping[str, Ledger], again: Collection[str]) -> Recovery:
+        return recovery(ledgers, again, complete=not self.sink.keys.routes_freely)
+
+    def positions(self, plan: Recovery) -> SourceOffsets:
+        """The planned position of each partition; where no table knows one, the partition's beginning."""
+        return {tp: plan.positions.get(tp, begin) for tp, begin in self.begins.items()}
 
 
 def _mind_members(source: Source, groups: Iterable[str]) -> None:
