@@ -13,7 +13,7 @@ from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
 from calving.errors import UnavailableError
 from calving.model.events import Envelope, TableId, TableMark
 from calving.model.offsets import TopicPartition
-from calving.protocol.coordinator import Committed, Failed, Intervals
+from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import CommitTables
 from calving.runtime.coordinator import CoordinatorLoop
 
@@ -39,9 +39,9 @@ class Clock:
 def loop() -> CoordinatorLoop:
     backend = MemoryBackend(SinkIdentity("sink", "group", "control"), store=MemoryStore())
     cursor = backend.open("m").follow(replay=True)
-    return CoordinatorLoop(
-        cursor, NoTables(), lambda: PARTITIONS, Intervals(5, 20, 5), Clock(), uuid4, lambda asked: ()
-    )
+    clock, tables = Clock(), NoTables()
+    machine = Coordinator(Intervals(5, 20, 5), cursor.log.start, clock(), tables.seen)
+    return CoordinatorLoop(cursor, tables, lambda: PARTITIONS, machine, clock, uuid4, lambda asked: ())
 
 
 def test_a_coordinator_that_hears_itself_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,17 +255,18 @@ class Member:
             assert judge is not None
             committer = world.committer(world, world.key(cursor.log.identity), judge.committing)
             judge.committer = committer
-            coordinator = world.coordinator(
+            machine = world.coordinator(INTERVALS, cursor.log.start, world.now, committer.seen)
+            # What is parked is handed on by the last one that writes: there must be one.
+            machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
+            coordinator = world.coordinator_loop(
                 cursor,
                 committer,
                 judge.seen(self._group.partitions),
-                INTERVALS,
+                machine,
                 lambda: world.now,
                 world.fresh_id,
                 world.unknown,
             )
-            # What is parked is handed on by the last one that writes: there must be one.
-            coordinator.machine.park_behind = world.park_behind if world.store.fences_coordinators else sys.maxsize
             self._coordinator = (coordinator, judge)
         elif not leads and not world.chance(world.odds.coups * 30):  # a deposed one may live on for a while
             self._coordinator = None
@@ -280,8 +281,9 @@ class Member:
         self._runner = SimRunner(world)
         self._group = SimGroup(world.broker, member, self._on_revoked, world.call)
         self._elect_after = 0.0
+        machine = world.worker(BatchLimits(12, 10_000))
         self.loop = world.worker_loop(
-            self._group, self._session, cursor, self._runner, BatchLimits(12, 10_000), world.policy, lambda: world.now
+            self._group, self._session, cursor, self._runner, machine, world.policy, lambda: world.now
         )
         return self.loop
 

@@ -25,10 +25,11 @@ from calving.model.events import Envelope, TableFiles, TableId, TableReference
 from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, Topic, TopicPartition, within
 from calving.protocol.commit import CommitLoop
+from calving.protocol.coordinator import Coordinator
 from calving.protocol.ledger import Ledger, LedgerKey, Reach
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import recovery
-from calving.protocol.worker import BatchOutcome
+from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.worker import SourcePolicy, WorkerLoop
 from tests.simulation.accidents import Accidents
@@ -49,8 +50,10 @@ class World:
 
     theme: ClassVar[str | None] = None
     """By the seed, if it is not given."""
+    worker = Worker
     worker_loop = WorkerLoop
-    coordinator = CoordinatorLoop
+    coordinator = Coordinator
+    coordinator_loop = CoordinatorLoop
     session = SimSession
     target = SimTarget
     parking = Parking

@@ -10,14 +10,14 @@ from calving.iceberg.parking import ParkedCommit, Parking
 from calving.model.events import Attachment, CommitComplete, DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
+from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.ledger import Reach
 from calving.protocol.marks import Marks
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.members import SimCursor, SimSession
-from tests.simulation.mutants.registry import mutant, with_buffer, with_coordinator
+from tests.simulation.mutants.registry import Spoilt, mutant, with_buffer
 from tests.simulation.world import World
 
 
@@ -43,18 +43,17 @@ class ReplaysNothing(World):
 
 @mutant("C2 the expected partitions are frozen at election")
 class FrozenExpectation(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
             self._first: frozenset[TopicPartition] = getattr(self, "_first", expected)
             return super().tick(now, fresh_id, self._first)
 
-    coordinator = with_coordinator(_Machine)
     restarts = 0.0
 
 
 @mutant("C3 only files of the current cycle are buffered")
 class ForgetsLateFiles(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
             event = envelope.event
             if isinstance(event, DataWritten) and event.commit_id != self._commit_id:
@@ -62,18 +61,14 @@ class ForgetsLateFiles(World):
                 return []
             return super().heard(envelope)
 
-    coordinator = with_coordinator(_Machine)
-
 
 @mutant("C4 a table that fails loses its buffered entries")
 class DropsFailedTable(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def settled(self, table: TableId, outcome: Committed | Failed) -> list[CoordinatorEffect]:
             if isinstance(outcome, Failed):
                 self._buffer.settle(table, self._committing)
             return super().settled(table, outcome)
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 a successor is not told where offsets have restarted", "truncated")
@@ -107,18 +102,16 @@ class DropsWhatCameAfter(World):
 
 @mutant("C5 the read position is saved although entries are still buffered")
 class AcknowledgesTooMuch(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def _complete_cycle(self) -> list[CoordinatorEffect]:
             (effect,) = super()._complete_cycle()
             assert isinstance(effect, Acknowledge)
             return [replace(effect, position=dict(self._buffer.read))]
 
-    coordinator = with_coordinator(_Machine)
-
 
 @mutant("C5 the position is saved before the tables commit")
 class AcknowledgesFirst(World):
-    class coordinator(CoordinatorLoop):
+    class coordinator_loop(CoordinatorLoop):
         def _act(self, effects: list[CoordinatorEffect]) -> None:
             for effect in effects:
                 if isinstance(effect, CommitTables):
@@ -128,7 +121,7 @@ class AcknowledgesFirst(World):
 
 @mutant("C6 references to one table that differ in UUID are committed one after the other")
 class TwoGroups(World):
-    class _Machine(Coordinator):
+    class coordinator(Spoilt):
         class _Split(Buffer):
             def settle(self, table: TableId, read: ControlOffsets, held_back: Iterable[Envelope] = ()) -> None:
                 left = self._heard.get(table, [])[1::2]
@@ -136,8 +129,7 @@ class TwoGroups(World):
                 if left:
                     self._heard[table] = left
 
-        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
-            super().__init__(intervals, position, now)
+        def spoil(self, position: ControlOffsets) -> None:
             self._buffer = self._Split(position)
 
         def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
@@ -147,8 +139,6 @@ class TwoGroups(World):
                     tables = {t: e[::2] for t, e in effect.tables.items()}
                     return [replace(effect, tables=tables)]
             return effects
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 a commit ends in the middle of a publication")
@@ -171,16 +161,13 @@ class CountsParts(World):
 
 @mutant("C6 a catalog that went back is not noticed", "catalog restored")
 class SeesNothing(World):
-    class _Machine(Coordinator):
+    class coordinator(Spoilt):
         class _Blind(Marks):
             def note(self, table: TableId, mark: TableMark) -> None:
                 pass
 
-        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
-            super().__init__(intervals, position, now)
+        def spoil(self, position: ControlOffsets) -> None:
             self._marks = self._Blind()
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 records are called settled that wait for a table")
@@ -205,24 +192,19 @@ class ForgetsParked(World):
 
 @mutant("C5 a coordinator commits before it has heard what was parked", "failing table")
 class CommitsUnheard(World):
-    class _Machine(Coordinator):
-        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
-            super().__init__(intervals, position, now)
+    class coordinator(Spoilt):
+        def spoil(self, position: ControlOffsets) -> None:
             self._caught_up = True
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 what was parked is called settled", "failing table")
 class SettlesParked(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def _reach(self) -> Reach:
             parked, self._buffer.parked = self._buffer.parked, {}
             found = self._buffer.reach()
             self._buffer.parked = parked
             return found
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C5 a table that fails holds the position back for good", "failing table")
@@ -239,12 +221,10 @@ class LatestFirst(World):
 
 @mutant("C6 a new coordinator loads only the tables that get something", "catalog restored")
 class ComparesNothing(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def heard(self, envelope: Envelope) -> list[CoordinatorEffect]:
             self._seen = self._marks.known
             return super().heard(envelope)
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 what was parked goes by the restarts that were known at its time", "truncated while a table fails")
@@ -261,13 +241,12 @@ class DeletesTooEarly(World):
             self.clear(table, None)
 
 
-def with_departures(departures: type[Departures]) -> type[CoordinatorLoop]:
-    class Machine(Coordinator):
-        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
-            super().__init__(intervals, position, now)
+def with_departures(departures: type[Departures]) -> type[Coordinator]:
+    class Machine(Spoilt):
+        def spoil(self, position: ControlOffsets) -> None:
             self._departures = departures()
 
-    return with_coordinator(Machine)
+    return Machine
 
 
 @mutant("C8 ledgers speak for ever of topics that are gone", "topic recreated")
@@ -289,7 +268,7 @@ class LooksOnce(World):
 
 @mutant("W3 a StartCommit is not repeated while answers are missing")
 class InvitesOnce(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def tick(self, now: float, fresh_id: UUID, expected: frozenset[TopicPartition]) -> list[CoordinatorEffect]:
             waiting = self._commit_id
             return [
@@ -297,8 +276,6 @@ class InvitesOnce(World):
                 for e in super().tick(now, fresh_id, expected)
                 if not isinstance(e, Announce) or self._commit_id != waiting
             ]
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("C6 a topic that starts over is not noticed", "topic without identity")
@@ -330,26 +307,22 @@ class SettlesNothing(World):
 
 @mutant("VTTS it is the maximum of the partitions, not the minimum")
 class FurthestTime(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def _valid_through_us(self) -> int | None:
             least = super()._valid_through_us()
             return least and max(t for t in (self._answers[tp] for tp in self._expected) if t is not None)
 
-    coordinator = with_coordinator(_Machine)
-
 
 @mutant("VTTS partitions without news are left out of it")
 class SkipsSilence(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def _valid_through_us(self) -> int | None:
             return min((t for t in (self._answers[tp] for tp in self._expected) if t is not None), default=None)
-
-    coordinator = with_coordinator(_Machine)
 
 
 @mutant("VTTS it is told although a table failed")
 class TellsTooMuch(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def _complete_cycle(self) -> list[CoordinatorEffect]:
             (effect,) = super()._complete_cycle()
             assert isinstance(effect, Acknowledge)
@@ -357,14 +330,10 @@ class TellsTooMuch(World):
             assert isinstance(event, CommitComplete)
             return [replace(effect, events=(replace(event, valid_through_us=self._valid_through),))]
 
-    coordinator = with_coordinator(_Machine)
-
 
 @mutant("VTTS a partial commit tells it")
 class TellsWhenPartial(World):
-    class _Machine(Coordinator):
+    class coordinator(Coordinator):
         def _commit(self, *, partial: bool) -> list[CoordinatorEffect]:
             self._expected &= self._answers.keys()
             return super()._commit(partial=False)
-
-    coordinator = with_coordinator(_Machine)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
-from uuid import UUID
 
-from calving.backend.interface import Cursor, Session
-from calving.model.offsets import ControlOffsets, Topic, TopicPartition
+from calving.model.events import TableId, TableMark
+from calving.model.offsets import ControlOffsets
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Coordinator, Intervals
-from calving.protocol.worker import BatchLimits, Worker
-from calving.runtime.coordinator import Committer, CoordinatorLoop
-from calving.runtime.worker import Clock, Runner, SourcePolicy, WorkerLoop
-from calving.source.interface import Group
 from tests.simulation.checks import Violation
 from tests.simulation.world import World, simulate
 
@@ -67,46 +62,23 @@ def table(rows: Iterable[tuple[str, str | None, Verdicts]]) -> str:
     return "\n".join(lines)
 
 
-def with_machine(machine: type[Worker]) -> type[WorkerLoop]:
-    class Loop(WorkerLoop):
-        def __init__(
-            self,
-            group: Group,
-            session: Session,
-            cursor: Cursor,
-            runner: Runner,
-            limits: BatchLimits,
-            policy: SourcePolicy,
-            clock: Clock,
-        ) -> None:
-            super().__init__(group, session, cursor, runner, limits, policy, clock)
-            self.machine = machine(limits)
+class Spoilt(Coordinator):
+    """A coordinator that is changed once it is made."""
 
-    return Loop
+    def __init__(
+        self, intervals: Intervals, position: ControlOffsets, now: float, seen: Mapping[TableId, TableMark]
+    ) -> None:
+        super().__init__(intervals, position, now, seen)
+        self.spoil(position)
+
+    def spoil(self, position: ControlOffsets) -> None:
+        """Replace a part of it; ``position`` is where the log was opened."""
+        raise NotImplementedError
 
 
-def with_coordinator(machine: type[Coordinator]) -> type[CoordinatorLoop]:
-    class Loop(CoordinatorLoop):
-        def __init__(
-            self,
-            cursor: Cursor,
-            committer: Committer,
-            partitions: Callable[[], frozenset[TopicPartition]],
-            intervals: Intervals,
-            clock: Clock,
-            fresh_id: Callable[[], UUID],
-            unknown: Callable[[Collection[Topic]], Collection[Topic]],
-        ) -> None:
-            super().__init__(cursor, committer, partitions, intervals, clock, fresh_id, unknown)
-            self.machine = machine(intervals, cursor.log.start, clock())
-
-    return Loop
-
-
-def with_buffer(buffer: type[Buffer]) -> type[CoordinatorLoop]:
-    class Machine(Coordinator):
-        def __init__(self, intervals: Intervals, position: ControlOffsets, now: float) -> None:
-            super().__init__(intervals, position, now)
+def with_buffer(buffer: type[Buffer]) -> type[Coordinator]:
+    class Machine(Spoilt):
+        def spoil(self, position: ControlOffsets) -> None:
             self._buffer = buffer(position)
 
-    return with_coordinator(Machine)
+    return Machine

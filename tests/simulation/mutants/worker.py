@@ -12,7 +12,7 @@ from calving.protocol.positions import Position
 from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.worker import WorkerLoop
 from calving.source.interface import Bounds
-from tests.simulation.mutants.registry import mutant, with_machine
+from tests.simulation.mutants.registry import mutant
 from tests.simulation.world import World
 
 
@@ -34,29 +34,25 @@ class StartsAtEnd(World):
 
 @mutant("W1 a position found by reset is not stored until something is read")
 class ResetNotStored(World):
-    class _Machine(Worker):
+    class worker(Worker):
         def _publish(self) -> list[WorkerEffect]:
             (effect,) = super()._publish()
             assert isinstance(effect, Publish)
             p = effect.publication
             return [Publish(replace(p, advances={tp: a for tp, a in p.advances.items() if tp in p.spans}))]
 
-    worker_loop = with_machine(_Machine)
-
 
 @mutant("W3 a worker with nothing to report does not answer")
 class SilentWhenIdle(World):
-    class _Machine(Worker):
+    class worker(Worker):
         def tick(self, ends: SourceOffsets) -> list[WorkerEffect]:
             effects = super().tick(ends)
             return [e for e in effects if not (hasattr(e, "publication") and not e.publication.spans)]
 
-    worker_loop = with_machine(_Machine)
-
 
 @mutant("W5 results are kept although their partition was lost and came back")
 class KeepsLostResults(World):
-    class _Machine(Worker):
+    class worker(Worker):
         def released(self, gone: Iterable[TopicPartition]) -> None:
             for tp in set(gone) & self._next.keys():
                 del self._stored[tp], self._next[tp]
@@ -74,16 +70,12 @@ class KeepsLostResults(World):
             advances = {tp: Advance(self._stored[tp], a.end) for tp, a in p.advances.items()}
             return [Publish(replace(p, advances=advances))]
 
-    worker_loop = with_machine(_Machine)
-
 
 @mutant("W6 a graceful handover drops finished batches")
 class DropsOnHandover(World):
-    class _Machine(Worker):
+    class worker(Worker):
         def handover(self, leaving: Iterable[TopicPartition]) -> list[WorkerEffect]:
             return []
-
-    worker_loop = with_machine(_Machine)
 
 
 @mutant("W7 records that are gone are skipped silently", "retention")
@@ -103,18 +95,14 @@ class IgnoresTopicIds(World):
 
 @mutant("W7 a partition that starts over and comes just as far again does not say so", "topic recreated")
 class ComesBackUnseen(World):
-    class _Machine(Worker):
+    class worker(Worker):
         def _publish(self) -> list[WorkerEffect]:
             self._restarted = {tp for tp in self._restarted if self._next[tp] < (self._stored[tp] or 0)}
             return super()._publish()
 
-    worker_loop = with_machine(_Machine)
-
 
 @mutant("VTTS timestamps are dropped")
 class DropsTimestamps(World):
-    class _Machine(Worker):
+    class worker(Worker):
         def finished(self, number: int, outcome: BatchOutcome) -> None:
             super().finished(number, replace(outcome, timestamps_us={}))
-
-    worker_loop = with_machine(_Machine)

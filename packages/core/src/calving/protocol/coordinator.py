@@ -142,6 +142,7 @@ class Coordinator:
 
     @property
     def phase(self) -> Commit:
+        """The phase of the open cycle; RESTING between two cycles."""
         return self._phase
 
     @property
@@ -159,6 +160,11 @@ class Coordinator:
         """Number of entries that are not committed yet, by table, parked ones included."""
         parked = {table: parked.entries for table, parked in self._buffer.parked.items()}
         return {table: len(found) + parked.get(table, 0) for table, found in self._buffer.tables().items()}
+
+    @property
+    def due(self) -> float:
+        """The time of the next cycle, on the clock of ``tick``."""
+        return self.started + self._intervals.interval
 
     def trigger(self, now: float) -> None:
         """Start the next cycle at the next tick instead of after the interval."""

@@ -12,7 +12,7 @@ from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.deadline import LateError, beside, within
 from calving.errors import CalvingError, UnavailableError, UnreachableError
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.protocol.worker import BatchLimits
+from calving.protocol.worker import BatchLimits, Worker
 from calving.runtime.batch import BatchRunner
 from calving.runtime.leading import CoordinatorThread
 from calving.runtime.reporting import Reporter
@@ -122,10 +122,10 @@ class Attempt:
                 stop_at=stop_at,
                 deaf_seconds=deaf_seconds,
             )
-            limits = BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer)
+            machine = Worker(BatchLimits(keys.batch_records, keys.batch_bytes, runner.fewer))
             told = self._reporter
             loop = WorkerLoop(
-                group, session, cursor, runner, limits, policy, time.monotonic, told.listening, told.publications
+                group, session, cursor, runner, machine, policy, time.monotonic, told.listening, told.publications
             )
             group.tell(loop)
             while not step(loop, group, session):

@@ -13,7 +13,7 @@ from calving.errors import UnavailableError
 from calving.model.events import Attachment, CommitComplete, Event, Leader, TableId, TableMark
 from calving.model.offsets import Topic, TopicPartition
 from calving.model.text import listed
-from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
+from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
 from calving.protocol.phases import Commit
 from calving.runtime.worker import Clock
@@ -47,17 +47,16 @@ class CoordinatorLoop:
         cursor: Cursor,
         committer: Committer,
         partitions: Callable[[], frozenset[TopicPartition]],
-        intervals: Intervals,
+        machine: Coordinator,
         clock: Clock,
         fresh_id: Callable[[], UUID],
         unknown: Callable[[Collection[Topic]], Collection[Topic]],
         leader: Leader | None = None,
     ) -> None:
-        """``unknown`` returns the topics that the broker does not have. ``leader``: this process, as its events name
-        it.
+        """``machine``: a new one, which decides what the loop does. ``unknown`` returns the topics that the broker does
+        not have. ``leader``: this process, as its events name it.
         """
-        self.machine = Coordinator(intervals, cursor.log.start, clock(), committer.seen)
-        self._interval = intervals.interval
+        self.machine = machine
         self._cursor, self._committer, self._partitions = cursor, committer, partitions
         self._clock, self._fresh_id, self._unknown = clock, fresh_id, unknown
         self._leader = leader
@@ -81,7 +80,7 @@ class CoordinatorLoop:
         """
         self._act(self.machine.tick(self._clock(), self._fresh_id(), self._partitions()))
         if self.idle:
-            timeout = max(0.0, min(timeout, self.machine.started + self._interval - self._clock()))
+            timeout = max(0.0, min(timeout, self.machine.due - self._clock()))
             self._look_for_topics()
         heard = self._cursor.read(timeout)
         for envelope in heard:

@@ -17,7 +17,7 @@ from calving.backend.interface import Backend, Cursor
 from calving.errors import FATAL, CalvingError, ConfigError, FencedError, ResignedError
 from calving.model.events import Leader
 from calving.model.text import counted
-from calving.protocol.coordinator import Intervals
+from calving.protocol.coordinator import Coordinator, Intervals
 from calving.runtime.coordinator import CoordinatorLoop
 from calving.runtime.watch import where
 from calving.settings.load import Sink
@@ -123,9 +123,10 @@ class CoordinatorThread:
             cursor = session.follow(replay=True)
             committer = self._make_committer(cursor)
             intervals = Intervals(keys.commit_interval_ms / 1000, keys.commit_timeout_ms / 1000, _REPEAT_SECONDS)
+            machine = Coordinator(intervals, cursor.log.start, self._now(), committer.seen)
             topics = self._topics
             loop = CoordinatorLoop(
-                cursor, committer, topics.partitions, intervals, self._now, uuid4, topics.unknown, self._leader
+                cursor, committer, topics.partitions, machine, self._now, uuid4, topics.unknown, self._leader
             )
             self._loop = loop
             log.info("coordinating group %s, control log from %s", self._sink.group, dict(cursor.log.start))

@@ -18,7 +18,7 @@ from calving.model.offsets import TRUNCATED, Gap, SourceOffsets, Spans, TopicPar
 from calving.model.text import counted
 from calving.protocol.effects import Publish, RunBatch, WorkerEffect
 from calving.protocol.positions import Reset, first_start, starting, within_topics
-from calving.protocol.worker import BatchLimits, BatchOutcome, Worker
+from calving.protocol.worker import BatchOutcome, Worker
 from calving.runtime.senses import Ear, Hidden
 from calving.source.interface import Bounds, Group
 from calving.status.listening import Listening
@@ -87,14 +87,16 @@ class WorkerLoop:
         session: Session,
         cursor: Cursor,
         runner: Runner,
-        limits: BatchLimits,
+        machine: Worker,
         policy: SourcePolicy,
         clock: Clock,
         listening: Listening | None = None,
         publications: Publications | None = None,
     ) -> None:
-        """``listening`` and ``publications`` outlive the loop."""
-        self.machine = Worker(limits)
+        """``machine``: a new one, which decides what the loop does. ``listening`` and ``publications`` outlive the
+        loop.
+        """
+        self.machine = machine
         self.listening = listening or Listening()
         self.publications = publications or Publications()
         self.paused = False
