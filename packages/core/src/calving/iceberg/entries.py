@@ -100,6 +100,10 @@ def referenced(file: DataFile) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class LiveData:
+    """A live data file, its data sequence number, and the path of the manifest that names it. Deletes with a greater
+    sequence number apply to the file, and position deletes with the same one.
+    """
+
     candidate: Candidate
     sequence: int
     manifest: str
@@ -107,15 +111,19 @@ class LiveData:
 
 @dataclass(frozen=True, slots=True)
 class LiveDelete:
+    """A live delete file, and the path of the manifest that names it."""
+
     entry: ManifestEntry
     manifest: str
 
     @property
     def file(self) -> DataFile:
+        """The delete file itself."""
         return self.entry.data_file
 
     @property
     def sequence(self) -> int:
+        """The data sequence number of the deletes."""
         return self.entry.sequence_number or 0
 
 

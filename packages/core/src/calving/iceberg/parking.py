@@ -52,6 +52,11 @@ class Storage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ParkedCommit:
+    """A commit that a failing table could not take: the table's ``entries``, the control offsets up to which the
+    coordinator had ``read`` the log, and what it knew of the source then. A table takes its parked commits in their
+    order, and before what came later.
+    """
+
     entries: tuple[Envelope, ...]
     read: ControlOffsets
     reach: Reach

@@ -285,6 +285,9 @@ class IcebergTarget:
 
 
 def mark_of(table: Table) -> TableMark:
+    """The table's mark: a later mark of the same table is never less. Format version 1 has no sequence numbers: its
+    marks tell tables apart, but not states.
+    """
     metadata = table.metadata
     return TableMark(str(metadata.table_uuid), 0 if metadata.format_version == 1 else metadata.last_sequence_number)
 

@@ -30,7 +30,8 @@ class State(Protocol):
         """Snapshot summaries of the target branch, head first."""
 
     @property
-    def properties(self) -> Mapping[str, str]: ...
+    def properties(self) -> Mapping[str, str]:
+        """The table properties."""
 
 
 class Target(Protocol[S]):

@@ -146,6 +146,9 @@ class LedgerKey:
 
     @property
     def offsets(self) -> str:
+        """The name of the summary entry with this owner's control offsets. The Java sink reads and writes the same
+        name.
+        """
         return f"{OFFSETS}{self.control_topic}.{self.group}"
 
     def of_table(self, name: str) -> str:

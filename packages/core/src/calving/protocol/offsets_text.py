@@ -13,6 +13,10 @@ def encode_control(offsets: ControlOffsets) -> str:
 
 
 def decode_control(text: str) -> dict[int, int]:
+    """The next control offset by partition, from the form of ``encode_control``.
+
+    :raises ValueError: the text has another form.
+    """
     return {int(p): int(offset) for p, offset in json.loads(text).items()}
 
 

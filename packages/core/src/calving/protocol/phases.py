@@ -156,10 +156,12 @@ class Phases:
 
     @property
     def batch(self) -> Batch:
+        """The phase of the machine for the batch."""
         return self._batch
 
     @property
     def cycle(self) -> Cycle:
+        """The phase of the machine for the answer."""
         return self._cycle
 
     @property

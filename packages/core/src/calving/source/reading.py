@@ -34,7 +34,8 @@ class Block(ABC):
 
     @property
     @abstractmethod
-    def keys(self) -> Payloads: ...
+    def keys(self) -> Payloads:
+        """The keys. Null if a record has none."""
 
     @property
     @abstractmethod
