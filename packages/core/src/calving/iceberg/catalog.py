@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -140,31 +141,40 @@ def find_table(catalog: Catalog, table: TableId) -> Table | None:
 
     :raises UnavailableError: the catalog gives no clear answer, or none in time.
     """
+    with reaching(catalog, f"table {'.'.join(table)} cannot be loaded"):
+        try:
+            return within(LOOK_SECONDS, "calving-look", lambda: catalog.load_table(table))
+        except NoSuchTableError as error:
+            if _is_missing(catalog, table, error):
+                return None
+            raise UnavailableError(
+                f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy"
+                f" in between, or iceberg.catalog.uri or .prefix, may be wrong: {masked(str(error))}"
+            ) from error
+
+
+@contextlib.contextmanager
+def reaching(catalog: Catalog, what: str) -> Iterator[None]:
+    """Translate the errors of a catalog and of its store. Each catalog has exceptions of its own, and no base class of
+    exceptions is common to all. ``what`` says what did not happen. calving's own errors stay as they are.
+
+    :raises AccessDeniedError: access is denied; an operator has to act.
+    :raises UnavailableError: any other error, or no answer in time; try again.
+    """
     try:
-        return within(LOOK_SECONDS, "calving-look", lambda: catalog.load_table(table))
-    except NoSuchTableError as error:
-        if _is_missing(catalog, table, error):
-            return None
-        raise UnavailableError(
-            f"table {'.'.join(table)}: the catalog answers 404 without saying that there is no such table; a proxy in"
-            f" between, or iceberg.catalog.uri or .prefix, may be wrong: {masked(str(error))}"
-        ) from error
+        yield
+    except CalvingError:
+        raise
     except LateError as error:
-        raise UnavailableError(f"table {'.'.join(table)} cannot be loaded: {error}") from error
-    except Exception as error:  # catalogs raise exceptions of their own
-        raise in_vain(f"table {'.'.join(table)} cannot be loaded", error, catalog) from error
-
-
-def in_vain(what: str, error: Exception, catalog: Catalog) -> CalvingError:
-    """The error to raise for ``error`` of a catalog or of its store. ``what`` says what did not happen."""
-    if isinstance(error, CalvingError):
-        return error
-    of_store = told(error)
-    denied = str(of_store) if isinstance(of_store, AccessDeniedError) else None
-    denied = denied or denial(error, catalog.name, catalog.properties)
-    if denied is not None:
-        return AccessDeniedError(f"{what}: {denied}")
-    return UnavailableError(f"{what}: {type(error).__name__}: {without_secrets(str(error), catalog.properties)}")
+        raise UnavailableError(f"{what}: {error}") from error
+    except Exception as error:
+        of_store = told(error)
+        denied = str(of_store) if isinstance(of_store, AccessDeniedError) else None
+        denied = denied or denial(error, catalog.name, catalog.properties)
+        if denied is not None:
+            raise AccessDeniedError(f"{what}: {denied}") from error
+        text = without_secrets(str(error), catalog.properties)
+        raise UnavailableError(f"{what}: {type(error).__name__}: {text}") from error
 
 
 def look_for(catalog: Catalog, names: Iterable[str]) -> dict[str, Table | UnavailableError | None]:
@@ -224,12 +234,8 @@ def tables_of(catalog: Catalog, namespace: TableId = ()) -> list[str]:
 
     :raises UnavailableError: the catalog gives no clear answer.
     """
-    try:
+    with reaching(catalog, "the catalog's tables cannot be listed"):
         return within(LISTING_SECONDS, "calving-look", lambda: _listed(catalog, namespace))
-    except LateError as error:
-        raise UnavailableError(f"the catalog's tables cannot be listed: {error}") from error
-    except Exception as error:  # catalogs raise exceptions of their own
-        raise in_vain("the catalog's tables cannot be listed", error, catalog) from error
 
 
 def _listed(catalog: Catalog, namespace: TableId) -> list[str]:

@@ -19,6 +19,7 @@ from calving.iceberg.layers import Prepared
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.orphans import delete_orphans
 from calving.iceberg.target import IcebergTarget, LoadedTable
+from calving.iceberg.tries import tries
 from calving.model.events import TableId
 from calving.mutations.cache import KeyCache
 from calving.mutations.lookup import Tasks
@@ -68,7 +69,7 @@ class Maintenance:
         made: dict[int, Converted] = {}
         is_refused = True
         state = target.load()
-        for tries in range(1, MAX_TRIES + 1):
+        for is_last in tries(MAX_TRIES, lambda _: target.pause(1)):
             found = conversion.of(state.table, self._key.branch)
             if found is None:
                 delete_orphans(state.table.io, conversion.unused(()))
@@ -83,7 +84,7 @@ class Maintenance:
                 is_refused = is_refused and isinstance(error, CommitRefusedError) and target.moved(state)
                 if landed is None and is_refused:
                     target.discard()
-                if landed is None and tries == MAX_TRIES:
+                if landed is None and is_last:
                     if is_refused:  # every attempt was refused
                         delete_orphans(state.table.io, conversion.unused(()))
                     raise
@@ -91,7 +92,6 @@ class Maintenance:
                 # No other attempt can land any more, because all others require an earlier head.
                 delete_orphans(state.table.io, conversion.unused(made[landed].deletes))
                 return made[landed]
-            target.pause(1)
         raise AssertionError("unreachable")
 
     def _prepared(self, state: LoadedTable, found: Converted) -> Prepared:

@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from calving.casting.schema_changes import SchemaChanges
 from calving.errors import ConfigError, UnavailableError
-from calving.iceberg.catalog import find_table, find_tables, in_vain, is_rest, table_id
+from calving.iceberg.catalog import find_table, find_tables, is_rest, reaching, table_id
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
@@ -27,6 +27,7 @@ from calving.iceberg.mutable import check_mutations
 from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import as_in, change_schema, is_open
+from calving.iceberg.tries import tries
 from calving.model.coverage import encode_coverage
 from calving.model.events import TableReference
 from calving.model.files import DataFile
@@ -231,59 +232,53 @@ class Tables:
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])
-        try:
-            self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
-            log.info("table %s was created", name)
-        except TableAlreadyExistsError:
-            log.info("table %s was created by someone else", name)
-        except Exception as error:  # each catalog has its own, also for what others were faster with
-            if find_table(self._catalog, identifier) is None:
-                raise in_vain(f"table {name} was not created", error, self._catalog) from error
-            log.info("table %s was created by someone else", name)
+        with reaching(self._catalog, f"table {name} was not created"):
+            try:
+                self._catalog.create_table(identifier, schema, rules.location, spec, properties=properties)
+                log.info("table %s was created", name)
+            except TableAlreadyExistsError:
+                log.info("table %s was created by someone else", name)
+            except Exception:  # some catalogs have no exception for what others were faster with
+                if find_table(self._catalog, identifier) is None:
+                    raise
+                log.info("table %s was created by someone else", name)
 
     def _create_namespaces(self, namespace: Sequence[str]) -> None:
         for depth in range(1, len(namespace) + 1):
-            try:
-                self._catalog.create_namespace(tuple(namespace[:depth]))
-            except (NamespaceAlreadyExistsError, ForbiddenError):
-                continue
-            except NoSuchNamespaceError as error:
-                raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
-            except Exception as error:  # each catalog has its own, also for what others were faster with
-                if not self._has_namespace(namespace[:depth]):
-                    raise in_vain(
-                        f"namespace {'.'.join(namespace[:depth])} was not created", error, self._catalog
-                    ) from error
+            with reaching(self._catalog, f"namespace {'.'.join(namespace[:depth])} was not created"):
+                try:
+                    self._catalog.create_namespace(tuple(namespace[:depth]))
+                except (NamespaceAlreadyExistsError, ForbiddenError):
+                    continue
+                except NoSuchNamespaceError as error:
+                    raise ConfigError(f"namespace {'.'.join(namespace)} cannot be created: {error}") from error
+                except Exception:  # some catalogs have no exception for what others were faster with
+                    if not self._has_namespace(namespace[:depth]):
+                        raise
 
     def _has_namespace(self, namespace: Sequence[str]) -> bool:
-        try:
+        with reaching(self._catalog, f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists"):
             return bool(self._catalog.namespace_exists(tuple(namespace)))
-        except Exception as error:
-            raise in_vain(
-                f"namespace {'.'.join(namespace)}: the catalog does not say whether it exists", error, self._catalog
-            ) from error
 
     def _evolve(self, name: str, changes: Sequence[SchemaChange]) -> None:
-        for tries in range(1, _TRIES + 1):
+        for _ in tries(_TRIES, lambda failed: time.sleep(0.05 * 2**failed)):
             table = find_table(self._catalog, table_id(name))
             if table is None:
                 raise UnavailableError(f"table {name} was dropped while its schema was to be changed")
             pending = [change for change in changes if is_open(change, table.schema())]
             if not pending:
                 return
-            try:
-                changes = possible(table, pending, self._rules)
-                change_schema(table, changes)
-                log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
-                return
-            except CommitFailedException:
-                time.sleep(0.05 * 2**tries)
-            except ValueError as error:
-                raise ConfigError(f"table {name} cannot be evolved: {error}") from error
-            except (
-                Exception
-            ) as error:  # catalogs raise their own errors; the next load shows whether the schema was changed
-                raise in_vain(f"table {name}: its schema was not changed", error, self._catalog) from error
+            # After an error that says nothing clear, the next load shows whether the schema was changed.
+            with reaching(self._catalog, f"table {name}: its schema was not changed"):
+                try:
+                    changes = possible(table, pending, self._rules)
+                    change_schema(table, changes)
+                    log.info("table %s: %s", name, ", ".join(f"{n.kind} {'.'.join(n.path)}" for n in changes))
+                    return
+                except CommitFailedException:
+                    continue
+                except ValueError as error:
+                    raise ConfigError(f"table {name} cannot be evolved: {error}") from error
         raise UnavailableError(
             f"table {name}: its schema could not be changed: other writers were faster {_TRIES} times"
         )

@@ -29,6 +29,7 @@ from calving.iceberg.resolution import Resolver
 from calving.iceberg.snapshot import SinkSnapshot
 from calving.iceberg.stopwatch import Stopwatch
 from calving.iceberg.summary import mutation_summary
+from calving.iceberg.tries import tries
 from calving.model.coverage import text_of
 from calving.model.events import TableId, TableMark
 from calving.model.mutations import MutationCounts
@@ -100,12 +101,10 @@ class IcebergTarget:
         """By an attempt's snapshot id, the files of a mutation table that the snapshot does not need."""
 
     def load(self) -> LoadedTable:
-        table = self._load()
-        for tries in range(1, LOAD_TRIES + 1):
+        for _ in tries(LOAD_TRIES + 1, self.pause):  # a replica of the catalog may be stale for a moment
+            table = self._load()
             if not is_older(mark_of(table), self.mark):
                 break
-            self.pause(tries)  # a replica of the catalog may be stale for a moment
-            table = self._load()
         else:
             raise WentBackError(
                 f"table {'.'.join(self._table)} has sequence number {mark_of(table).sequence}, and had"
@@ -212,7 +211,7 @@ class IcebergTarget:
 
     def supersede(self, properties: Mapping[str, str]) -> None:
         """Set table properties and move the head of the branch, so that attempts on an earlier state are refused."""
-        for tries in range(1, MAX_TRIES + 1):
+        for is_last in tries(MAX_TRIES, self.pause):
             table = self.load().table
             updates, requirements = new_snapshot(table, self._extra, self._branch).prepare()
             changes = (*updates, SetPropertiesUpdate(updates=dict(properties)))
@@ -220,9 +219,8 @@ class IcebergTarget:
                 table._do_commit(changes, (*requirements, AssertTableUUID(uuid=table.metadata.table_uuid)))
                 return
             except CommitFailedException as error:
-                if tries == MAX_TRIES:
+                if is_last:
                     raise CommitRefusedError(f"table {'.'.join(self._table)}: {error}") from error
-                self.pause(tries)
 
     def landed(self, state: LoadedTable) -> int | None:
         there = {s.snapshot_id for s in state.table.metadata.snapshots}
@@ -242,7 +240,7 @@ class IcebergTarget:
         self.mark = mark_of(table)
 
     def _load(self) -> Table:
-        for tries in range(1, LOAD_TRIES + 1):
+        for is_last in tries(LOAD_TRIES, self.pause):
             try:
                 with self._watch.step("load"):
                     return self._catalog.load_table(self._table)
@@ -250,10 +248,9 @@ class IcebergTarget:
                 raise TableTroubleError(f"table {'.'.join(self._table)} does not exist") from error
             except Exception as error:  # the catalog may be unreachable for a moment
                 self._raise_denial("cannot be loaded", error)
-                if tries == LOAD_TRIES:
+                if is_last:
                     text = f"table {'.'.join(self._table)} cannot be loaded: {type(error).__name__}: {error}"
                     raise TableTroubleError(text) from error
-                self.pause(tries)
         raise AssertionError("unreachable")
 
     def _raise_denial(self, what: str, error: Exception) -> None:
@@ -264,7 +261,7 @@ class IcebergTarget:
 
     def _create_branch(self, table: Table) -> Table:
         """Create the branch from main, as Java does. pyiceberg would create an empty branch."""
-        for tries in range(1, LOAD_TRIES + 1):
+        for _ in tries(LOAD_TRIES, self.pause):
             try:
                 if table.metadata.current_snapshot_id is None:
                     updates, requirements = new_snapshot(table, {}, "main").prepare()
@@ -277,7 +274,6 @@ class IcebergTarget:
             table = self._load()
             if self._branch in table.metadata.refs:
                 return table
-            self.pause(tries)
         raise TableTroubleError(
             f"table {'.'.join(self._table)}: branch {self._branch} could not be created, because others kept changing"
             " the table; the sink tries again, or create the branch yourself"
