@@ -86,7 +86,7 @@ def change(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
     """Two batches of a topic whose records replace each other by ``id``; tasks look for the keys of the second one in
     the files of the first one.
     """
-    plane, beside = Plane(Path(job["folder"])), engine.beside()
+    plane, beside = Plane(Path(job["folder"])), engine.for_other_jobs()
     assert beside is not None
     looking = Looking(beside)
     plane.engine, plane.resolver = engine, Resolver(tasks=lambda: looking)

@@ -25,7 +25,7 @@ class SparkContract(EngineContract):
     def test_tasks_look_for_keys(self, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         table = create(open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)}), "by key", 2)
         table.commit(table.step([{"id": key, "name": "a", "g": 0} for key in range(50)]))
-        table.resolver = Resolver(tasks=engine.beside)
+        table.resolver = Resolver(tasks=engine.for_other_jobs)
         table.resolver.lookups.rows_here = 0
         table.commit(table.step([{"id": 1, "name": "b", "g": 0}], [{"id": 2}]))
         assert pyiceberg_rows(table.table) == table.rows()

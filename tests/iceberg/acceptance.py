@@ -141,7 +141,7 @@ class History:
     def _commit(self) -> int:
         """How many entries still wait."""
         tables, read = self._buffer.tables(), self._buffer.whole()
-        request = CommitTables(UUID(int=self._chance.getrandbits(100)), tables, read, self._buffer.reach(), None)
+        request = CommitTables(UUID(int=self._chance.getrandbits(100)), tables, read, self._buffer.progress(), None)
         for table, outcome in self._committer.commit(request):
             assert isinstance(outcome, Committed), outcome
             self._buffer.settle(table, read, outcome.held_back)

@@ -32,7 +32,7 @@ from calving.protocol.admission import admit
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, Reach
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, LedgerKey, SourceProgress
 
 KEY = LedgerKey("control", "connect-x", "log-1")
 REFERENCE = TableReference("iceberg", ("db",), "t")
@@ -62,7 +62,9 @@ def settle(catalog: Catalog, *entries: Envelope, branch: str = "main", **summary
     key = dataclasses.replace(KEY, branch=branch)
     target = IcebergTarget(catalog, ("db", "t"), branch, key, summary, sleep=lambda _: None)
     covered = {TopicPartition("s", 0): merged(span for e in entries for spans in e.spans.values() for span in spans)}
-    return CommitLoop(target, key, 5).settle(entries, {0: max(e.offset for e in entries) + 1}, Reach(covered, {}))
+    return CommitLoop(target, key, 5).settle(
+        entries, {0: max(e.offset for e in entries) + 1}, SourceProgress(covered, {})
+    )
 
 
 def paths(catalog: Catalog, branch: str = "main") -> list[str]:
@@ -123,7 +125,7 @@ def test_a_recovery_refuses_what_is_on_its_way_and_what_was_heard_before_it(cata
     with pytest.raises(SupersededError, match="recovered"):
         settle(catalog, entry(1, file("b")))
     assert paths(catalog) == ["a"]
-    again = CommitLoop(target, KEY, 5).settle([entry(2, file("c"))], {0: 3}, Reach({}, {}, since={0: 2}))
+    again = CommitLoop(target, KEY, 5).settle([entry(2, file("c"))], {0: 3}, SourceProgress({}, {}, since={0: 2}))
     assert again.snapshot_id is not None
 
 
@@ -369,10 +371,10 @@ def test_records_that_two_commits_have_passed_over_are_an_error_in_the_log(
     """As after the control topic was renamed under a version that did not notice it."""
     made, tp = committer(catalog), TopicPartition("s", 0)
     for offset, names in ((45, ["a"]), (46, ["b"])):
-        reach = Reach({tp: (Span(450, offset * 10 + 10),)}, {})
+        progress = SourceProgress({tp: (Span(450, offset * 10 + 10),)}, {})
         found = {REFERENCE.identifier: (entry(offset, *map(file, names)),)}
         assert "does not hold" not in caplog.text
-        dict(made.commit(CommitTables(uuid4(), found, {0: offset + 1}, reach, None)))
+        dict(made.commit(CommitTables(uuid4(), found, {0: offset + 1}, progress, None)))
     assert "table db.t does not hold offsets 0 to 450 of s-0" in caplog.text
 
 
@@ -417,8 +419,10 @@ def test_the_commits_of_a_failing_table_are_parked_beside_its_files_and_made_in_
 
     def commit(offset: int) -> Committed | Failed:
         files = entry(offset, dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f{offset}"))
-        reach = Reach({tp: (Span(0, offset * 10 + 10),)}, {})
-        request = CommitTables(uuid4(), {table: (files,)}, {0: offset + 1}, reach, None, {}, parked, frozenset([table]))
+        progress = SourceProgress({tp: (Span(0, offset * 10 + 10),)}, {})
+        request = CommitTables(
+            uuid4(), {table: (files,)}, {0: offset + 1}, progress, None, {}, parked, frozenset([table])
+        )
         return dict(committer(catalog).commit(request))[table]  # as a successor: it knows nothing but the request
 
     with monkeypatch.context() as broken:
@@ -455,13 +459,13 @@ def test_a_parked_commit_is_judged_by_the_restarts_that_are_known_when_it_is_mad
 ) -> None:
     """Its coordinator had read offsets from after a restart in one partition of the log, and the restart in none."""
     table, tp = REFERENCE.identifier, TopicPartition("s", 0)
-    held = Reach({tp: (Span(0, 20),)}, {})
+    held = SourceProgress({tp: (Span(0, 20),)}, {})
     made = committer(catalog)
     list(made.commit(CommitTables(uuid4(), {table: (entry(0, file("a")), entry(1, file("b")))}, {0: 2}, held, None)))
     later = dataclasses.replace(file(""), file_path=f"file://{tmp_path}/data/f3")
     again = dataclasses.replace(entry(3, later), spans={tp: (Span(0, 10),)})
     last = Parking(CatalogStorage(catalog)).park(table, ParkedCommit((again,), {0: 4, 1: 0}, held), None)
-    now = Reach({}, {}, {tp: (1, 0)})
+    now = SourceProgress({}, {}, {tp: (1, 0)})
     request = CommitTables(uuid4(), {table: ()}, {0: 4, 1: 1}, now, None, {}, {table: Parked(last, 1, {})})
     assert isinstance(dict(made.commit(request))[table], Committed)
     assert [p.rpartition("/")[2] for p in paths(catalog)] == ["a", "b", "f3"]

@@ -41,7 +41,7 @@ def take_as_heard(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         admission,
         "ordered",
-        lambda entries, control, reach, ledger: Ordered(tuple(entries), (), control, reach.covered),
+        lambda entries, control, progress, ledger: Ordered(tuple(entries), (), control, progress.covered),
     )
 
 

@@ -29,7 +29,7 @@ from calving.protocol.admission import Admitted, Step
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import SourceProgress
 from calving.status.values import STEPS
 from tests.iceberg.histories import KEY, MutationTable, create, pyiceberg_rows
 
@@ -61,7 +61,7 @@ def entry(table: MutationTable, offset: int, step: Step) -> Envelope:
 def commit(made: IcebergCommitter, table: MutationTable, *entries: Envelope) -> None:
     covered = {TP: merged(span for e in entries for spans in e.spans.values() for span in (Span(0, spans[-1].end),))}
     read = {0: max(e.offset for e in entries) + 1}
-    request = CommitTables(uuid4(), {table_id(table.name): entries}, read, Reach(covered, {}), None)
+    request = CommitTables(uuid4(), {table_id(table.name): entries}, read, SourceProgress(covered, {}), None)
     (outcome,) = dict(made.commit(request)).values()
     assert isinstance(outcome, Committed), outcome
 
@@ -121,8 +121,8 @@ def test_what_a_failing_table_has_ready_is_parked_and_comes_back_in_order(
     made, name = committer(catalog), table_id(table.name)
     first, second, third = (entry(table, n, table.step([row(1, f"{n}"), row(2 + n, "a")])) for n in range(3))
     early = replace(third, partition=1)  # it is heard before the second one
-    reach = Reach({TP: (Span(0, 10), Span(20, 30))}, {})
-    request = CommitTables(uuid4(), {name: (first, early)}, {0: 1, 1: 3}, reach, None, park=frozenset({name}))
+    progress = SourceProgress({TP: (Span(0, 10), Span(20, 30))}, {})
+    request = CommitTables(uuid4(), {name: (first, early)}, {0: 1, 1: 3}, progress, None, park=frozenset({name}))
     with monkeypatch.context() as patch:
         patch.setattr(type(catalog), "load_table", _unreachable)
         patch.setattr("calving.iceberg.target.LOAD_TRIES", 1)
@@ -131,7 +131,7 @@ def test_what_a_failing_table_has_ready_is_parked_and_comes_back_in_order(
     assert failed.held_back == (early,)
     parked = {name: Parked(failed.parked, 1, {TP: (Span(0, 10),)})}
     request = CommitTables(
-        uuid4(), {name: (second, early)}, {0: 2, 1: 3}, Reach({TP: (Span(0, 30),)}, {}), None, parked=parked
+        uuid4(), {name: (second, early)}, {0: 2, 1: 3}, SourceProgress({TP: (Span(0, 30),)}, {}), None, parked=parked
     )
     (done,) = dict(made.commit(request)).values()
     assert isinstance(done, Committed) and not done.held_back
@@ -152,8 +152,8 @@ def test_an_entry_held_back_by_three_commits_is_reported_with_the_missing_offset
     read = {0: 6}
     for _ in range(3):
         assert made.held_back == {}
-        reach = Reach({TP: late.spans[TP]}, {})
-        list(made.commit(CommitTables(uuid4(), {table_id(table.name): (late,)}, read, reach, None)))
+        progress = SourceProgress({TP: late.spans[TP]}, {})
+        list(made.commit(CommitTables(uuid4(), {table_id(table.name): (late,)}, read, progress, None)))
     waits = "1 entry is not committed after 3 commit cycles: offsets 0 to 50 of s-0 are missing"
     assert made.held_back == {table_id(table.name): waits}
     commit(made, table, late)
@@ -215,7 +215,7 @@ def test_a_report_has_the_time_of_each_step_and_of_the_commit_that_made_it(
 ) -> None:
     for mutations in (UPSERT, None):
         made, sent = committer(catalog, mutations=mutations), entry(table, 0, table.step([row(1, "a")]))
-        request = CommitTables(uuid4(), {table_id(table.name): (sent,)}, {0: 1}, Reach({}, {}), None)
+        request = CommitTables(uuid4(), {table_id(table.name): (sent,)}, {0: 1}, SourceProgress({}, {}), None)
         list(made.commit(request))
         (report,) = made.reports()
         assert (tuple(report.steps), report.commit_id) == (STEPS, str(request.commit_id))
@@ -233,9 +233,9 @@ def test_the_log_names_the_offsets_that_held_back_entries_wait_for(
     catalog: Catalog, table: MutationTable, caplog: pytest.LogCaptureFixture, waiting: int, said: str
 ) -> None:
     late = tuple(entry(table, 5 + n, table.step([row(1, "a")])) for n in range(waiting))
-    reach = Reach({TP: (Span(50, 50 + 10 * waiting),)}, {})
+    progress = SourceProgress({TP: (Span(50, 50 + 10 * waiting),)}, {})
     with caplog.at_level("INFO"):
-        list(committer(catalog).commit(CommitTables(uuid4(), {table_id(table.name): late}, {0: 7}, reach, None)))
+        list(committer(catalog).commit(CommitTables(uuid4(), {table_id(table.name): late}, {0: 7}, progress, None)))
     assert [each.message for each in caplog.records if "earlier" in each.message] == [f"table {table.name}: {said}"]
 
 
@@ -252,8 +252,8 @@ def test_the_log_counts_the_entries_that_are_parked(
 ) -> None:
     name = table_id(table.name)
     entries = tuple(entry(table, n, table.step([row(1, f"{n}")])) for n in range(parked))
-    reach = Reach({TP: (Span(0, 10 * parked),)}, {})
-    request = CommitTables(uuid4(), {name: entries}, {0: parked}, reach, None, park=frozenset({name}))
+    progress = SourceProgress({TP: (Span(0, 10 * parked),)}, {})
+    request = CommitTables(uuid4(), {name: entries}, {0: parked}, progress, None, park=frozenset({name}))
     monkeypatch.setattr(type(catalog), "load_table", _unreachable)
     monkeypatch.setattr("calving.iceberg.target.LOAD_TRIES", 1)
     list(committer(catalog).commit(request))

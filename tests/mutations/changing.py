@@ -33,7 +33,7 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey, Reach
+from calving.protocol.ledger import LedgerKey, SourceProgress
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.reading import Block
@@ -153,7 +153,7 @@ class Changing:
                 event = DataWritten(UUID(int=self._commits), table, files.data_files, files.delete_files)
                 entries.append(Envelope(0, self._commits, event))
             target = IcebergTarget(self.catalog, table.identifier, "main", KEY, {}, resolver=self._resolver)
-            CommitLoop(target, KEY, 5, in_order=True).settle(entries, {0: self._commits + 1}, Reach({}, {}))
+            CommitLoop(target, KEY, 5, in_order=True).settle(entries, {0: self._commits + 1}, SourceProgress({}, {}))
 
     @property
     def table(self) -> Table:

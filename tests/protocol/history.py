@@ -281,7 +281,7 @@ class History:
         assert all(isinstance(entry.event, DataWritten) for entry in entries)
         try:
             loop = CommitLoop[MemoryTable](self._table, lead.key, 1)
-            done = loop.settle(entries, request.read, request.reach)
+            done = loop.settle(entries, request.read, request.progress)
         except (CommitRefusedError, CommitUncertainError) as error:
             return Failed(str(error))
         return Committed(TABLE, done.snapshot_id)

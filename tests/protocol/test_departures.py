@@ -22,7 +22,7 @@ from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, CommitTables
-from calving.protocol.ledger import Ledger, Reach
+from calving.protocol.ledger import Ledger, SourceProgress
 
 T = TableReference("c", ("db",), "t")
 S1, S2, U3, V = Topic("s", "1"), Topic("s", "2"), Topic("u", "3"), Topic("v")
@@ -72,19 +72,19 @@ def test_what_has_been_read_of_again_is_there() -> None:
 
 def test_a_ledger_lets_go_of_topics_that_have_departed() -> None:
     ledger = Ledger({0: 4}, {OLD: 10, STAYS: 7}, {OLD: 5, STAYS: 7}, gone={OLD: (Span(2, 3),)})
-    reach = Reach({STAYS: (Span(0, 9),)}, {}, departed=frozenset([S1]))
-    assert admit([], {0: 5}, reach, ledger).ledger == Ledger({0: 5}, {STAYS: 9}, {STAYS: 7})
+    progress = SourceProgress({STAYS: (Span(0, 9),)}, {}, departed=frozenset([S1]))
+    assert admit([], {0: 5}, progress, ledger).ledger == Ledger({0: 5}, {STAYS: 9}, {STAYS: 7})
 
 
 def test_a_loss_stays_visible_though_its_topic_is_gone() -> None:
     ledger = Ledger({0: 4}, {OLD: 10}, {OLD: 2}, {OLD: (Span(2, 5),)})
-    after = admit([], {0: 5}, Reach({}, {}, departed=frozenset([S1])), ledger).ledger
+    after = admit([], {0: 5}, SourceProgress({}, {}, departed=frozenset([S1])), ledger).ledger
     assert after == Ledger({0: 5}, {OLD: 10}, {OLD: 2}, {OLD: (Span(2, 5),)})
 
 
 def test_a_loss_in_a_topic_that_is_gone_is_not_asked_for_again() -> None:
     ledger = Ledger({}, {OLD: 10, NEW: 5, STAYS: 7}, {}, {OLD: (Span(2, 5),)})
-    departed = Reach({NEW: (Span(0, 5),)}, {}, departed=frozenset([S1]))
+    departed = SourceProgress({NEW: (Span(0, 5),)}, {}, departed=frozenset([S1]))
     assert admit([], {}, departed, ledger).elsewhere == {U3}
 
 
@@ -128,7 +128,7 @@ class Cycles:
         requests = [e for e in found if isinstance(e, CommitTables)]
         found += self.machine.settled(T.identifier, outcome) if requests else []
         (done,) = (e for e in found if isinstance(e, Acknowledge))
-        return requests[0].reach.departed if requests else (), done.departed
+        return requests[0].progress.departed if requests else (), done.departed
 
 
 def test_a_coordinator_forgets_a_topic_that_is_gone_once_everything_of_it_is_settled() -> None:

@@ -16,7 +16,7 @@ from calving.model.files import DataFile
 from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import admit, passed_over, twice
 from calving.protocol.buffer import Buffer
-from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, Reach
+from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, SourceProgress
 from calving.protocol.offsets_text import decode_control, decode_source, encode_control, encode_source
 
 KEY = LedgerKey("control", "connect-x", "log-1")
@@ -103,13 +103,15 @@ def test_a_file_without_rows_is_left_out() -> None:
 
 
 def test_what_was_read_of_the_source_accumulates() -> None:
-    reach = Reach({TP: (Span(10, 30),)}, {TP: (Span(10, 20),)})
-    found = admit([written(0, 2, "b")], {0: 3}, reach, Ledger({}, {TP: 10, TopicPartition("s", 9): 4}, {TP: 10}))
+    progress = SourceProgress({TP: (Span(10, 30),)}, {TP: (Span(10, 20),)})
+    found = admit([written(0, 2, "b")], {0: 3}, progress, Ledger({}, {TP: 10, TopicPartition("s", 9): 4}, {TP: 10}))
     assert found.ledger == Ledger({0: 3}, {TP: 30, TopicPartition("s", 9): 4}, {TP: 20, TopicPartition("s", 9): 0})
 
 
 def test_what_was_not_heard_yet_is_missing() -> None:
-    found = admit([written(0, 2, "b")], {0: 3}, Reach({TP: (Span(20, 30),)}, {}), Ledger({}, {TP: 10}, {TP: 10}))
+    found = admit(
+        [written(0, 2, "b")], {0: 3}, SourceProgress({TP: (Span(20, 30),)}, {}), Ledger({}, {TP: 10}, {TP: 10})
+    )
     assert found.ledger.source == {TP: 30}
     assert found.ledger.missing == {TP: (Span(10, 20),)}
     assert found.ledger.held(TP) == (Span(0, 10), Span(20, 30))
@@ -118,36 +120,36 @@ def test_what_was_not_heard_yet_is_missing() -> None:
 def test_a_publication_that_another_commit_has_passed_without_it_is_not_claimed() -> None:
     """A store that went back forgets it; a coordinator that had heard it before does not."""
     late = replace(written(0, 2, "a"), spans={TP: (Span(10, 20),)})
-    reach = Reach({TP: (Span(0, 20),)}, {})
-    found = admit([late], {0: 3}, reach, Ledger({0: 5}, {TP: 10}))
+    progress = SourceProgress({TP: (Span(0, 20),)}, {})
+    found = admit([late], {0: 3}, progress, Ledger({0: 5}, {TP: 10}))
     assert not found
     assert found.ledger.source == {TP: 10}
-    assert admit([late], {0: 3}, reach, Ledger({0: 5}, {TP: 20})).ledger.source == {TP: 20}
+    assert admit([late], {0: 3}, progress, Ledger({0: 5}, {TP: 20})).ledger.source == {TP: 20}
 
 
 def test_what_was_missing_is_held_once_it_was_heard() -> None:
     before = Ledger({}, {TP: 30}, {TP: 10}, {TP: (Span(10, 20),)})
-    assert admit([], {}, Reach({TP: (Span(10, 20),)}, {}), before).ledger.held(TP) == (Span(0, 30),)
+    assert admit([], {}, SourceProgress({TP: (Span(10, 20),)}, {}), before).ledger.held(TP) == (Span(0, 30),)
 
 
 def test_what_is_settled_is_missing_nowhere() -> None:
     before = Ledger({}, {TP: 30}, {TP: 0}, {TP: (Span(10, 20),)})
-    after = admit([], {}, Reach({TP: (Span(0, 25),)}, {TP: (Span(0, 25),)}), before).ledger
+    after = admit([], {}, SourceProgress({TP: (Span(0, 25),)}, {TP: (Span(0, 25),)}), before).ledger
     assert (after.settled, after.missing) == ({TP: 25}, {})
 
 
 def test_a_partition_that_starts_anew_is_no_longer_what_the_ledger_knew() -> None:
-    reach = Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
+    progress = SourceProgress({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
     before = Ledger({0: 7}, {TP: 500}, {TP: 480}, source_control={0: 7})
-    assert admit([], {}, reach, before).ledger.source == {TP: 20}
+    assert admit([], {}, progress, before).ledger.source == {TP: 20}
 
 
 def test_a_ledger_that_was_told_of_a_restart_still_knows_what_a_successor_hears_again() -> None:
     """Else it would call that missing, though the table holds it."""
     again = replace(written(0, 9, "a"), spans={TP: (Span(20, 30),)})
-    reach = Reach({TP: (Span(20, 40),)}, {}, {TP: (0, 7)})
+    progress = SourceProgress({TP: (Span(20, 40),)}, {}, {TP: (0, 7)})
     before = KEY.read([KEY.summary(Ledger({0: 10}, {TP: 30}, {TP: 20}))], {})
-    after = admit([again], {0: 12}, reach, before).ledger
+    after = admit([again], {0: 12}, progress, before).ledger
     assert (after.source, after.missing) == ({TP: 40}, {})
 
 
@@ -160,21 +162,21 @@ def test_a_ledger_that_was_told_of_a_restart_still_knows_what_a_successor_hears_
     ids=["another log", "a log of two partitions"],
 )
 def test_a_ledger_that_may_not_know_of_a_restart_is_not_believed(said: dict[str, str]) -> None:
-    reach = Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
-    assert admit([], {}, reach, KEY.read([said], {})).ledger.source == {TP: 20}
+    progress = SourceProgress({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
+    assert admit([], {}, progress, KEY.read([said], {})).ledger.source == {TP: 20}
 
 
 def test_a_commit_of_the_java_sink_tells_nothing_of_a_restart() -> None:
     java = {KEY.offsets: '{"0":10}'}
     ledger = KEY.read([java, KEY.summary(Ledger({0: 5}, {TP: 500}))], {})
     assert ledger.control == {0: 10}
-    assert admit([], {}, Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)}), ledger).ledger.source == {TP: 20}
+    assert admit([], {}, SourceProgress({TP: (Span(0, 20),)}, {}, {TP: (0, 7)}), ledger).ledger.source == {TP: 20}
 
 
 def test_what_a_table_got_before_a_restart_is_missing_nowhere_after_it() -> None:
     before = replace(written(0, 3, "a"), spans={TP: (Span(0, 10),)})
-    reach = Reach({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
-    assert admit([before], {0: 9}, reach, Ledger({0: 5}, {TP: 10})).ledger.missing == {}
+    progress = SourceProgress({TP: (Span(0, 20),)}, {}, {TP: (0, 7)})
+    assert admit([before], {0: 9}, progress, Ledger({0: 5}, {TP: 10})).ledger.missing == {}
 
 
 def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
@@ -182,7 +184,7 @@ def test_a_successor_is_told_once_that_a_partition_began_anew() -> None:
     buffer = Buffer()
     for entry in (told, complete(0, 1, Span(20, 30)), replace(told, offset=2)):
         buffer.hear(entry)
-    assert buffer.reach() == Reach({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, {TP: (0, 0)})
+    assert buffer.progress() == SourceProgress({TP: (Span(0, 30),)}, {TP: (Span(0, 30),)}, {TP: (0, 0)})
     attached = Attachment({TP: (Span(0, 30),)}, restarted=frozenset([TP]), restarts={TP: (0, 0)})
     assert buffer.attachment({}, {}) == attached
 
@@ -194,15 +196,15 @@ def test_a_successor_is_told_where_offsets_have_restarted() -> None:
         first.hear(entry)
     second.hear(complete(1, 9, Span(20, 30)))
     second.hear(Envelope(1, 10, CommitComplete(COMMIT), attached=first.attachment({}, {})))
-    assert first.reach().restarted == second.reach().restarted == {TP: (1, 7)}
-    assert second.reach().covered == {TP: (Span(20, 30),)}  # that was heard behind the restart
+    assert first.progress().restarted == second.progress().restarted == {TP: (1, 7)}
+    assert second.progress().covered == {TP: (Span(20, 30),)}  # that was heard behind the restart
 
 
 def test_a_coordinator_that_has_not_heard_of_a_restart_tells_nothing_of_what_came_after() -> None:
     buffer = Buffer()
     buffer.hear(replace(complete(0, 4, Span(0, 20)), restarted=frozenset([TP])))
     buffer.hear(Envelope(0, 5, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 480),)})))
-    assert buffer.reach().covered == {TP: (Span(0, 20),)}
+    assert buffer.progress().covered == {TP: (Span(0, 20),)}
 
 
 def test_records_that_the_table_holds_would_come_twice() -> None:
@@ -229,26 +231,26 @@ def test_the_parts_of_one_publication_come_once() -> None:
 
 def test_a_holding_is_outdated_once_all_that_it_names_is_heard_again_and_settled() -> None:
     properties = {KEY.holding: encode_coverage({TP: (Span(10, 20),)})}
-    assert not KEY.outdated(properties, Reach({}, {TP: (Span(5, 19),)}))
-    assert KEY.outdated(properties, Reach({}, {TP: (Span(5, 20),)}))
-    assert not KEY.outdated({}, Reach({}, {TP: (Span(5, 20),)}))
+    assert not KEY.outdated(properties, SourceProgress({}, {TP: (Span(5, 19),)}))
+    assert KEY.outdated(properties, SourceProgress({}, {TP: (Span(5, 20),)}))
+    assert not KEY.outdated({}, SourceProgress({}, {TP: (Span(5, 20),)}))
 
 
 @pytest.mark.parametrize("key, since", [(KEY, {0: 6}), (KEY, {}), (replace(KEY, log_id="before"), {0: 9})])
 def test_a_recovery_supersedes_what_was_heard_before_it(key: LedgerKey, since: dict[int, int]) -> None:
-    assert key.is_superseded(KEY.recovered_at(KEY.log_id, {0: 7}), Reach({}, {}, since=since))
+    assert key.is_superseded(KEY.recovered_at(KEY.log_id, {0: 7}), SourceProgress({}, {}, since=since))
 
 
 def test_a_recovery_supersedes_nothing_that_was_heard_after_it() -> None:
-    after = Reach({}, {}, since={0: 7, 1: 0})
+    after = SourceProgress({}, {}, since={0: 7, 1: 0})
     assert not KEY.is_superseded(KEY.recovered_at(KEY.log_id, {0: 7, 1: 0}), after)
-    assert not KEY.is_superseded({}, Reach({}, {}))
+    assert not KEY.is_superseded({}, SourceProgress({}, {}))
 
 
 def test_a_recovery_that_has_begun_says_which_tables_get_everything_again() -> None:
     begun = KEY.recovered_at(KEY.log_id, {0: 7}, again=True)
     assert KEY.gets_all_again(begun)
-    assert KEY.is_superseded(begun, Reach({}, {}))
+    assert KEY.is_superseded(begun, SourceProgress({}, {}))
     assert not KEY.gets_all_again(begun | KEY.recovered_at(KEY.log_id, {0: 7}))
     assert not KEY.gets_all_again({})
 
@@ -260,11 +262,11 @@ def complete(partition: int, offset: int, span: Span) -> Envelope:
 def test_a_publication_counts_when_all_of_it_has_been_heard() -> None:
     buffer = Buffer()
     buffer.hear(written(0, 1, "a"))
-    assert (buffer.tables(), buffer.whole(), buffer.reach()) == ({}, {0: 1}, NOWHERE)
+    assert (buffer.tables(), buffer.whole(), buffer.progress()) == ({}, {0: 1}, NOWHERE)
     buffer.hear(complete(0, 2, Span(10, 20)))
     assert list(buffer.tables()) == [("db", "t")]
     assert buffer.whole() == {0: 3}
-    assert buffer.reach() == Reach({TP: (Span(10, 20),)}, {})
+    assert buffer.progress() == SourceProgress({TP: (Span(10, 20),)}, {})
 
 
 def test_files_of_the_java_sink_count_as_they_come() -> None:
@@ -278,7 +280,7 @@ def test_records_are_settled_once_their_files_are_committed() -> None:
     buffer.hear(written(0, 1, "a"))
     buffer.hear(complete(0, 2, Span(10, 20)))
     buffer.settle(("db", "t"), buffer.whole())
-    assert buffer.reach().settled == {TP: (Span(10, 20),)}
+    assert buffer.progress().settled == {TP: (Span(10, 20),)}
 
 
 def test_what_another_coordinator_calls_settled_is_settled() -> None:
@@ -286,14 +288,14 @@ def test_what_another_coordinator_calls_settled_is_settled() -> None:
     buffer.hear(Envelope(0, 0, CommitComplete(COMMIT), attached=Attachment({TP: (Span(0, 10),)})))
     buffer.hear(written(0, 1, "a"))
     buffer.hear(complete(0, 2, Span(10, 20)))
-    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
+    assert buffer.progress() == SourceProgress({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
 
 
 def test_a_topic_whose_offsets_go_back_is_covered_from_its_beginning() -> None:
     buffer = Buffer()
     buffer.hear(complete(0, 1, Span(0, 500)))
     buffer.hear(replace(complete(0, 2, Span(0, 20)), restarted=frozenset([TP])))
-    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 20),)}, {TP: (0, 2)})
+    assert buffer.progress() == SourceProgress({TP: (Span(0, 20),)}, {TP: (Span(0, 20),)}, {TP: (0, 2)})
 
 
 def test_the_buffer_saves_the_lowest_entry_that_is_still_buffered() -> None:
@@ -410,18 +412,20 @@ def test_what_a_rollback_has_taken_away_is_not_held_and_not_called_settled() -> 
     properties = KEY.properties(Ledger({0: 9}, {TP: 60}, {TP: 60}))
     ledger = KEY.read([KEY.summary(Ledger({0: 5}, {TP: 30}, {TP: 30}))], properties)
     assert ledger.gone == {TP: (Span(30, 60),)}
-    reach = Reach({TP: (Span(0, 70),)}, {TP: (Span(0, 60),)})
-    after = admit([written(0, 9, "a")], {0: 10}, reach, ledger).ledger
+    progress = SourceProgress({TP: (Span(0, 70),)}, {TP: (Span(0, 60),)})
+    after = admit([written(0, 9, "a")], {0: 10}, progress, ledger).ledger
     assert (after.source, after.settled, after.missing) == ({TP: 70}, {TP: 30}, {TP: (Span(30, 60),)})
-    assert passed_over(after, reach) == {TP: (Span(30, 60),)}
+    assert passed_over(after, progress) == {TP: (Span(30, 60),)}
 
 
 def test_what_a_rollback_has_taken_away_stays_away_until_it_is_to_come_back() -> None:
     properties = KEY.properties(Ledger({0: 9}, {TP: 60}, {TP: 60}))
     head = KEY.summary(Ledger({0: 5}, {TP: 30}, {TP: 30}))
-    reach = Reach({TP: (Span(0, 70),)}, {TP: (Span(0, 60),)})
+    progress = SourceProgress({TP: (Span(0, 70),)}, {TP: (Span(0, 60),)})
     for offset in (9, 10, 11):
-        ledger = admit([written(0, offset, str(offset))], {0: offset + 1}, reach, KEY.read([head], properties)).ledger
+        ledger = admit(
+            [written(0, offset, str(offset))], {0: offset + 1}, progress, KEY.read([head], properties)
+        ).ledger
         properties |= KEY.properties(ledger)
         head = KEY.summary(ledger)
         assert ledger.missing == {TP: (Span(30, 60),)}
@@ -438,10 +442,10 @@ def test_after_a_rollback_a_replay_brings_nothing_back() -> None:
 def test_what_is_committed_again_is_gone_no_longer() -> None:
     ledger = Ledger({0: 5}, {TP: 30}, {TP: 30}, gone={TP: (Span(30, 60),)})
     again = replace(written(0, 9, "a"), spans={TP: (Span(30, 60),)})
-    reach = Reach({TP: (Span(30, 60),)}, {})
-    assert admit([again], {0: 10}, reach, ledger).ledger.gone == {}
+    progress = SourceProgress({TP: (Span(30, 60),)}, {})
+    assert admit([again], {0: 10}, progress, ledger).ledger.gone == {}
     left_out = {TP: (Span(30, 40),)}
-    assert admit([again], {0: 10}, reach, ledger, left_out).ledger.gone == left_out
+    assert admit([again], {0: 10}, progress, ledger, left_out).ledger.gone == left_out
 
 
 def test_a_ledger_says_what_is_settled_only_where_that_is_not_all() -> None:

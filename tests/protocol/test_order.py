@@ -13,7 +13,7 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.admission import Admitted, Step, admit
 from calving.protocol.buffer import Buffer
 from calving.protocol.gate import Gate, waiting
-from calving.protocol.ledger import NO_LEDGER, Ledger, Reach
+from calving.protocol.ledger import NO_LEDGER, Ledger, SourceProgress
 
 TABLE = TableReference("c", ("db",), "t")
 COMMIT = UUID(int=1)
@@ -33,7 +33,7 @@ def admitted(entries: Iterable[Envelope], ledger: Ledger = NO_LEDGER, also: Iter
         if heard not in also:
             buffer.hear(heard)
         buffer.hear(Envelope(heard.partition, heard.offset + 1, DataComplete(COMMIT), heard.spans, None))
-    return admit(entries, buffer.whole(), buffer.reach(), ledger, in_order=True)
+    return admit(entries, buffer.whole(), buffer.progress(), ledger, in_order=True)
 
 
 def named(name: str) -> DataFile:
@@ -95,8 +95,8 @@ def test_the_ledger_never_has_a_hole() -> None:
 
 
 def test_a_partition_that_started_over_keeps_nobody_waiting() -> None:
-    reach = Reach({A: (Span(0, 5),)}, {}, {A: (0, 0)})
-    found = admit([entry(0, 0, "before", a=(30, 40))], {0: 2}, reach, NO_LEDGER, in_order=True)
+    progress = SourceProgress({A: (Span(0, 5),)}, {}, {A: (0, 0)})
+    found = admit([entry(0, 0, "before", a=(30, 40))], {0: 2}, progress, NO_LEDGER, in_order=True)
     assert names(found) == ["before"]
 
 
@@ -110,7 +110,7 @@ def test_the_delete_files_and_data_files_of_a_batch_are_one_step_also_where_they
     ]
     covers = {A: (Span(0, 10),)}
     heard = [Envelope(0, offset, event, covers) for offset, event in enumerate(events)]
-    found = admit(heard, {0: 5}, Reach(covers, {}), NO_LEDGER, in_order=True)
+    found = admit(heard, {0: 5}, SourceProgress(covers, {}), NO_LEDGER, in_order=True)
     assert [(names_of(step.delete_files), names_of(step.data_files)) for step in found.steps] == [
         (["keys 1"], ["rows 1a", "rows 1b"]),
         (["keys 2"], ["rows 2"]),
@@ -124,7 +124,7 @@ def test_files_of_different_publications_are_different_steps() -> None:
 
 def test_tables_that_are_appended_to_wait_for_nothing() -> None:
     late = entry(0, 0, "late", a=(100, 200))
-    found = admit([late], {0: 2}, Reach({A: (Span(100, 200),)}, {}), NO_LEDGER)
+    found = admit([late], {0: 2}, SourceProgress({A: (Span(100, 200),)}, {}), NO_LEDGER)
     assert ([file.file_path for file in found.data_files], found.steps) == (["late"], ())
 
 
@@ -156,7 +156,7 @@ def _committed(rng: random.Random, log: list[Envelope]) -> dict[TopicPartition, 
         before = sum(map(len, buffer.tables().values()))
         for table, entries in buffer.tables().items():
             read = buffer.whole()
-            got = admit(entries, read, buffer.reach(), ledger, in_order=True)
+            got = admit(entries, read, buffer.progress(), ledger, in_order=True)
             places = {file.file_path for file in got.data_files}
             for step, each in itertools.product(got.steps, log):
                 if isinstance(each.event, DataWritten) and step.data_files == each.event.data_files:
@@ -207,8 +207,8 @@ def test_missing_records_are_named_also_if_earlier_ones_of_their_partition_wait_
 
 def test_a_partition_whose_offsets_have_restarted_is_not_waited_for() -> None:
     both = entry(0, 0, "both", a=(100, 200), b=(5, 9))
-    reach = Reach({A: (Span(100, 200),), B: (Span(5, 9),)}, {}, {B: (0, 0)})
-    found = admit([both], {0: 2}, reach, NO_LEDGER, in_order=True)
+    progress = SourceProgress({A: (Span(100, 200),), B: (Span(5, 9),)}, {}, {B: (0, 0)})
+    found = admit([both], {0: 2}, progress, NO_LEDGER, in_order=True)
     assert waiting(found) == "1 entry waits for earlier records: offsets 0 to 100 of s-0"
 
 

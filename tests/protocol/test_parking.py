@@ -27,7 +27,7 @@ from calving.model.offsets import Span, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed, Intervals
 from calving.protocol.effects import Acknowledge, CommitTables
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import SourceProgress
 
 T, U = TableReference("c", ("db",), "t", UUID(int=7)), TableReference("c", ("db",), "u")
 TP, OTHER = TopicPartition("s", 0, "id"), TopicPartition("s", 1, "id")
@@ -54,8 +54,8 @@ def entry(offset: int, table: TableReference = T) -> Envelope:
 
 
 def commit(offset: int) -> ParkedCommit:
-    reach = Reach({TP: (Span(0, offset * 10 + 10),)}, {TP: (Span(0, 5),)}, {TP: (0, 1)}, {0: 2})
-    return ParkedCommit((entry(offset),), {0: offset + 1}, reach)
+    progress = SourceProgress({TP: (Span(0, offset * 10 + 10),)}, {TP: (Span(0, 5),)}, {TP: (0, 1)}, {0: 2})
+    return ParkedCommit((entry(offset),), {0: offset + 1}, progress)
 
 
 def names() -> Iterator[str]:
@@ -79,26 +79,26 @@ def test_parked_commits_become_one_up_to_the_last_of_them() -> None:
     first = made.park(T.identifier, commit(3), None)
     second = made.park(T.identifier, commit(5), Parked(first, 1, {}))
     (together,) = parking(files).commits(T.identifier, Parked(second, 2, {}))
-    assert together == ParkedCommit((entry(3), entry(5)), {0: 6}, commit(5).reach)
+    assert together == ParkedCommit((entry(3), entry(5)), {0: 6}, commit(5).progress)
 
 
 def test_of_the_commits_of_two_coordinators_the_later_one_need_not_have_read_more() -> None:
     """It had the same saved position, and another partition of the control log was slow."""
     files = Files()
     made = parking(files)
-    reach = Reach({TP: (Span(0, 5),), OTHER: (Span(0, 9),)}, {}, {TP: (0, 1)}, {0: 1})
+    progress = SourceProgress({TP: (Span(0, 5),), OTHER: (Span(0, 9),)}, {}, {TP: (0, 1)}, {0: 1})
     first = made.park(T.identifier, replace(commit(5), read={0: 6, 1: 4}), None)
-    again = ParkedCommit((entry(3),), {0: 4, 1: 7}, reach)
+    again = ParkedCommit((entry(3),), {0: 4, 1: 7}, progress)
     second = made.park(T.identifier, again, Parked(first, 1, {}))
     (together,) = made.commits(T.identifier, Parked(second, 2, {}))
     assert together.read == {0: 6, 1: 7}
-    assert together.reach == Reach(
+    assert together.progress == SourceProgress(
         {TP: (Span(0, 60),), OTHER: (Span(0, 9),)}, {TP: (Span(0, 5),)}, {TP: (0, 1)}, {0: 1}
     )
 
 
 def test_offsets_that_have_started_anew_in_between_are_a_commit_of_their_own() -> None:
-    made, restarted = parking(Files()), replace(commit(5), reach=replace(commit(5).reach, restarted={}))
+    made, restarted = parking(Files()), replace(commit(5), progress=replace(commit(5).progress, restarted={}))
     first = made.park(T.identifier, commit(3), None)
     second = made.park(T.identifier, restarted, Parked(first, 1, {}))
     assert list(made.commits(T.identifier, Parked(second, 2, {}))) == [commit(3), restarted]
@@ -151,7 +151,7 @@ def test_a_restart_that_a_parked_commit_does_not_know_leaves_nothing_of_its_cove
     """In a log of several partitions it may mix offsets from before and after the restart."""
     parked = replace(commit(3), read={0: 4, 1: 0})
     later = parked.judged_by({TP: (1, 5)})
-    assert later.reach == Reach({}, {}, {TP: (1, 5)}, {0: 2})
+    assert later.progress == SourceProgress({}, {}, {TP: (1, 5)}, {0: 2})
     assert (later.entries, later.read) == (parked.entries, parked.read)
     assert parked.judged_by({TP: (0, 1)}) == parked
 
@@ -194,9 +194,9 @@ def test_the_position_is_not_held_back_by_what_is_parked() -> None:
 def test_what_is_parked_is_not_settled_until_it_is_in_its_table() -> None:
     buffer = heard(entry(1), complete(2, Span(10, 20)))
     buffer.park(T.identifier, buffer.whole(), "last")
-    assert buffer.reach().settled == {}
+    assert buffer.progress().settled == {}
     buffer.settle(T.identifier, buffer.whole())
-    assert buffer.reach().settled == {TP: (Span(10, 20),)}
+    assert buffer.progress().settled == {TP: (Span(10, 20),)}
     assert buffer.parked == {}
 
 
@@ -205,7 +205,7 @@ def test_a_successor_knows_what_is_parked_and_that_it_was_heard() -> None:
     told = Attachment({TP: (Span(0, 10),)}, parked={T.identifier: parked})
     buffer = heard(Envelope(0, 5, CommitComplete(COMMIT), attached=told))
     assert buffer.parked == {T.identifier: parked}
-    assert buffer.reach() == Reach({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
+    assert buffer.progress() == SourceProgress({TP: (Span(0, 20),)}, {TP: (Span(0, 10),)})
 
 
 def test_a_successor_does_not_know_what_it_is_to_hear_again() -> None:
@@ -322,8 +322,8 @@ def test_while_a_table_fails_nothing_more_is_called_settled() -> None:
     cycles.run(1, Committed(T, None))
     before, _ = cycles.run(2, Failed("broken"))
     after, _ = cycles.run(3, Failed("broken"))
-    assert before is not None and before.reach.settled == {TP: (Span(10, 20),)}
-    assert after is not None and after.reach.settled == {}
+    assert before is not None and before.progress.settled == {TP: (Span(10, 20),)}
+    assert after is not None and after.progress.settled == {}
 
 
 def test_what_is_parked_is_asked_for_with_every_commit_until_the_table_takes_it() -> None:

@@ -46,10 +46,10 @@ class World:
 
     def commit(self, *tables: TableReference) -> list[list[str]]:
         """The files that each table gets."""
-        read, reach, heard = self.buffer.whole(), self.buffer.reach(), self.buffer.tables()
+        read, progress, heard = self.buffer.whole(), self.buffer.progress(), self.buffer.tables()
         got = []
         for table in tables:
-            admitted = admit(heard.get(table.identifier, ()), read, reach, self.ledgers[table])
+            admitted = admit(heard.get(table.identifier, ()), read, progress, self.ledgers[table])
             got.append([file.file_path for file in admitted.data_files])
             if admitted:
                 self.ledgers[table] = admitted.ledger

@@ -33,7 +33,7 @@ from calving.model.events import (
 from calving.model.offsets import ControlOffsets, Span, TopicPartition, named
 from calving.protocol.admission import Admitted
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import Ledger, LedgerKey, Reach
+from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
 from tests.simulation.broker import Record
 from tests.simulation.mutations import Rows, replayed
 from tests.simulation.tables import SimCommitter, Snapshot
@@ -227,7 +227,7 @@ class Checks:
         if snapshot_id in table.discarded:
             raise Violation("C6: a snapshot was committed whose manifests had been deleted")
         files = tuple(f.file_path for f in admitted.data_files)
-        outdated = key.outdated(loaded, admitted.reach)
+        outdated = key.outdated(loaded, admitted.progress)
         table.append(Snapshot(snapshot_id, files, key.summary(admitted.ledger), world.now, live), world.files)
         if name in world.mutation_tables:
             self._check_rows(name, admitted)
@@ -238,7 +238,7 @@ class Checks:
             world.stats["caught up after a loss"] += 1
         world.stats["commits"] += 1
         ledger = world.ledger_of(table.state()) if world.people.former else admitted.ledger
-        self._check_ledger(name, ledger, admitted.reach)
+        self._check_ledger(name, ledger, admitted.progress)
 
     def _check_rows(self, name: TableId, admitted: Admitted) -> None:
         """After every commit a mutation table shows the result of its records, one after the other."""
@@ -263,7 +263,7 @@ class Checks:
         uuid = self._world.tables[name].uuid
         self._reached = {at: control for at, control in self._reached.items() if at[0] != uuid}
 
-    def _check_ledger(self, name: TableId, ledger: Ledger, reach: Reach) -> None:
+    def _check_ledger(self, name: TableId, ledger: Ledger, progress: SourceProgress) -> None:
         """The ledger's offsets are true: recovery is built on them."""
         world = self._world
         if world.accidents.catalog_went_back:
@@ -276,12 +276,12 @@ class Checks:
             return covers(held[record.tp], record.offset)
 
         for record in world.tables[name].rows:
-            if self._is_told_apart(record, reach) and not is_held(record):
+            if self._is_told_apart(record, progress) and not is_held(record):
                 raise Violation(f"C6: the table holds {record}, its ledger does not know")
         for path, owner in self.files_of.items():
             rows = world.tables[owner].rows
             for record in world.files[path]:
-                if record in rows or record in self.forgiven or not self._is_told_apart(record, reach):
+                if record in rows or record in self.forgiven or not self._is_told_apart(record, progress):
                     continue
                 if owner == name and is_held(record):
                     raise Violation(f"C6: the ledger claims {record}, which is in no snapshot of the table")
@@ -291,17 +291,17 @@ class Checks:
                     raise Violation(f"C6: {record} is called settled, and is in no snapshot")
 
         for record in world.people.taken.get(name, ()):
-            if is_held(record) and self._is_told_apart(record, reach):
+            if is_held(record) and self._is_told_apart(record, progress):
                 raise Violation(f"C6: the ledger claims {record}, which a rollback has taken away")
 
-    def _is_told_apart(self, record: Record, reach: Reach) -> bool:
+    def _is_told_apart(self, record: Record, progress: SourceProgress) -> bool:
         """Whether a ledger that speaks of its offset means this record, and not another one before or after it. Where
         offsets have restarted, it does if its coordinator has heard so in a control log of one partition.
         """
         world, broker = self._world, self._world.broker
         if record.topic != broker.incarnation or record.tp not in broker.reused:
             return record.topic == broker.incarnation
-        known = reach.restarted.get(world.known_as(record.tp))
+        known = progress.restarted.get(world.known_as(record.tp))
         is_known = known is not None and known == self._restarted.get(record.tp) and world.store.partitions == 1
         return is_known and broker.is_there(record)
 

@@ -256,7 +256,7 @@ class SimCommitter:
 
     def _settle(self, table: TableId, request: CommitTables) -> Committed | Failed:
         world = self._world
-        last = ParkedCommit(request.tables[table], request.read, request.reach)
+        last = ParkedCommit(request.tables[table], request.read, request.progress)
         parked, snapshot_id = request.parked.get(table), None
         try:
             self._parking.clear(table, parked)
@@ -266,8 +266,8 @@ class SimCommitter:
                     int(e.event.table.table_uuid or 0) for e in commit.entries if isinstance(e.event, DataWritten)
                 )
                 target = world.target(world, table, self._key, uuids, mark)
-                reach = world.reach_of(commit, request.reach)
-                done = world.commit_loop(target).settle(commit.entries, commit.read, reach)
+                progress = world.progress_of(commit, request.progress)
+                done = world.commit_loop(target).settle(commit.entries, commit.read, progress)
                 mark, snapshot_id = target.mark, done.snapshot_id or snapshot_id
                 self._parking.made(table, commit, mark)
         except WentBack as error:

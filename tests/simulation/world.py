@@ -26,7 +26,7 @@ from calving.model.files import DataFile, FileContent
 from calving.model.offsets import Spans, Topic, TopicPartition, within
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Coordinator
-from calving.protocol.ledger import Ledger, LedgerKey, Reach
+from calving.protocol.ledger import Ledger, LedgerKey, SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import recovery
 from calving.protocol.worker import BatchOutcome, Worker
@@ -199,9 +199,9 @@ class World:
         yield from parked
         yield last
 
-    def reach_of(self, commit: ParkedCommit, now: Reach) -> Reach:
+    def progress_of(self, commit: ParkedCommit, now: SourceProgress) -> SourceProgress:
         """What a commit goes by that is parked: what was known at its time, and what has restarted since."""
-        return commit.judged_by(now.restarted).reach
+        return commit.judged_by(now.restarted).progress
 
     def to_park(self, commit: ParkedCommit) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
         """The entries of a mutation table's commit that are parked, and those that are not."""

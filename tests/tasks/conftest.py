@@ -32,7 +32,7 @@ from calving.model.record_path import (
     TransformSpec,
 )
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey, Reach
+from calving.protocol.ledger import LedgerKey, SourceProgress
 from calving.protocol.worker import BatchOutcome
 from calving.runtime.batch import BatchRunner, ErrorLimits
 from calving.source.kafka import Topics
@@ -95,7 +95,7 @@ class Plane:
             loop = CommitLoop(target, KEY, 5, in_order=self.resolver is not None)
             entries = [Envelope(0, self._commits + number, event) for number, event in enumerate(events)]
             self._commits += len(events)
-            loop.settle(entries, {0: self._commits}, Reach({}, {}))
+            loop.settle(entries, {0: self._commits}, SourceProgress({}, {}))
 
     def take(self, topic: Topic, spans: dict[int, tuple[int, int]] | None = None) -> BatchOutcome:
         outcome = self.read(topic, spans)

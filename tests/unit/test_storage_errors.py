@@ -6,7 +6,7 @@ import pytest
 
 from calving.errors import AccessDeniedError, CredentialsExpiredError, GaveUpError, JobFailedError, UnavailableError
 from calving.runtime.failures import SAME, Failures
-from calving.storage_errors import told
+from calving.storage_errors import store_error
 
 HEAD = "When getting information for key 'x/y.parquet' in bucket 'lake': "
 CREATE = "When initiating multiple part upload for key 'x/y.parquet' in bucket 'lake': "
@@ -22,20 +22,22 @@ CREATE = "When initiating multiple part upload for key 'x/y.parquet' in bucket '
     ],
 )
 def test_a_store_that_is_busy_or_away_is_tried_for_ever(text: str) -> None:
-    error = told(OSError(text))
+    error = store_error(OSError(text))
     assert type(error) is UnavailableError
     assert text in str(error)
 
 
 def test_a_denied_write_names_file_and_permission() -> None:
-    error = told(OSError(f"{CREATE}AWS Error ACCESS_DENIED during CreateMultipartUpload operation: Access Denied."))
+    error = store_error(
+        OSError(f"{CREATE}AWS Error ACCESS_DENIED during CreateMultipartUpload operation: Access Denied.")
+    )
     assert isinstance(error, AccessDeniedError)
     assert "s3://lake/x/y.parquet" in str(error)
     assert "the permission s3:PutObject" in str(error)
 
 
 def test_a_denied_look_names_the_permission_to_list_too_without_which_a_missing_file_is_denied() -> None:
-    error = told(OSError(f"{HEAD}AWS Error ACCESS_DENIED during HeadObject operation: No response body."))
+    error = store_error(OSError(f"{HEAD}AWS Error ACCESS_DENIED during HeadObject operation: No response body."))
     assert "s3:GetObject, and s3:ListBucket" in str(error)
 
 
@@ -49,14 +51,14 @@ def test_a_denied_look_names_the_permission_to_list_too_without_which_a_missing_
     ],
 )
 def test_credentials_that_expired_are_told_from_a_missing_permission(text: str) -> None:
-    error = told(OSError(text))
+    error = store_error(OSError(text))
     assert isinstance(error, CredentialsExpiredError)
     assert "have expired" in str(error)
 
 
 @pytest.mark.parametrize("error", [OSError("the disk is full"), ValueError("AWS Error"), KeyError("x")])
 def test_other_errors_say_nothing(error: Exception) -> None:
-    assert told(error) is None
+    assert store_error(error) is None
 
 
 def test_a_denial_that_returns_every_time_stops_the_sink() -> None:

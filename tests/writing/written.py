@@ -22,7 +22,7 @@ from calving.model.offsets import Span, TopicPartition
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.protocol.commit import CommitLoop
-from calving.protocol.ledger import LedgerKey, Reach
+from calving.protocol.ledger import LedgerKey, SourceProgress
 from calving.records.fields import arrow_schema
 from calving.tasks.result import TaskResult
 from calving.wire.codec import Message, decode, encode
@@ -83,5 +83,5 @@ def commit(folder: Path, schema: Schema, spec: PartitionSpec, columns: Mapping[s
     source, key = TopicPartition("s", 0), LedgerKey("control", "group", "log")
     envelope = Envelope(0, 0, received.event, {source: (Span(0, 1),)})
     loop = CommitLoop(IcebergTarget(catalog, ("db", "t"), "main", key, {}, sleep=lambda _: None), key, 5)
-    loop.settle([envelope], {0: 1}, Reach({source: merged([Span(0, 1)])}, {}))
+    loop.settle([envelope], {0: 1}, SourceProgress({source: merged([Span(0, 1)])}, {}))
     return catalog.load_table("db.t")

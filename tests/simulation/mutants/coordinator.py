@@ -13,7 +13,7 @@ from calving.protocol.buffer import Buffer
 from calving.protocol.coordinator import Committed, Coordinator, Failed
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import SourceProgress
 from calving.protocol.marks import Marks
 from calving.runtime.coordinator import CoordinatorLoop
 from tests.simulation.members import SimCursor, SimSession
@@ -173,8 +173,8 @@ class SeesNothing(World):
 @mutant("C6 records are called settled that wait for a table")
 class SettlesTooEarly(World):
     class _Hasty(Buffer):
-        def reach(self) -> Reach:
-            found = super().reach()
+        def progress(self) -> SourceProgress:
+            found = super().progress()
             return replace(found, settled=found.covered)
 
     coordinator = with_buffer(_Hasty)
@@ -200,9 +200,9 @@ class CommitsUnheard(World):
 @mutant("C6 what was parked is called settled", "failing table")
 class SettlesParked(World):
     class coordinator(Coordinator):
-        def _reach(self) -> Reach:
+        def _progress(self) -> SourceProgress:
             parked, self._buffer.parked = self._buffer.parked, {}
-            found = self._buffer.reach()
+            found = self._buffer.progress()
             self._buffer.parked = parked
             return found
 
@@ -229,8 +229,8 @@ class ComparesNothing(World):
 
 @mutant("C6 what was parked goes by the restarts that were known at its time", "truncated while a table fails")
 class JudgesAsThen(World):
-    def reach_of(self, commit: ParkedCommit, now: Reach) -> Reach:
-        return commit.reach
+    def progress_of(self, commit: ParkedCommit, now: SourceProgress) -> SourceProgress:
+        return commit.progress
 
 
 @mutant("C5 what was parked is deleted before it is written down that it has served", "failing table")
@@ -299,8 +299,8 @@ class TellsNothing(World):
 @mutant("C6 nothing is ever called settled")
 class SettlesNothing(World):
     class _Doubtful(Buffer):
-        def reach(self) -> Reach:
-            return replace(super().reach(), settled={})
+        def progress(self) -> SourceProgress:
+            return replace(super().progress(), settled={})
 
     coordinator = with_buffer(_Doubtful)
 

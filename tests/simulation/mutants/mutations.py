@@ -13,7 +13,7 @@ from calving.protocol import admission
 from calving.protocol.admission import Admitted
 from calving.protocol.buffer import Buffer
 from calving.protocol.commit import CommitLoop, Settled
-from calving.protocol.ledger import NOWHERE, Ledger, Reach
+from calving.protocol.ledger import NOWHERE, Ledger, SourceProgress
 from calving.protocol.order import Ordered, ordered
 from tests.simulation.broker import Record
 from tests.simulation.mutants.registry import mutant, with_buffer
@@ -21,7 +21,7 @@ from tests.simulation.mutations import Changes, Rows, changes, event_time
 from tests.simulation.tables import Loaded, SimTarget
 from tests.simulation.world import World
 
-Order = Callable[[Iterable[Envelope], ControlOffsets, Reach, Ledger], Ordered]
+Order = Callable[[Iterable[Envelope], ControlOffsets, SourceProgress, Ledger], Ordered]
 
 
 class _Mutating(World):
@@ -37,19 +37,23 @@ class _Ordering(_Mutating):
         order = type(self).order
 
         class Loop(CommitLoop[Loaded]):
-            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+            def settle(
+                self, heard: Iterable[Envelope], read: ControlOffsets, progress: SourceProgress = NOWHERE
+            ) -> Settled:
                 with mock.patch.object(admission, "ordered", order):
-                    return super().settle(heard, read, reach)
+                    return super().settle(heard, read, progress)
 
         return Loop(target, target.key, 3, in_order=target.name in self.mutation_tables)
 
 
-def _as_heard(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, ledger: Ledger) -> Ordered:
-    return Ordered(tuple(entries), (), control, reach.covered)
+def _as_heard(
+    entries: Iterable[Envelope], control: ControlOffsets, progress: SourceProgress, ledger: Ledger
+) -> Ordered:
+    return Ordered(tuple(entries), (), control, progress.covered)
 
 
-def _beyond(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, ledger: Ledger) -> Ordered:
-    return replace(ordered(entries, control, reach, ledger), control=control)
+def _beyond(entries: Iterable[Envelope], control: ControlOffsets, progress: SourceProgress, ledger: Ledger) -> Ordered:
+    return replace(ordered(entries, control, progress, ledger), control=control)
 
 
 @mutant("G1 a mutation table takes publications as they are heard", "open transactions")

@@ -15,7 +15,7 @@ from calving.protocol.admission import Admitted, admit
 from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, Reach
+from calving.protocol.ledger import NOWHERE, Ledger, LedgerKey, SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.recovery import Recovery
 from calving.protocol.recovery import recovery as real_recovery
@@ -57,21 +57,23 @@ class _CustomLoop(World):
     def admit(
         heard: Iterable[Envelope],
         read: ControlOffsets,
-        reach: Reach,
+        progress: SourceProgress,
         ledger: Ledger,
         left_out: Coverage,
         *,
         in_order: bool,
     ) -> Admitted:
-        return admit(heard, read, reach, ledger, left_out, in_order=in_order)
+        return admit(heard, read, progress, ledger, left_out, in_order=in_order)
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         rule = type(self).admit
 
         class Loop(CommitLoop[Loaded]):
-            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+            def settle(
+                self, heard: Iterable[Envelope], read: ControlOffsets, progress: SourceProgress = NOWHERE
+            ) -> Settled:
                 with mock.patch.object(commit_module, "admit", rule):
-                    return super().settle(heard, read, reach)
+                    return super().settle(heard, read, progress)
 
         return Loop(target, target.key, 3, in_order=target.name in self.mutation_tables)
 
@@ -79,14 +81,18 @@ class _CustomLoop(World):
 class _Believing(World):
     """Heard restarts count in another way."""
 
-    reach: type[Reach]
+    progress: type[SourceProgress]
 
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
-        reach_of = type(self).reach
+        progress_of = type(self).progress
 
         class Loop(CommitLoop[Loaded]):
-            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
-                known = reach_of(reach.covered, reach.settled, reach.restarted, reach.since, reach.departed)
+            def settle(
+                self, heard: Iterable[Envelope], read: ControlOffsets, progress: SourceProgress = NOWHERE
+            ) -> Settled:
+                known = progress_of(
+                    progress.covered, progress.settled, progress.restarted, progress.since, progress.departed
+                )
                 return super().settle(heard, read, known)
 
         return Loop(target, target.key, 3, in_order=target.name in self.mutation_tables)
@@ -94,21 +100,21 @@ class _Believing(World):
 
 @mutant("C6.3 a ledger is believed whatever has restarted since", "truncated")
 class BelievesAnyLedger(_Believing):
-    class reach(Reach):
+    class progress(SourceProgress):
         def is_current(self, ledger: Ledger, tp: TopicPartition) -> bool:
             return True
 
 
 @mutant("C6.3 where offsets have restarted no ledger is believed", "truncated")
 class BelievesNoLedger(_Believing):
-    class reach(Reach):
+    class progress(SourceProgress):
         def is_current(self, ledger: Ledger, tp: TopicPartition) -> bool:
             return tp not in self.restarted
 
 
 @mutant("C6.3 what a table got before a restart counts after it", "truncated")
 class CountsWhatWasBefore(_Believing):
-    class reach(Reach):
+    class progress(SourceProgress):
         def is_outdated(self, entry: Envelope, tp: TopicPartition) -> bool:
             return False
 
@@ -121,13 +127,13 @@ class LedgerGoesBack(_CustomLoop):
     def admit(
         heard: Iterable[Envelope],
         read: ControlOffsets,
-        reach: Reach,
+        progress: SourceProgress,
         ledger: Ledger,
         left_out: Coverage,
         *,
         in_order: bool,
     ) -> Admitted:
-        found = admit(heard, read, reach, ledger, left_out, in_order=in_order)
+        found = admit(heard, read, progress, ledger, left_out, in_order=in_order)
         return replace(found, ledger=replace(found.ledger, control=read))
 
 
@@ -137,13 +143,13 @@ class LedgerStays(_CustomLoop):
     def admit(
         heard: Iterable[Envelope],
         read: ControlOffsets,
-        reach: Reach,
+        progress: SourceProgress,
         ledger: Ledger,
         left_out: Coverage,
         *,
         in_order: bool,
     ) -> Admitted:
-        found = admit(heard, read, reach, ledger, left_out, in_order=in_order)
+        found = admit(heard, read, progress, ledger, left_out, in_order=in_order)
         return replace(found, ledger=ledger)
 
 
@@ -213,9 +219,11 @@ class TrustsOlderTables(World):
 class CommitsTwice(World):
     def commit_loop(self, target: SimTarget) -> CommitLoop[Loaded]:
         class Loop(CommitLoop[Loaded]):
-            def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+            def settle(
+                self, heard: Iterable[Envelope], read: ControlOffsets, progress: SourceProgress = NOWHERE
+            ) -> Settled:
                 with mock.patch.object(commit_module, "twice", lambda *_: {}):
-                    return super().settle(heard, read, reach)
+                    return super().settle(heard, read, progress)
 
         return Loop(target, target.key, 3)
 
@@ -223,7 +231,7 @@ class CommitsTwice(World):
 @mutant("C6 a coordinator from before a recovery commits all the same", "recovered too soon")
 class OutlivesRecovery(World):
     class ledger_key(LedgerKey):
-        def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
+        def is_superseded(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
             return False
 
 

@@ -26,7 +26,7 @@ _PERMISSIONS = {
 }
 
 
-def told(error: BaseException) -> UnavailableError | None:
+def store_error(error: BaseException) -> UnavailableError | None:
     """The error to raise for an error of S3; None if the error does not tell whether another attempt helps.
 
     ``AccessDeniedError`` names the file, the permission and the remedy. ``CredentialsExpiredError`` names the file.

@@ -22,7 +22,7 @@ def reasons_of(leader: Leader | None, sink: str) -> list[tuple[str, str]] | None
     answer.
     """
     with contextlib.suppress(*_UNREADABLE):
-        found = _asked(leader, f"connectors/{quote(sink, safe='')}/status")
+        found = _fetched(leader, f"connectors/{quote(sink, safe='')}/status")
         return [(str(each["subject"]), str(each["text"])) for each in found["calving"]["reasons"]]
     return None
 
@@ -33,12 +33,12 @@ def commit_seconds_of(leader: Leader | None) -> dict[tuple[str, str], float] | N
     these times.
     """
     with contextlib.suppress(*_UNREADABLE):
-        changes = [each["last_change"] for each in _asked(leader, "api/tables")]
+        changes = [each["last_change"] for each in _fetched(leader, "api/tables")]
         return {(str(c["table"]), str(c["commit_id"])): float(c["steps"]["commit"]) for c in changes if c is not None}
     return None
 
 
-def _asked(leader: Leader | None, path: str) -> Any:
+def _fetched(leader: Leader | None, path: str) -> Any:
     """The server's answer.
 
     :raises OSError, ValueError: the server does not answer.

@@ -56,7 +56,7 @@ def _tables(catalog: Catalog, sink: Sink, names: Collection[str]) -> list[str]:
 def _tasks(engine: Engine) -> Tasks | None:
     """The engine; None if its tasks would run in this process, or if it does not start."""
     try:
-        return engine.beside()
+        return engine.for_other_jobs()
     except CalvingError as error:
         log.warning("all data files are searched in this process, because the engine does not start: %s", error)
         return None

@@ -69,7 +69,7 @@ class ClassicEngine(SparkEngine):
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
         return list(self._tasks(payloads).map(partial(shipping.call, function, __version__)).collect())
 
-    def beside(self) -> ClassicEngine:
+    def for_other_jobs(self) -> ClassicEngine:
         other = copy.copy(self)
         other._group = ""
         return other

@@ -51,7 +51,7 @@ class ConnectEngine(SparkEngine):
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
         return _results(self._tasks(payloads).mapInArrow(partial(_call, function, __version__, payloads), _RESULT))
 
-    def beside(self) -> ConnectEngine:
+    def for_other_jobs(self) -> ConnectEngine:
         other = copy.copy(self)
         other._tag = f"{self._tag}-{uuid4()}"
         return other

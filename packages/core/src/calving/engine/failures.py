@@ -33,13 +33,13 @@ def verdict(text: str) -> CalvingError:
     lasting = _lasting(text)
     if lasting is not None:
         return ConfigError(lasting)
-    reason = said(text)
+    reason = task_error(text)
     name, _, its_text = reason.partition(": ")
     kind = next((kind for kind in _TOLD if name.endswith(kind.__name__)), None)
     return JobFailedError(f"the Spark job failed: {reason}") if kind is None else kind(its_text)
 
 
-def said(text: str) -> str:
+def task_error(text: str) -> str:
     """The task's error in a Spark stack trace; if there is none, the first line with text."""
     _, found, after = text.rpartition("Traceback (most recent call last):\n")
     lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
@@ -64,5 +64,7 @@ def _lasting(text: str) -> str | None:
     if found := _VERSIONS.search(text):
         return f"{found.group(0)}: install the same version for both; {_INTERPRETER}"
     if _STOPPED.search(text):
-        return f"Spark has stopped and cannot be started again in this process ({said(text)}): start the sink again"
+        return (
+            f"Spark has stopped and cannot be started again in this process ({task_error(text)}): start the sink again"
+        )
     return None

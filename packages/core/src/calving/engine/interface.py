@@ -54,8 +54,8 @@ class Engine(ABC):
             from calving.tasks.task import run_json
         return [TaskResult.from_json(text) for text in self.map(run_json, [spec.to_json() for spec in tasks])]
 
-    def beside(self) -> Engine | None:
-        """The same engine for other jobs beside this engine's job, again one at a time.
+    def for_other_jobs(self) -> Engine | None:
+        """The same engine for jobs that run at the same time as this engine's job, again one at a time.
 
         None: tasks would run in this process anyway, or two jobs cannot run at the same time.
         """

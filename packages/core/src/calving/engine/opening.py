@@ -39,8 +39,8 @@ class OpeningEngine(Engine):
     def run(self, tasks: Sequence[TaskSpec]) -> list[TaskResult]:
         return self._begun().result().run(tasks)
 
-    def beside(self) -> Engine | None:
-        return self._begun().result().beside()
+    def for_other_jobs(self) -> Engine | None:
+        return self._begun().result().for_other_jobs()
 
     def close(self) -> None:
         """Close the engine. An engine that is still being opened is left alone: it ends with the process."""

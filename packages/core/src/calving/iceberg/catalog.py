@@ -20,7 +20,7 @@ from calving.errors import AccessDeniedError, CalvingError, ConfigError, Unavail
 from calving.model.events import TableId
 from calving.optional import reason
 from calving.secrets import masked, without_secrets
-from calving.storage_errors import told
+from calving.storage_errors import store_error
 
 LOOK_SECONDS = 30.0
 """The time limit for loading a table. Not all catalogs have timeouts, and no timeout of a catalog includes reading the
@@ -168,7 +168,7 @@ def reaching(catalog: Catalog, what: str) -> Iterator[None]:
     except LateError as error:
         raise UnavailableError(f"{what}: {error}") from error
     except Exception as error:
-        of_store = told(error)
+        of_store = store_error(error)
         denied = str(of_store) if isinstance(of_store, AccessDeniedError) else None
         denied = denied or denial(error, catalog.name, catalog.properties)
         if denied is not None:

@@ -30,7 +30,7 @@ from calving.protocol.commit import CommitLoop, Settled
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
 from calving.protocol.gate import Gate, waiting
-from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, Reach
+from calving.protocol.ledger import COMMIT_ID, TASK_ID, VALID_THROUGH, LedgerKey, SourceProgress
 from calving.status.values import TableCommit
 from calving.version import __version__
 
@@ -103,7 +103,7 @@ class IcebergCommitter:
 
     def commit(self, request: CommitTables) -> Iterable[tuple[TableId, Committed | Failed]]:
         jobs = {
-            table: partial(self._settle, table, ParkedCommit(entries, request.read, request.reach), request)
+            table: partial(self._settle, table, ParkedCommit(entries, request.read, request.progress), request)
             for table, entries in request.tables.items()
         }
         for table, result in self._attempts.run(jobs):
@@ -141,7 +141,7 @@ class IcebergCommitter:
             log.warning("table %s was not committed, its files stay buffered: %s", ".".join(table), error)
             parked, held_back = self._park(table, latest, request)
             return Failed(str(error), parked=parked, held_back=held_back)
-        self._mind_holes(table, done, request.reach)
+        self._mind_holes(table, done, request.progress)
         admitted = done.admitted
         self._gate.settled(table, admitted)
         if admitted.held_back:
@@ -182,13 +182,13 @@ class IcebergCommitter:
         log.warning("table %s: %s parked in %s", ".".join(table), entries, last)
         return last, held_back
 
-    def _mind_holes(self, table: TableId, done: Settled, reach: Reach) -> None:
+    def _mind_holes(self, table: TableId, done: Settled, progress: SourceProgress) -> None:
         """Log each offset range that two commits in a row lack, but only once. Keep it in ``missing`` while it is
         missing.
         """
         if done.snapshot_id is None:
             return
-        before, now = self._holes.get(table, {}), passed_over(done.admitted.ledger, reach)
+        before, now = self._holes.get(table, {}), passed_over(done.admitted.ledger, progress)
         self._holes[table] = now
         if not now or now != before:
             self.missing.pop(table, None)
@@ -215,7 +215,7 @@ class IcebergCommitter:
             return self._make(table, latest, request, mark, report)
         snapshot_id = None
         for commit in chain(self._parking.commits(table, parked), [latest]):
-            commit = commit.judged_by(request.reach.restarted)
+            commit = commit.judged_by(request.progress.restarted)
             done, mark = self._make(table, commit, request, mark, report)
             self._parking.made(table, commit, mark)
             snapshot_id = done.snapshot_id or snapshot_id
@@ -256,7 +256,7 @@ class IcebergCommitter:
         )
         deciding = partial(report.watch.step, "resolve")
         loop = CommitLoop(target, key, MAX_TRIES, in_order=mutations is not None, deciding=deciding)
-        done = loop.settle(commit.entries, commit.read, commit.reach)
+        done = loop.settle(commit.entries, commit.read, commit.progress)
         report.settled(done, target.head, target.counts)
         if done.snapshot_id is not None and target.io is not None:
             unused = target.unused.get(done.snapshot_id, ())

@@ -32,7 +32,7 @@ from calving.model.coverage import (
 )
 from calving.model.events import DataWritten, Envelope, Parked, Place, TableId, TableMark
 from calving.model.offsets import ControlOffsets, TopicPartition, furthest
-from calving.protocol.ledger import NO_LEDGER, Reach
+from calving.protocol.ledger import NO_LEDGER, SourceProgress
 from calving.protocol.order import ordered
 from calving.wire.codec import Message, decode, encode
 
@@ -59,13 +59,13 @@ class ParkedCommit:
 
     entries: tuple[Envelope, ...]
     read: ControlOffsets
-    reach: Reach
+    progress: SourceProgress
     files: tuple[str, ...] = field(default=(), compare=False)
     """The files of this commit."""
 
     def can_join(self, later: ParkedCommit) -> bool:
         """Whether ``later`` can be joined. It cannot be joined if offsets have restarted in between."""
-        return self.reach.restarted == later.reach.restarted and len(self.entries) < _TOGETHER
+        return self.progress.restarted == later.progress.restarted and len(self.entries) < _TOGETHER
 
     def in_order(self) -> tuple[ParkedCommit, tuple[Envelope, ...]]:
         """For a mutation table: a commit of the entries that wait for no earlier records, whatever the table holds; and
@@ -74,9 +74,9 @@ class ParkedCommit:
         No entry of this commit has to be held back (G1) when the commit is made later. The other entries must stay
         buffered until their earlier records are heard.
         """
-        found = ordered(self.entries, self.read, self.reach, NO_LEDGER)
-        reach = replace(self.reach, covered=found.covered)
-        return replace(self, entries=found.entries, read=found.control, reach=reach), found.held_back
+        found = ordered(self.entries, self.read, self.progress, NO_LEDGER)
+        progress = replace(self.progress, covered=found.covered)
+        return replace(self, entries=found.entries, read=found.control, progress=progress), found.held_back
 
     def judged_by(self, restarted: Mapping[TopicPartition, Place]) -> ParkedCommit:
         """This commit, given the restarts that are known now.
@@ -90,25 +90,25 @@ class ParkedCommit:
         new = {
             tp: place
             for tp, place in restarted.items()
-            if self.reach.restarted.get(tp) != place and self.read.keys() != {place[0]}
+            if self.progress.restarted.get(tp) != place and self.read.keys() != {place[0]}
         }
         if not new:
             return self
-        reach = replace(
-            self.reach,
-            covered=_except(self.reach.covered, new),
-            settled=_except(self.reach.settled, new),
-            restarted={**self.reach.restarted, **new},
+        progress = replace(
+            self.progress,
+            covered=_except(self.progress.covered, new),
+            settled=_except(self.progress.settled, new),
+            restarted={**self.progress.restarted, **new},
         )
-        return replace(self, reach=reach)
+        return replace(self, progress=progress)
 
     def joined(self, later: ParkedCommit) -> ParkedCommit:
         """Both commits as one. Another coordinator, which had read less of the log, may have parked ``later``."""
-        a, b = self.reach, later.reach
+        a, b = self.progress, later.progress
         since = {p: min(a.since.get(p, 0), b.since.get(p, 0)) for p in {*a.since, *b.since}}
-        reach = Reach(_union(a.covered, b.covered), _union(a.settled, b.settled), a.restarted, since)
+        progress = SourceProgress(_union(a.covered, b.covered), _union(a.settled, b.settled), a.restarted, since)
         files = (*self.files, *later.files)
-        return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), reach, files)
+        return ParkedCommit((*self.entries, *later.entries), furthest(self.read, later.read), progress, files)
 
 
 class Parking:
@@ -256,14 +256,14 @@ def _first_file(entries: Sequence[Envelope]) -> str:
 
 
 def _to_bytes(commit: ParkedCommit, before: str | None) -> bytes:
-    reach = commit.reach
+    progress = commit.progress
     said = {
         "before": before,
         "read": commit.read,
-        "covered": encode_coverage(reach.covered),
-        "settled": encode_coverage(reach.settled),
-        "restarted": encode_places(reach.restarted),
-        "since": reach.since,
+        "covered": encode_coverage(progress.covered),
+        "settled": encode_coverage(progress.settled),
+        "restarted": encode_places(progress.restarted),
+        "since": progress.since,
         "entries": [
             [e.partition, e.offset, encode_covered(e.spans, e.restarted), base64.b64encode(_value(e)).decode()]
             for e in commit.entries
@@ -279,13 +279,13 @@ def _value(entry: Envelope) -> bytes:
 def _from_bytes(data: bytes, location: str) -> tuple[ParkedCommit, str | None]:
     said: dict[str, Any] = json.loads(zlib.decompress(data))
     entries = tuple(_entry(*entry) for entry in said["entries"])
-    reach = Reach(
+    progress = SourceProgress(
         decode_coverage(said["covered"]),
         decode_coverage(said["settled"]),
         decode_places(said["restarted"]),
         _control(said["since"]),
     )
-    return ParkedCommit(entries, _control(said["read"]), reach, (location,)), said["before"]
+    return ParkedCommit(entries, _control(said["read"]), progress, (location,)), said["before"]
 
 
 def _entry(partition: int, offset: int, spans: str, value: str) -> Envelope:

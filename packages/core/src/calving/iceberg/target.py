@@ -148,7 +148,7 @@ class IcebergTarget:
         prepared = self._prepared(table, admitted)
         gone = expired(table.metadata, self._branch)
         changes = (SetPropertiesUpdate(updates=self._key.properties(admitted.ledger)), *gone.updates)
-        if self._key.outdated(state.properties, admitted.reach):
+        if self._key.outdated(state.properties, admitted.progress):
             changes = (*changes, RemovePropertiesUpdate(removals=[self._key.holding]))
         made = self.commit(state, prepared, changes)
         remove_files(table.io, gone)

@@ -10,7 +10,7 @@ from calving.model.coverage import Coverage, common, lowest_uncovered, merged, w
 from calving.model.events import DataWritten, Envelope
 from calving.model.files import DataFile
 from calving.model.offsets import ControlOffsets, Span, Topic, TopicPartition, furthest
-from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, Reach
+from calving.protocol.ledger import NO_LEDGER, NOWHERE, Ledger, SourceProgress
 from calving.protocol.order import ordered
 
 
@@ -37,7 +37,7 @@ class Admitted:
     """The source offsets that each publication of these files covers."""
     gone: Coverage = field(default_factory=dict)
     """The offsets that the table held before it was rolled back."""
-    reach: Reach = NOWHERE
+    progress: SourceProgress = NOWHERE
     """The source offsets that the coordinator knows to be published."""
     steps: tuple[Step, ...] = ()
     """For a mutation table: the same files. Files from one source partition are in the order of its offsets."""
@@ -47,8 +47,8 @@ class Admitted:
     @property
     def elsewhere(self) -> frozenset[Topic]:
         """Topics in the ledger that no publication read from the log covers. Departed topics are left out."""
-        away = self.reach.departed
-        return frozenset(tp.whole for tp in self.ledger.source if tp not in self.reach.covered) - away
+        away = self.progress.departed
+        return frozenset(tp.whole for tp in self.ledger.source if tp not in self.progress.covered) - away
 
     def __bool__(self) -> bool:
         return bool(self.data_files or self.delete_files)
@@ -57,7 +57,7 @@ class Admitted:
 def admit(
     heard: Iterable[Envelope],
     read: ControlOffsets,
-    reach: Reach,
+    progress: SourceProgress,
     ledger: Ledger,
     left_out: Coverage = MappingProxyType({}),
     *,
@@ -70,13 +70,13 @@ def admit(
     but whose records their files do not contain. ``in_order``: true for a mutation table; an entry is held back while
     earlier records are missing.
     """
-    entries, passed = _told_apart(heard, ledger.control, reach)
+    entries, passed = _told_apart(heard, ledger.control, progress)
     held_back: tuple[Envelope, ...] = ()
-    known = reach
+    known = progress
     if in_order:
-        order = ordered(entries, read, reach, ledger)
+        order = ordered(entries, read, progress, ledger)
         entries, held_back, read = list(order.entries), order.held_back, order.control
-        known = replace(reach, covered=order.covered)
+        known = replace(progress, covered=order.covered)
     steps = _steps(entries)
     publications = {envelope.publication: envelope.spans for envelope in entries}
     return Admitted(
@@ -85,14 +85,14 @@ def admit(
         _moved(ledger, read, known, passed, publications.values(), left_out),
         tuple(publications.values()),
         ledger.gone,
-        reach,
+        progress,
         tuple(step for step in steps if step.data_files or step.delete_files) if in_order else (),
         held_back,
     )
 
 
 def _told_apart(
-    heard: Iterable[Envelope], control: ControlOffsets, reach: Reach
+    heard: Iterable[Envelope], control: ControlOffsets, progress: SourceProgress
 ) -> tuple[list[Envelope], dict[TopicPartition, list[Span]]]:
     """The entries with files at or above these control offsets; and the source offsets that entries below these control
     offsets cover, without offsets from before a restart.
@@ -104,7 +104,7 @@ def _told_apart(
             continue
         if envelope.offset < control.get(envelope.partition, 0):
             for tp, spans in envelope.spans.items():
-                if not reach.is_outdated(envelope, tp):
+                if not progress.is_outdated(envelope, tp):
                     passed.setdefault(tp, []).append(spans[-1])
         else:
             entries.append(envelope)
@@ -138,7 +138,7 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
     return steps
 
 
-def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) -> Coverage:
+def twice(admitted: Admitted, progress: SourceProgress, ledger: Ledger, left_out: Coverage) -> Coverage:
     """Offsets whose records the commit would add a second time: the table holds the records, and the files contain them
     again.
 
@@ -148,7 +148,7 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     held = {tp: ledger.held(tp) for tp in ledger.source}
     for publication in admitted.publications:
         for tp, spans in publication.items():
-            if tp not in reach.restarted:
+            if tp not in progress.restarted:
                 own = (spans[-1],)
                 again = without(common(own, held.get(tp, ())), left_out.get(tp, ()))
                 found[tp] = merged((*found.get(tp, ()), *again))
@@ -156,11 +156,11 @@ def twice(admitted: Admitted, reach: Reach, ledger: Ledger, left_out: Coverage) 
     return {tp: spans for tp, spans in found.items() if spans}
 
 
-def passed_over(ledger: Ledger, reach: Reach) -> Coverage:
+def passed_over(ledger: Ledger, progress: SourceProgress) -> Coverage:
     """Missing offsets below the end of the offsets that have been read: a later publication of the same partition was
     read.
     """
-    found = {tp: common(holes, _heard(reach.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
+    found = {tp: common(holes, _heard(progress.covered.get(tp, ()))) for tp, holes in ledger.missing.items()}
     return {tp: spans for tp, spans in found.items() if spans}
 
 
@@ -171,7 +171,7 @@ def _heard(covered: tuple[Span, ...]) -> tuple[Span, ...]:
 def _moved(
     ledger: Ledger,
     read: ControlOffsets,
-    reach: Reach,
+    progress: SourceProgress,
     passed: Mapping[TopicPartition, Iterable[Span]],
     admitted: Iterable[Coverage],
     left_out: Coverage,
@@ -188,20 +188,20 @@ def _moved(
     source: dict[TopicPartition, int] = {}
     settled: dict[TopicPartition, int] = {}
     missing: dict[TopicPartition, tuple[Span, ...]] = {}
-    void = {tp for tp in ledger.gone if tp in reach.restarted or tp.whole in reach.departed}
+    void = {tp for tp in ledger.gone if tp in progress.restarted or tp.whole in progress.departed}
     gone = {tp: spans for tp, spans in ledger.gone.items() if tp not in void}
     for publication in admitted:
         for tp in gone.keys() & publication.keys():
             gone[tp] = without(gone[tp], without((publication[tp][-1],), left_out.get(tp, ())))
     gone = {tp: spans for tp, spans in gone.items() if spans}
-    for tp in sorted({*ledger.source, *reach.covered}):
-        if tp.whole in reach.departed and not ledger.missing.get(tp):
+    for tp in sorted({*ledger.source, *progress.covered}):
+        if tp.whole in progress.departed and not ledger.missing.get(tp):
             continue
-        before = ledger if reach.is_current(ledger, tp) else NO_LEDGER
+        before = ledger if progress.is_current(ledger, tp) else NO_LEDGER
         never = without(merged((*passed.get(tp, ()), *gone.get(tp, ()))), before.held(tp))
-        told = without(reach.settled.get(tp, ()), never)
+        told = without(progress.settled.get(tp, ()), never)
         below = lowest_uncovered(merged((Span(0, before.settled.get(tp, 0)), *told)))
-        held = merged((*before.held(tp), Span(0, below), *without(reach.covered.get(tp, ()), never)))
+        held = merged((*before.held(tp), Span(0, below), *without(progress.covered.get(tp, ()), never)))
         if held:
             source[tp], settled[tp] = held[-1].end, below
             holes = without((Span(below, held[-1].end),), held)

@@ -19,7 +19,7 @@ from calving.model.events import (
     TableMark,
 )
 from calving.model.offsets import ControlOffsets, Span, Topic, TopicPartition
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import SourceProgress
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class Buffer:
         found = {table: tuple(e for e in heard if e.offset < read[e.partition]) for table, heard in self._heard.items()}
         return dict.fromkeys(self.parked, ()) | {table: entries for table, entries in found.items() if entries}
 
-    def reach(self) -> Reach:
+    def progress(self) -> SourceProgress:
         """The coverage of whole publications, and the settled part of it."""
         waiting = self._buffered()
         for parked in self.parked.values():
@@ -164,7 +164,7 @@ class Buffer:
         for tp, ahead in self._ahead().items():
             covered[tp] = without(covered.get(tp, ()), merged(ahead))
         covered = {tp: spans for tp, spans in covered.items() if spans}
-        return Reach(covered, settled, dict(self._restarted), self._since)
+        return SourceProgress(covered, settled, dict(self._restarted), self._since)
 
     def _ahead(self) -> dict[TopicPartition, list[Span]]:
         """The coverage of whole publications that come after an incomplete one in the log. No commit includes them
@@ -189,7 +189,7 @@ class Buffer:
 
     def attachment(self, position: ControlOffsets, marks: Mapping[TableId, TableMark]) -> Attachment:
         """The attachment for a successor that starts at ``position``."""
-        settled = dict.fromkeys(self._restarted, ()) | dict(self.reach().settled)
+        settled = dict.fromkeys(self._restarted, ()) | dict(self.progress().settled)
         return Attachment(
             settled,
             marks,

@@ -17,7 +17,7 @@ from calving.errors import AlreadyHeldError, CommitRefusedError, CommitUncertain
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, named
 from calving.protocol.admission import Admitted, admit, twice
-from calving.protocol.ledger import NOWHERE, LedgerKey, Reach
+from calving.protocol.ledger import NOWHERE, LedgerKey, SourceProgress
 
 S = TypeVar("S", bound="State")
 
@@ -94,9 +94,9 @@ class CommitLoop(Generic[S]):
         self._target, self._key, self._max_tries, self._in_order = target, key, max_tries, in_order
         self._deciding = deciding
 
-    def settle(self, heard: Iterable[Envelope], read: ControlOffsets, reach: Reach = NOWHERE) -> Settled:
+    def settle(self, heard: Iterable[Envelope], read: ControlOffsets, progress: SourceProgress = NOWHERE) -> Settled:
         """Commit the files of all ``heard`` entries exactly once, and advance the ledger at least to ``read`` and
-        ``reach``.
+        ``progress``.
 
         :raises CommitRefusedError, CommitUncertainError: not settled within ``max_tries``; nothing is lost, try again
             next cycle.
@@ -109,15 +109,15 @@ class CommitLoop(Generic[S]):
             with self._deciding():
                 ledger = self._key.read(state.ancestry, state.properties)
                 left_out = self._key.left_out(state.properties)
-                admitted = admit(entries, read, reach, ledger, left_out, in_order=self._in_order)
+                admitted = admit(entries, read, progress, ledger, left_out, in_order=self._in_order)
             if not admitted:
                 return Settled(None, admitted, tries - 1)
-            if self._key.is_superseded(state.properties, reach):
+            if self._key.is_superseded(state.properties, progress):
                 raise SupersededError(
                     "the sink was recovered after this coordinator had begun, or the recovery did not end: stop all"
                     " workers and run `calving recover FILE` to its end"
                 )
-            for tp, spans in twice(admitted, reach, ledger, left_out).items():
+            for tp, spans in twice(admitted, progress, ledger, left_out).items():
                 raise AlreadyHeldError(
                     f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
                     " the store of positions has lost what it had acknowledged;"

@@ -33,7 +33,7 @@ from calving.model.offsets import ControlOffsets, Topic, TopicPartition
 from calving.protocol.buffer import Buffer
 from calving.protocol.departures import Departures
 from calving.protocol.effects import Acknowledge, Announce, CommitTables, CoordinatorEffect
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import SourceProgress
 from calving.protocol.marks import Marks
 from calving.protocol.phases import COMMIT, Commit, Step, after
 
@@ -292,7 +292,7 @@ class Coordinator:
                 self._commit_id,
                 tables,
                 self._committing,
-                self._reach(),
+                self._progress(),
                 self._valid_through,
                 self._marks.known,
                 dict(self._buffer.parked),
@@ -300,12 +300,12 @@ class Coordinator:
             )
         ]
 
-    def _reach(self) -> Reach:
+    def _progress(self) -> SourceProgress:
         """The known coverage. While a table is failing or parked, nothing more counts as settled: the catalog may show
         an older state of the table.
         """
-        reach = self._buffer.reach()
-        return replace(reach, settled={}) if self._is_troubled else replace(reach, departed=self._departed())
+        progress = self._buffer.progress()
+        return replace(progress, settled={}) if self._is_troubled else replace(progress, departed=self._departed())
 
     @property
     def _is_troubled(self) -> bool:

@@ -9,7 +9,7 @@ from uuid import UUID
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Parked, Publication, TableId, TableMark
 from calving.model.offsets import ControlOffsets, Spans, Topic
 from calving.model.text import commit_text, counted, listed, offsets_text
-from calving.protocol.ledger import Reach
+from calving.protocol.ledger import SourceProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class CommitTables:
     commit_id: UUID
     tables: Mapping[TableId, tuple[Envelope, ...]]
     read: ControlOffsets
-    reach: Reach
+    progress: SourceProgress
     valid_through_us: int | None
     marks: Mapping[TableId, TableMark] = field(default_factory=dict)
     """The tables as last loaded. If a table now has a lower sequence number, the catalog shows an older state of it."""

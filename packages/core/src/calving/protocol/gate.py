@@ -53,9 +53,9 @@ def _missing(admitted: Admitted) -> Coverage:
     """The offsets before the held-back entries that no publication has covered yet."""
     ends: dict[TopicPartition, int] = {}
     for entry in admitted.held_back:
-        for tp in entry.spans.keys() - admitted.reach.restarted.keys():
+        for tp in entry.spans.keys() - admitted.progress.restarted.keys():
             ends[tp] = max(ends.get(tp, 0), entry.spans[tp][-1].start)
-    ledger, covered = admitted.ledger, admitted.reach.covered
+    ledger, covered = admitted.ledger, admitted.progress.covered
     known = {tp: merged((*ledger.held(tp), *ledger.gone.get(tp, ()), *covered.get(tp, ()))) for tp in ends}
     found = {tp: without((Span(0, end),), known[tp]) for tp, end in ends.items()}
     return {tp: spans for tp, spans in found.items() if spans}

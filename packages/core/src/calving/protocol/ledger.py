@@ -91,7 +91,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class SourceProgress:
     """A coordinator's knowledge of the source: offsets ``covered`` by whole publications, offsets ``settled`` in the
     tables.
 
@@ -131,7 +131,7 @@ def carried(summary: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in summary.items() if name in _CARRIED or name.startswith(OFFSETS)}
 
 
-NOWHERE = Reach({}, {})
+NOWHERE = SourceProgress({}, {})
 NO_LEDGER = Ledger({})
 
 
@@ -245,14 +245,16 @@ class LedgerKey:
         """The offsets in the property ``holding``."""
         return decode_coverage(properties.get(self.holding, "{}"))
 
-    def outdated(self, properties: Mapping[str, str], reach: Reach) -> bool:
+    def outdated(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
         """Whether ``holding`` is no longer needed: all its offsets have been read again, and are settled.
 
         A ledger cannot answer this, because it held these offsets before they were read again.
         """
         held = self.left_out(properties)
         return self.holding in properties and not any(
-            without(spans, reach.settled.get(tp, ())) for tp, spans in held.items() if tp.whole not in reach.departed
+            without(spans, progress.settled.get(tp, ()))
+            for tp, spans in held.items()
+            if tp.whole not in progress.departed
         )
 
     def recovered_at(self, log_id: str, end: ControlOffsets, *, again: bool = False) -> dict[str, str]:
@@ -268,11 +270,11 @@ class LedgerKey:
         """Whether a recovery that reads everything again for the table has begun and not ended."""
         return "again" in json.loads(properties.get(self.of_table(RECOVERED_AT), "{}"))
 
-    def is_superseded(self, properties: Mapping[str, str], reach: Reach) -> bool:
-        """Whether ``reach`` may include entries from before a recovery. The recovery has discarded such entries."""
+    def is_superseded(self, properties: Mapping[str, str], progress: SourceProgress) -> bool:
+        """Whether ``progress`` may include entries from before a recovery. The recovery has discarded such entries."""
         said = json.loads(properties.get(self.of_table(RECOVERED_AT), "null"))
         return said is not None and (
-            said["log"] != self.log_id or any(reach.since.get(int(p), 0) < at for p, at in said["control"].items())
+            said["log"] != self.log_id or any(progress.since.get(int(p), 0) < at for p, at in said["control"].items())
         )
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from calving.model.coverage import Coverage, common, lowest_uncovered, merged, without
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, Span, Spans, TopicPartition
-from calving.protocol.ledger import Ledger, Reach
+from calving.protocol.ledger import Ledger, SourceProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class _Publication:
     entries: list[Envelope] = field(default_factory=list)
 
 
-def ordered(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, ledger: Ledger) -> Ordered:
+def ordered(entries: Iterable[Envelope], control: ControlOffsets, progress: SourceProgress, ledger: Ledger) -> Ordered:
     """Decide which ``entries`` can be committed now. They are the entries that the table lacks, of whole publications
     below ``control``.
 
     Offsets that have restarted hold no entry back: they no longer tell the order.
     """
-    publications = _publications(entries, reach.restarted)
-    covered, control = dict(reach.covered), dict(control)
+    publications = _publications(entries, progress.restarted)
+    covered, control = dict(progress.covered), dict(control)
     waiting: dict[Hashable, _Publication] = {}
     while True:
         early = {
@@ -68,7 +68,7 @@ def ordered(entries: Iterable[Envelope], control: ControlOffsets, reach: Reach, 
         tuple(entry for found in _sorted(publications.values()) for entry in found.entries),
         tuple(entry for found in waiting.values() for entry in found.entries),
         control,
-        _without_holes(covered, reach.restarted, ledger),
+        _without_holes(covered, progress.restarted, ledger),
     )
 
 

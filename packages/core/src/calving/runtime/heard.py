@@ -104,7 +104,7 @@ class Heard:
     def passed_over(self, key: LedgerKey, table: Table) -> Coverage:
         """Offsets that were missing in the last two commits of a table: no later commit will add them."""
         loaded = LoadedTable(table, key.branch)
-        now = passed_over(key.read(loaded.ancestry, loaded.properties), self._buffer.reach())
+        now = passed_over(key.read(loaded.ancestry, loaded.properties), self._buffer.progress())
         # Compare the missing offsets with and without the last commit of the sink.
         earlier = islice(dropwhile(lambda summary: key.offsets not in summary, loaded.ancestry), 1, None)
         before = key.read(earlier, {}).missing

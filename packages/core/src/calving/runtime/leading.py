@@ -39,7 +39,7 @@ _LONGER = 4.0
 """A fenced coordinator waits before it starts again, each time longer. Otherwise two coordinators that both believe
 that they lead would fence each other for ever, and would fence an operator's command, too.
 """
-_RESIGN_AFTER, _VAIN_SECONDS = 3, 30.0
+_RESIGN_AFTER, _FAILING_SECONDS = 3, 30.0
 """Another process should lead after this many coordinators in a row without a complete cycle, over this many
 seconds.
 """
@@ -218,8 +218,8 @@ class Leadership:
         progress.
         """
         self._elect_after = float("-inf")
-        self._in_vain = 0
-        self._vain_since = float("inf")
+        self._failures = 0
+        self._failing_since = float("inf")
 
     def mind(self, leads: bool) -> None:
         """Start, watch or stop the coordinator. Call it often; ``leads`` comes from the session.
@@ -233,7 +233,7 @@ class Leadership:
             if running.has_moved:
                 self._hung_since = None
             if running.complete_cycles:
-                self._in_vain, self._vain_since = 0, float("inf")
+                self._failures, self._failing_since = 0, float("inf")
             if running.ended:
                 self._ended(running)
             elif self._clock() - running.moved > self._hung_seconds:
@@ -273,17 +273,17 @@ class Leadership:
         if isinstance(error, FATAL):
             raise error
         if isinstance(error, FencedError):
-            self._give_up(_REELECTION_SECONDS * min(_LONGER, 2.0**self._in_vain) * (1 + self._jitter()))
+            self._give_up(_REELECTION_SECONDS * min(_LONGER, 2.0**self._failures) * (1 + self._jitter()))
         else:
             first, longest = _AGAIN_SECONDS
-            self._give_up(min(longest, first * 2.0**self._in_vain))
+            self._give_up(min(longest, first * 2.0**self._failures))
 
     def _give_up(self, pause: float) -> None:
         self.coordinator = None
         self._elect_after = self._clock() + pause
-        self._in_vain += 1
-        self._vain_since = min(self._vain_since, self._clock())
+        self._failures += 1
+        self._failing_since = min(self._failing_since, self._clock())
         # Do not resign at once: a short outage of the store affects all processes.
-        if self._in_vain >= _RESIGN_AFTER and self._clock() - self._vain_since > _VAIN_SECONDS:
-            count, self._in_vain, self._vain_since = self._in_vain, 0, float("inf")
+        if self._failures >= _RESIGN_AFTER and self._clock() - self._failing_since > _FAILING_SECONDS:
+            count, self._failures, self._failing_since = self._failures, 0, float("inf")
             raise ResignedError(f"{count} coordinators of this process in a row made no progress")

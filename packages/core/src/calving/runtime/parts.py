@@ -80,7 +80,7 @@ class Parts:
             self._sink.keys.catalog_name,
             style,
             self._attempts,
-            self._engine.beside,
+            self._engine.for_other_jobs,
             {table_id(name): found.mark for name, found in tables.items() if found.mark is not None},
         )
 

@@ -21,7 +21,7 @@ from calving.records.failures import is_of_value
 from calving.records.values import RecordError
 from calving.source.opening import open_reader
 from calving.source.reading import Block, headers_of
-from calving.storage_errors import told
+from calving.storage_errors import store_error
 from calving.tasks.delivery import Delivery
 from calving.tasks.outcome import Outcome
 from calving.tasks.pipeline import Pipeline
@@ -75,7 +75,7 @@ def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> 
     number = spec.number if number is None else number
     if (lasting := TaskResult.of_error(number, error)) is not None:
         return lasting
-    if (of_store := told(error)) is not None:
+    if (of_store := store_error(error)) is not None:
         raise of_store from error
     if not is_of_value(error):
         return None
