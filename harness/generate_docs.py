@@ -37,10 +37,10 @@ sink for Kafka Connect, and ours under the same conventions. An unknown key is a
 """
 
 
-_PROPERTIES = """Properties of a table that say how its files are written; `iceberg.tables.write-props.<property>` sets one
-for all tables of the sink, over what the table says. Tables that are created get those under
-`iceberg.tables.auto-create-props.`. Others, such as `write.data.path`, `write.object-storage.enabled` and those of
-commits, are honoured as Iceberg documents them.
+_PROPERTIES = """These properties of a table say how its files are written.
+`iceberg.tables.write-props.<property>` sets a property for all tables of the sink, and overrides the table's own value.
+A table that the sink creates gets the properties under `iceberg.tables.auto-create-props.`. Other properties, such as
+`write.data.path`, `write.object-storage.enabled` and those of commits, are honoured as Iceberg documents them.
 """
 
 
@@ -160,10 +160,11 @@ _METRICS = """# Metrics
 
 *This page is generated from the declarations of the metrics (`make docs`).*
 
-Every worker with a [status server](http.md) has them at `/metrics`. Units are seconds, bytes and records; moments are
-seconds since the epoch. Counters begin at 0 with the process. Partitions are those that the worker holds; tables are
-known to every worker, as far as it heard of them since its start. Beyond 1,000 partitions lag is told by topic, with
-the partition `all`; beyond 500 tables the rest is the table `other`.
+Every worker with a [status server](http.md) has them at `/metrics`. Units are seconds, bytes and records; times are
+seconds since the epoch. Counters begin at 0 with the process. Values by partition cover the partitions that the worker
+holds. Values by table cover every table that the worker has read of in the control log since its start. With more than
+1,000 partitions, lag is by topic, with the partition `all`. With more than 500 tables, the remaining tables are one
+table, `other`.
 """
 
 

@@ -11,7 +11,7 @@ from calving.tasks.columns import Columns
 from calving.tasks.decoding import Decoders
 from calving.tasks.spec import TaskSpec
 from calving.transforms.interface import Column
-from tests.blocks import Given
+from harness.blocks import Given
 
 FIRST = 10
 KEYS = [b"zero", b"one", b"two"]

@@ -153,9 +153,9 @@ class KafkaCursor(EntryCursor):
             log.info("control topic '%s' has no entries left: all of them were committed", self._sink.control_topic)
             return bound.start
         text = (
-            f"control topic '{self._sink.control_topic}', partition {partition}: the saved position {saved} is not"
-            f" within what the topic has, {bound.start} to {bound.end}; files published there and not yet committed"
-            " may be missing from the tables"
+            f"control topic '{self._sink.control_topic}', partition {partition}: the saved position {saved} is"
+            f" outside the offsets {bound.start} to {bound.end} that the topic has; files published there and not yet"
+            " committed may be missing from the tables"
         )
         if self._options.on_truncation == "fail":
             raise DataLossError(

@@ -205,11 +205,11 @@ def _lines(
     plan: Recovery, positions: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, int]
 ) -> Iterator[str]:
     for tp, offset in sorted(positions.items()):
-        known = "" if tp in plan.positions else ": no table knows it, it is read from its beginning"
+        known = "" if tp in plan.positions else ": no table has an offset for it, so it is read from its beginning"
         yield f"{tp}: {offset} (stored: {stored.get(tp, 'nothing')}){known}"
     for name, coverage in plan.held.items():
         if coverage:
-            yield f"table {name} leaves out {counted(_count(coverage), 'offset')} that it has read beyond"
+            yield f"table {name} skips {counted(_count(coverage), 'offset')} that it already holds"
 
 
 def _count(coverage: Coverage) -> int:

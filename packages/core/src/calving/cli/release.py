@@ -104,7 +104,7 @@ def discard(
     if idle := [".".join(table) for table, entries in released.items() if not entries]:
         raise CommandFailedError(
             f"nothing was discarded: table {', '.join(idle)} can take all that is buffered for it; start the"
-            " sink, which commits it"
+            " sink to commit it"
         )
     former = {table: buffer.parked[table] for table, entries in parked.items() if entries}
     for table, before in former.items():

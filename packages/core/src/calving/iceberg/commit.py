@@ -197,7 +197,7 @@ class IcebergCommitter:
         if (table, text_of(now)) not in self._told:
             self._told.add((table, text_of(now)))
             log.error(
-                "table %s does not hold %s, though it holds what came later: the control log has lost them, or the"
+                "table %s does not hold %s, though it holds later offsets: the control log has lost entries, or the"
                 " table was rolled back; stop all workers and run `calving recover FILE`, for a table that was rolled"
                 " back with --table %s",
                 ".".join(table),

@@ -44,7 +44,9 @@ class TableRules:
     evolution: Evolution = field(default_factory=Evolution)
     limits: Limits = field(default_factory=Limits)
     share: float = TYPE_SHARE
-    """A type does not decide the type of a new column if at most this share of the column's values needs it."""
+    """If at most this share of a new column's values needs a wider type, these values do not decide the type of the
+    column.
+    """
     tolerates: bool = False
     """Whether bad records become dead letters."""
 

@@ -239,7 +239,7 @@ class Envelope:
 class Publication:
     """One atomic write of a worker: its events, its dead letters, and the advances of its stored source positions.
 
-    Successive publications cover each partition ``within`` its topic from offset 0 on, without a gap. ``spans`` holds
+    Successive publications cover each partition of a topic from offset 0 on, without a gap. ``spans`` holds
     the offsets that were read and the offsets that are skipped for good. An offset is skipped if it is below a first
     position, or no longer on the broker. Other publications cover the offsets below the start of a span. ``topic_ids``
     are Kafka's ids of the topics to which the positions belong, as far as they are known.

@@ -21,8 +21,8 @@ class RowMutations:
     update. ``row_deletes``: how rows are deleted. ``inserts``: whether an insert replaces the row of its key.
     ``order_field``: the dotted path of the column that orders the changes of a key; without it, their order in the
     topic counts. ``delete_mode``: whether a deleted row is removed, or stays with ``soft_delete_field`` true.
-    ``tombstones``: the operation of a record without a value. ``on_truncate``: the response to an event that empties
-    its source.
+    ``tombstones``: the operation of a record without a value. ``on_truncate``: the response to a truncate event,
+    which says that the source table was emptied.
     """
 
     cdc_field: str | None = None

@@ -35,7 +35,9 @@ class Routing:
 
 
 TYPE_SHARE = 0.01
-"""A type does not decide the type of a new column if at most this share of the column's values needs it."""
+"""If at most this share of a new column's values needs a wider type, these values do not decide the type of the
+column.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class CommitLoop(Generic[S]):
             for tp, spans in twice(admitted, progress, ledger, left_out).items():
                 raise AlreadyHeldError(
                     f"it holds offsets {spans[0].start} to {spans[-1].end} of {named(tp)} already:"
-                    " the store of positions has lost what it had acknowledged;"
+                    " the store of positions has lost acknowledged writes;"
                     " stop all workers and run `calving recover FILE`"
                 )
             try:

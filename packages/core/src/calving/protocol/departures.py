@@ -11,8 +11,8 @@ from typing import NamedTuple
 from calving.model.offsets import Topic
 
 _MOST = 10_000
-"""The most gone topics that are kept. They are kept so that also a table with rare commits drops them from its
-ledger.
+"""How many gone topics are kept, at most. They are kept so that tables with rare commits drop them from their ledgers,
+too.
 """
 
 

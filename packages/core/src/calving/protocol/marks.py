@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from calving.model.events import TableId, TableMark
 
 _MOST = 1_000
-"""The most tables with a mark. Only the tables committed last have one, because every CommitComplete carries all
-marks.
+"""How many tables have a mark, at most: the tables committed last. The number is limited, because every CommitComplete
+carries all marks.
 """
 
 

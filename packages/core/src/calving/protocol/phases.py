@@ -1,8 +1,8 @@
 """The phases of both machines as tables. All moves of a phase are in this module.
 
-A worker is two machines side by side: one for its batch and one for its answer. Each turn goes to both machines. A
-machine ignores a turn that none of its phases has. A turn that another phase of the machine has, but not the present
-one, is an error. The partitions that a cycle still waits for are no part of a phase.
+A worker is two machines side by side: one for its batch and one for its answer. Each turn, an input such as "a batch
+starts", goes to both machines. A machine ignores a turn that is nowhere in its table. A turn that is in its table, but
+not for the present phase, is an error. A phase does not include the partitions that a cycle still waits for.
 
     IDLE --a batch starts--> RUNNING --it ends--> IDLE
     RUNNING --what it reads is lost--> VOID --a void one ends--> IDLE

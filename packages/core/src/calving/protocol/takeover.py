@@ -33,7 +33,7 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The state that a sink left, and the consumers that run there now."""
+    """The state that a Java sink has left, and the present members of its consumer groups."""
 
     name: str
     group: str

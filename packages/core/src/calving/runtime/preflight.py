@@ -1,4 +1,4 @@
-"""Checks before a start, which refuse a start that would lose or double records: positions or logs are lost or
+"""Checks before a start. They refuse a start that would lose or double records because positions or logs were lost or
 changed.
 """
 
@@ -170,8 +170,8 @@ def refuse_reused_offsets(sink: Sink, control: ControlLog, tables: Mapping[str, 
             if offset > end:
                 raise DataLossError(
                     f"table {name} has seen control topic '{sink.keys.control_topic}', partition {partition}, up to"
-                    f" offset {offset}, but it ends at {end}: it has lost events, and new ones would be taken for old;"
-                    f" {_REMEDY}, with Kafka after deleting the topic"
+                    f" offset {offset}, but it ends at {end}: the topic has lost events, and the sink would take new"
+                    f" events for old ones; {_REMEDY}, with Kafka after deleting the topic"
                 )
 
 

@@ -104,7 +104,7 @@ class Tally:
             if found:
                 known = self.files.setdefault(table, [])
                 known += found
-                if result.number == RECEIVED:  # no other receiver has these keys: the files are one step
+                if result.number == RECEIVED:  # no other receiver has these keys, so the files form one step
                     known.sort(key=lambda file: file.content is FileContent.DATA)
 
     def check(self, spans: Spans) -> None:

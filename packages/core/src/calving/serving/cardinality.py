@@ -43,7 +43,9 @@ def partitions_of(status: Status, now: float) -> Iterable[tuple[tuple[str, str],
 
 
 def tables_of(status: Status) -> Mapping[str, TableStatus]:
-    """The first tables by name. The rest is one entry, with the values of the table furthest behind among the rest."""
+    """The first tables by name. The other tables are one entry, with their earliest times, the sum of their buffered
+    files, and their largest number of cycles.
+    """
     tables = status.log.tables
     if len(tables) <= MOST_TABLES:
         return tables

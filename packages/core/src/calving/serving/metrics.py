@@ -156,7 +156,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("calving_written_file_bytes", "histogram", ("content",), "Sizes of written files.",
            _by(lambda s: s.worker.batches.file_bytes)),
     Metric("calving_publications_total", "counter", ("outcome",),
-           "Publications: done; fenced, by a newer member; stale, by a position that has moved; unavailable; unknown.",
+           "Publications by outcome: done; fenced (a newer member exists); stale (the stored position has moved);"
+           " unavailable (nothing was written); unknown (it may have been written).",
            _by(lambda s: s.worker.publications)),
     Metric("calving_restarts_total", "counter", (), "How often the worker started over after an error.",
            _one(lambda s: s.worker.restarts)),

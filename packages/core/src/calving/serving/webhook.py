@@ -97,7 +97,7 @@ class Webhook:
                     return
             except Exception as error:  # the receiver may cause any error
                 reason = type(error).__name__ + (f" {error.code}" if hasattr(error, "code") else "")
-                log.warning("the webhook at %s was not told that the sink is %s: %s", self._host, body["state"], reason)
+                log.warning("the post of state %s to the webhook at %s failed: %s", body["state"], self._host, reason)
             if pause is None or self._ended.wait(pause):
                 return
 

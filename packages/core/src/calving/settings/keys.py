@@ -167,9 +167,9 @@ class SinkKeys(BaseModel):
         ge=0,
         lt=0.5,
         alias="iceberg.tables.type-share",
-        description="A type does not decide the type of a new column if at most this share of the column's values needs"
-        " it. A record with such a value is a bad record, unless the value fits. 0: every value counts, so a column of"
-        " numbers with one text among them becomes text.",
+        description="If at most this share of a new column's values needs a wider type, these values do not decide the"
+        " type of the column. A record with such a value is a bad record, unless the value fits. 0: every value counts,"
+        " so a column of numbers with one text among them becomes text.",
     )
     auto_create: bool = Field(
         False, alias="iceberg.tables.auto-create-enabled", description="The sink creates missing tables."
@@ -260,8 +260,8 @@ class SinkKeys(BaseModel):
     on_truncate: Policy = Field(
         _MUTATIONS.on_truncate,
         alias="iceberg.tables.on-truncate",
-        description="The sink's response to an event that empties its source, such as Debezium's `t`. `fail`: it is a"
-        " bad record. `skip`: the sink skips and counts it.",
+        description="The sink's response to a truncate event (the source table was emptied), such as Debezium's `t`."
+        " `fail`: it is a bad record. `skip`: the sink skips and counts it.",
     )
 
     catalog_name: str = Field("iceberg", alias="iceberg.catalog", description="The catalog's name in control events.")
@@ -318,8 +318,8 @@ class SinkKeys(BaseModel):
         None,
         ge=1_000,
         alias="iceberg.control.commit.full-cycle-within-ms",
-        description="The leading process ends if for this time, in milliseconds, no commit cycle had the answers of all"
-        " partitions and committed all tables. Default: never.",
+        description="The leading process ends if no commit cycle within this time, in milliseconds, had the answers of"
+        " all partitions and committed all tables. Default: never.",
     )
     stalled_ms: int = Field(
         900_000,

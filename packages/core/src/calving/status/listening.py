@@ -1,4 +1,4 @@
-"""The state of tables as every worker derives it from the control log: pure, time is an argument."""
+"""The state of tables, which every worker derives from the control log. The code is pure: time is an argument."""
 
 from __future__ import annotations
 

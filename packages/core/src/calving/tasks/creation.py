@@ -66,7 +66,7 @@ class Creation:
                 _request_without_schema(run, [table])
 
     def _infer(self, run: BlockRun, tables: Iterable[str], group: _Alike, *, typed: bool) -> None:
-        """Request the tables with schemas that can hold these records, too."""
+        """Request the tables, with schemas that can also hold these records."""
         fold = self._spec.path.evolution.case_insensitive
         for table in tables:
             if typed:

@@ -25,7 +25,7 @@ from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marke
 from calving.writing.identity import ColumnPath, Identity, identity_of, optional
 
 TRUNCATE = 3
-"""An event that empties its source. It is no operation on a row."""
+"""A truncate event: the source table was emptied. It is no operation on a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Conversion:
         found = []
         if len(stays):
             found.append(_within(self._rows_of(values.choose(stays)), stays))
-        if gone:  # of a delete, only the key and the order value count (M10, M8)
+        if gone:  # a delete needs only its key and its order value (M10, M8)
             keys = self._keys.convert(values.choose(gone))
             found.append(_within(self._complete_only(keys, self._key_identity), gone))
         return [self._marked(each, operations, origin) for each in found]

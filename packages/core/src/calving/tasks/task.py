@@ -80,7 +80,7 @@ def _failed(error: BaseException, spec: TaskSpec, number: int | None = None) -> 
     if not is_of_value(error):
         return None
     reason = f"{type(error).__name__}: {first_line(error)}"
-    log.error("a task failed in a way that another attempt cannot change", exc_info=error)
+    log.error("a task failed with an error that a retry cannot fix", exc_info=error)
     if spec.careful:
         return TaskResult(number, error=f"the batch cannot be written, whichever record is left out: {reason}")
     return TaskResult(number, unclear=reason)
