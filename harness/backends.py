@@ -15,7 +15,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 
-from calving.backend.interface import Backend, SinkIdentity
+from calving.backend import Backend, SinkIdentity
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition
 from calving.services.kafka import KafkaServer

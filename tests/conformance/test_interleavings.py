@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from calving.backend.interface import Backend, Cursor, Session, SinkIdentity
+from calving.backend import Backend, Cursor, Session, SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryStore
 from calving.errors import FencedError
 from calving.model.events import CommitComplete, DataComplete, Event, PartitionProgress, Publication, StartCommit

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from calving.backend.interface import Backend, SinkIdentity
+from calving.backend import Backend, SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryStore
 from calving.model.membership import Claim
 from calving.model.offsets import TopicPartition

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 
+from calving.backend import Cursor, Session, SinkIdentity
 from calving.backend.hooks import find
-from calving.backend.interface import Cursor, Session, SinkIdentity
 from calving.errors import CalvingError, ConfigError, DataLossError, FencedError
 from calving.model.events import (
     Attachment,
@@ -246,7 +246,7 @@ def test_a_partition_that_was_lost_and_came_back_is_not_published_twice(
 
 _ZOMBIE = """
 import sys
-from calving.backend.interface import SinkIdentity
+from calving.backend import SinkIdentity
 from calving.errors import CalvingError
 from calving.source.kafka import KafkaGroup, Topics
 from calving_kafka.backend import KafkaBackend

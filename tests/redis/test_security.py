@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from calving.backend.interface import SinkIdentity
+from calving.backend import SinkIdentity
 from calving.errors import ConfigError, UnavailableError
 from calving.services.process import LOOPBACK, free_port
 from calving.services.redis import RedisServer, launch_redis

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 import redis
 
-from calving.backend.interface import Cursor, Session, SinkIdentity
+from calving.backend import Cursor, Session, SinkIdentity
 from calving.errors import ConfigError, FencedError, OutcomeUnknownError, SilentError, UnavailableError
 from calving.model.events import CommitComplete, Envelope, Publication, StartCommit
 from calving.model.offsets import Advance, TopicPartition

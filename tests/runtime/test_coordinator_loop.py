@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from calving.backend.interface import SinkIdentity
+from calving.backend import SinkIdentity
 from calving.backend.memory import MemoryBackend, MemoryCursor, MemoryStore
 from calving.errors import UnavailableError
 from calving.model.events import Envelope, TableId, TableMark

@@ -12,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
-from calving.backend.interface import Cursor, Session, SinkIdentity
+from calving.backend import Cursor, Session, SinkIdentity
 from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError
 from calving.model.events import CommitComplete, DataWritten, Publication, StartCommit, TableReference
 from calving.model.files import DataFile

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, NewTopic, ResourceType
 from pydantic import BaseModel
 
-from calving.backend.interface import Backend, Session, SinkIdentity
+from calving.backend import Backend, Session, SinkIdentity
 from calving.errors import ConfigError
 from calving.source.client import TIMEOUT, admin_client, patiently, reaching
 from calving_kafka.options import KafkaOptions

@@ -11,9 +11,7 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend.cursors import EntryCursor
-from calving.backend.entries import BEFORE, Encoded
-from calving.backend.interface import ControlLog, SinkIdentity
+from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity
 from calving.errors import DataLossError, ProtocolError, UnavailableError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from calving.backend.entries import LogOptions
+from calving.backend import LogOptions
 
 
 class KafkaOptions(LogOptions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from calving.backend.entries import Encoded
+from calving.backend import Encoded
 from calving.source.dead_letters import OutRecord
 
 SPANS_HEADER = "calving-spans"

@@ -9,8 +9,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calving.backend.entries import Encoded, check_starts
-from calving.backend.interface import Cursor, SinkIdentity
+from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, check_starts
 from calving.errors import UnavailableError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication
@@ -19,7 +18,6 @@ from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source import dead_letters
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.kafka import members
-from calving.source.session import GroupSession
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from calving.backend.interface import Backend, Session, SinkIdentity
+from calving.backend import Backend, Session, SinkIdentity
 from calving_redis.connection import Client, connect, reaching, writing
 from calving_redis.durability import inspect
 from calving_redis.keys import Keys

@@ -8,9 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
-from calving.backend.cursors import EntryCursor
-from calving.backend.entries import BEFORE, Encoded, partition_key, replay_start
-from calving.backend.interface import ControlLog, SinkIdentity
+from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key, replay_start
 from calving.errors import CalvingError, FencedError, ProtocolError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic

@@ -1,7 +1,6 @@
 """Registers the backend."""
 
-from calving.backend.hooks import hookimpl
-from calving.backend.interface import Backend
+from calving.backend import Backend, hookimpl
 from calving_redis.backend import RedisBackend
 
 

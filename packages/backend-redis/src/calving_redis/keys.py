@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calving.backend.interface import SinkIdentity
+from calving.backend import SinkIdentity
 from calving_redis.options import RedisOptions
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, SecretStr
 
-from calving.backend.entries import LogOptions
+from calving.backend import LogOptions
 
 
 class RedisOptions(LogOptions):

@@ -6,13 +6,11 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend.entries import Encoded, partition_key, stale
-from calving.backend.interface import Cursor, SinkIdentity
+from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, partition_key, stale
 from calving.errors import FencedError, ProtocolError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.source.session import GroupSession
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
 from calving_redis.cursor import RedisCursor

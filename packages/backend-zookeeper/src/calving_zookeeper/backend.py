@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from calving.backend.interface import Backend, Session, SinkIdentity
+from calving.backend import Backend, Session, SinkIdentity
 from calving_zookeeper.connection import Nodes, connect, disconnect
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.session import ZooKeeperSession

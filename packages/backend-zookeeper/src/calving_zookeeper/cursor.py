@@ -14,9 +14,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import KazooState
 
-from calving.backend.cursors import EntryCursor
-from calving.backend.entries import BEFORE, Encoded, partition_key, replay_start
-from calving.backend.interface import ControlLog, SinkIdentity
+from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key, replay_start
 from calving.errors import FencedError, ProtocolError, UnavailableError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from calving.backend.entries import LogOptions
+from calving.backend import LogOptions
 
 
 class ZooKeeperOptions(LogOptions):

@@ -11,13 +11,11 @@ from typing import TypeVar
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
-from calving.backend.entries import Encoded, check_starts, partition_key
-from calving.backend.interface import Cursor, SinkIdentity
+from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, check_starts, partition_key
 from calving.errors import FencedError, SilentError, UnavailableError
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
-from calving.source.session import GroupSession
 from calving_zookeeper.connection import Nodes, connect, disconnect, reaching
 from calving_zookeeper.cursor import ZooKeeperCursor
 from calving_zookeeper.options import ZooKeeperOptions

@@ -32,7 +32,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from calving.backend.entries import Encoded
+from calving.backend import Encoded
 from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
 from calving.model.offsets import Topic, stored_in
 from calving_zookeeper.connection import Nodes, reaching

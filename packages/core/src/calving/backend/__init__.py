@@ -1,5 +1,27 @@
-"""Coordination backends: their interface, how they are found, and the backend in memory."""
+"""Coordination backends: everything that a backend of another package imports, in this one place."""
 
-from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
+from calving.backend.cursors import EntryCursor
+from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, partition_key, replay_start, stale
+from calving.backend.hooks import hookimpl
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
+from calving.backend.sessions import GroupSession
+from calving.model.sink import DeadLetterTopic, SinkIdentity
 
-__all__ = ["Backend", "ControlLog", "Cursor", "Session", "SinkIdentity"]
+__all__ = [
+    "BEFORE",
+    "Backend",
+    "ControlLog",
+    "Cursor",
+    "DeadLetterTopic",
+    "Encoded",
+    "EntryCursor",
+    "GroupSession",
+    "LogOptions",
+    "Session",
+    "SinkIdentity",
+    "check_starts",
+    "hookimpl",
+    "partition_key",
+    "replay_start",
+    "stale",
+]

@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from uuid import uuid4
 
 from calving.backend.entries import Encoded, Entries, LogOptions
-from calving.backend.interface import Cursor, SinkIdentity
+from calving.backend.interface import Cursor
 from calving.model.events import NOTHING_ATTACHED, Attachment, Event
 from calving.model.offsets import ControlOffsets, Topic
+from calving.model.sink import SinkIdentity
 
 
 class EntryCursor(Cursor):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel
@@ -18,27 +18,7 @@ from pydantic import BaseModel
 from calving.model.events import NOTHING_ATTACHED, Attachment, Envelope, Event, Publication
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterTopic:
-    """The dead-letter topic. ``replication`` is used if the topic has to be created; None is the broker's default."""
-
-    name: str
-    context_headers: bool
-    replication: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SinkIdentity:
-    """The sink's names in Kafka, and the librdkafka properties that reach its cluster."""
-
-    name: str
-    group: str
-    control_topic: str
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    transactional_prefix: str = ""
-    dead_letters: DeadLetterTopic | None = None
+from calving.model.sink import SinkIdentity
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 
 from calving.backend.entries import BEFORE, check_starts
 from calving.backend.hooks import hookimpl
-from calving.backend.interface import Backend, ControlLog, Cursor, Session, SinkIdentity
+from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.errors import FencedError, ProtocolError
 from calving.model.coverage import Coverage
 from calving.model.dead_letters import DeadLetter
@@ -31,6 +31,7 @@ from calving.model.events import (
 )
 from calving.model.membership import Claim
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition, furthest, stored_in
+from calving.model.sink import SinkIdentity
 
 
 class Entry(NamedTuple):

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from calving.backend import hooks
-from calving.backend.interface import Backend, DeadLetterTopic, SinkIdentity
+from calving.backend.interface import Backend
 from calving.engine.interface import Patience
 from calving.engine.registry import check_engine
 from calving.errors import ConfigError
 from calving.model.mutations import RowMutations
 from calving.model.record_path import ConverterSpec, TopicConverters, TransformSpec
+from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.secrets import shown, shown_text
 from calving.settings.connect_worker import with_worker
 from calving.settings.java_client import translate

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import NewTopic
 
-from calving.backend.interface import DeadLetterTopic, SinkIdentity
 from calving.errors import UnavailableError
 from calving.model.dead_letters import DeadLetter
+from calving.model.sink import DeadLetterTopic, SinkIdentity
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""Sessions of members of a Kafka consumer group: the part of publishing that is the same for every store."""
+"""The part of a session that is the same for every store: how members of a Kafka consumer group publish."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from calving.backend.entries import Encoded, LogOptions
-from calving.backend.interface import Session, SinkIdentity
+from calving.backend.interface import Session
 from calving.errors import FencedError
 from calving.model.dead_letters import DeadLetter
 from calving.model.events import Publication
 from calving.model.membership import Claim
+from calving.model.sink import SinkIdentity
 from calving.source.dead_letters import DeadLetterWriter
 
 _METADATA_MAGIC = b"CGMDv2:"
