@@ -66,7 +66,7 @@ main()
 @pytest.mark.parametrize("backend", ["kafka", "redis", "zookeeper"])
 def test_a_backend_imports_nothing_heavy(backend: str) -> None:
     code = (
-        f"import sys; from calving.backend.hooks import find; find({backend!r});"
+        f"import sys; from calving.backend.registry import find; find({backend!r});"
         f"import calving_{backend}.session, calving_{backend}.cursor;"
         f"print(sorted({set(HEAVY)!r} & sys.modules.keys()))"
     )

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import ConfigResource, NewPartitions, ResourceType
 
 from calving.backend import Cursor, Session, SinkIdentity
-from calving.backend.hooks import find
+from calving.backend.registry import find
 from calving.errors import CalvingError, ConfigError, DataLossError, FencedError
 from calving.model.events import (
     Attachment,

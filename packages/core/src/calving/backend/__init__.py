@@ -2,7 +2,6 @@
 
 from calving.backend.cursors import EntryCursor
 from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, partition_key, replay_start, stale
-from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import GroupSession
 from calving.model.sink import DeadLetterTopic, SinkIdentity
@@ -20,7 +19,6 @@ __all__ = [
     "Session",
     "SinkIdentity",
     "check_starts",
-    "hookimpl",
     "partition_key",
     "replay_start",
     "stale",

@@ -15,7 +15,6 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict
 
 from calving.backend.entries import BEFORE, check_starts
-from calving.backend.hooks import hookimpl
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.errors import FencedError, ProtocolError
 from calving.model.coverage import Coverage
@@ -217,8 +216,3 @@ class MemoryBackend(Backend):
 
     def open(self, member_id: str) -> Session:
         return MemorySession(self._store, member_id)
-
-
-@hookimpl
-def calving_register_backend() -> type[Backend]:
-    return MemoryBackend

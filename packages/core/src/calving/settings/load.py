@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from calving.backend import hooks
 from calving.backend.interface import Backend
+from calving.backend.registry import find
 from calving.engine.interface import Patience
 from calving.engine.registry import check_engine
 from calving.errors import ConfigError
@@ -183,7 +183,7 @@ def parse(raw: Mapping[str, str], *, resolved: bool = True) -> Sink:
     own = {field.alias for field in SinkKeys.model_fields.values()}
     handed_on, tables, plain = _sorted(raw, own)
     chosen = SinkKeys.model_fields["backend"]  # the backend brings keys of its own, so it is found before any check
-    backend = hooks.find(plain.get(str(chosen.alias), chosen.default))
+    backend = find(plain.get(str(chosen.alias), chosen.default))
     theirs = {field.alias for field in backend.settings.model_fields.values()}
     _check_names(plain, own | theirs)
     kafka, control_kafka = _clients(handed_on)

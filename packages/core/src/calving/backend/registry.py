@@ -1,18 +1,11 @@
-"""Finds backends: the entry point of a backend's name refers to a module, whose one hook returns a class.
-
-The hook is a function ``calving_register_backend`` without parameters, marked with ``hookimpl``.
-"""
+"""The backends by name, all of which packages register."""
 
 from __future__ import annotations
-
-import pluggy
 
 from calving.backend.interface import Backend
 from calving.plugins import Registry
 
 BACKENDS = Registry("backend", extras=("kafka", "redis", "zookeeper"))
-
-hookimpl = pluggy.HookimplMarker("calving")
 
 
 def find(name: str) -> type[Backend]:
