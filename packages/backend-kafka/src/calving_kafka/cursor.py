@@ -134,7 +134,7 @@ class KafkaCursor(EntryCursor):
     def _offsets(self, position: ControlOffsets) -> dict[TopicPartition, int]:
         return {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
 
-    def close(self) -> None:
+    def release(self) -> None:
         if self._transactions is not None:
             self._transactions.close()
         self._consumer.close()

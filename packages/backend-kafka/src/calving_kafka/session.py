@@ -44,7 +44,6 @@ class KafkaSession(GroupSession):
         """Publishers that are gone, and have left no undecided publication."""
         self._every: Collection[TopicPartition] = ()
         self._first: TopicPartition | None = None
-        self._closed = False
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
         if every is not self._every:  # called many times a second, with up to a thousand partitions
@@ -148,9 +147,7 @@ class KafkaSession(GroupSession):
     def watch(self) -> Cursor:
         return KafkaCursor(self._sink, self._options, self._topic_id, replay=False, watch=True)
 
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            if self._transactions is not None:
-                self._transactions.close()
-            self._positions.close()
+    def release(self) -> None:
+        if self._transactions is not None:
+            self._transactions.close()
+        self._positions.close()

@@ -45,7 +45,7 @@ class RedisCursor(EntryCursor):
         self._reader, self._durability = reader, durability
         self._writer = connect(options) if replay else None
         self._found: queue.Queue[_Read | CalvingError] = queue.Queue(maxsize=4)
-        self._closed = threading.Event()
+        self._stopping = threading.Event()
         self._waiting: int | None = None
         self._epoch = 0
         if self._writer is not None:
@@ -113,10 +113,8 @@ class RedisCursor(EntryCursor):
             raise ProtocolError(f"the store's script answers {verdict!r}")
         self._durability.wait(self._writer, self._options)
 
-    def close(self) -> None:
-        if self._closed.is_set():
-            return
-        self._closed.set()
+    def release(self) -> None:
+        self._stopping.set()
         with contextlib.suppress(queue.Empty):
             while True:
                 self._found.get_nowait()
@@ -132,7 +130,7 @@ class RedisCursor(EntryCursor):
         block = int(self.BLOCK_SECONDS * 1000)
         try:
             self._waiting = None if self._options.cluster else self._reader.client_id()
-            while not self._closed.is_set():
+            while not self._stopping.is_set():
                 found = self._reader.xread({self._keys.log: at}, count=_AT_ONCE, block=block)
                 if not found:
                     if not self._ended:
@@ -170,7 +168,7 @@ class RedisCursor(EntryCursor):
             self._durability.wait(self._reader, self._options)
 
     def _put(self, found: _Read | CalvingError) -> None:
-        while not self._closed.is_set():
+        while not self._stopping.is_set():
             try:
                 self._found.put(found, timeout=0.2)
             except queue.Full:

@@ -36,7 +36,6 @@ class RedisSession(GroupSession):
         self._append = client.register_script(scripts.PUBLISH)
         self._lead = client.register_script(scripts.LEAD)
         self._leads, self._asked = False, float("-inf")
-        self._closed = False
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
         now = time.monotonic()
@@ -93,10 +92,7 @@ class RedisSession(GroupSession):
         reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)
         return RedisCursor(self._sink, self._options, self._keys, reader, self._durability, replay=False, watch=True)
 
-    def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+    def release(self) -> None:
         if self._leads:
             with contextlib.suppress(*ERRORS):
                 self._client.register_script(scripts.RELEASE)([self._keys.lease], [self._member_id])

@@ -47,7 +47,6 @@ class ZooKeeperCursor(EntryCursor):
         self._stale = threading.Event()
         """Whether the list of publications may have grown since it was read."""
         self._stale.set()
-        self._closed = False
         # A replay may start in the middle of a publication. The publication then begins before the replay's start.
         self._first = replay
         self._names: deque[str] = deque()
@@ -108,10 +107,8 @@ class ZooKeeperCursor(EntryCursor):
         if state.epoch != self._epoch:
             raise FencedError(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
 
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            disconnect(self._client)
+    def release(self) -> None:
+        disconnect(self._client)
 
     def _take(self) -> list[Envelope]:
         if self._expired.is_set():

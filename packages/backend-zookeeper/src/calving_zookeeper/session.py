@@ -47,7 +47,6 @@ class ZooKeeperSession(GroupSession):
         self._expired = threading.Event()
         self._connected = time.monotonic()
         """When the session was last seen connected."""
-        self._closed = False
         client.add_listener(self._on_state)
 
     def lead(self, held: Collection[TopicPartition], every: Collection[TopicPartition]) -> bool:
@@ -102,10 +101,8 @@ class ZooKeeperSession(GroupSession):
             disconnect(client)
             raise
 
-    def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            disconnect(self._client)
+    def release(self) -> None:
+        disconnect(self._client)
 
     def _current(self) -> State:
         state, _ = self._store.state()

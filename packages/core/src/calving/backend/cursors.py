@@ -14,11 +14,14 @@ from calving.model.sink import SinkIdentity
 
 
 class EntryCursor(Cursor):
-    """Encodes the coordinator's events; ``entries`` decodes what the store reads. A store implements ``save``."""
+    """Encodes the coordinator's events; ``entries`` decodes what the store reads. A store implements ``save`` and
+    ``release``.
+    """
 
     def __init__(self, sink: SinkIdentity, options: LogOptions, log_name: str, *, replay: bool, watch: bool) -> None:
         self._group, self._max_bytes = sink.group, options.max_message_bytes
         self.entries = Entries(sink.group, log_name, strict=replay, progress=watch)
+        self._closed = False
         self.sender = str(uuid4())
         """The sender of the entries that this cursor appends."""
 
@@ -34,6 +37,15 @@ class EntryCursor(Cursor):
         departed: Collection[Topic] = (),
     ) -> None:
         self.save(position, Encoded.of_coordinator(self._group, events, attached, self._max_bytes), departed)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.release()
+
+    @abstractmethod
+    def release(self) -> None:
+        """Release the cursor's resources. Called once."""
 
     @abstractmethod
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:

@@ -19,11 +19,12 @@ _METADATA_MAGIC = b"CGMDv2:"
 
 
 class GroupSession(Session):
-    """Checks the claim, writes the dead letters, and encodes the events. A store implements ``append``."""
+    """Checks the claim, writes the dead letters, and encodes the events; a store implements ``append`` and ``release``."""
 
     def __init__(self, sink: SinkIdentity, options: LogOptions) -> None:
         self._group, self._max_bytes = sink.group, options.max_message_bytes
         self._dead_letters = DeadLetterWriter(sink)
+        self._closed = False
 
     def publish(self, publication: Publication, claim: Claim) -> None:
         if not _has_member(claim):
@@ -38,6 +39,15 @@ class GroupSession(Session):
         :raises UnavailableError: not all of them are in the topic; some may be.
         """
         self._dead_letters.write(letters)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.release()
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give up the leadership, and release the session's resources. Called once."""
 
     @abstractmethod
     def append(self, publication: Publication, encoded: Encoded, claim: Claim) -> None:
