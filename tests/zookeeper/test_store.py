@@ -108,7 +108,7 @@ def test_blobs_of_a_writer_that_died_are_swept(backend: Made, client: KazooClien
     kept = client.get_children(f"{root}/blobs")
     client.create(f"{root}/blobs/orphan", b"x")
     time.sleep(0.1)
-    Store(connection.Nodes(client, 5), root).sweep(0.05)
+    Store(connection.Connection(client, 5), root).sweep(0.05)
     assert sorted(client.get_children(f"{root}/blobs")) == sorted(kept)
     session.close()
 
@@ -130,15 +130,15 @@ def test_a_write_whose_answer_was_lost_is_found_out_by_reading_back(
     backend: Made, monkeypatch: pytest.MonkeyPatch, applied: bool
 ) -> None:
     session = backend().open("m")
-    original = connection.Nodes.replace_and_create
+    original = connection.Connection.replace_and_create
 
-    def lose(self: connection.Nodes, *arguments: Any) -> list[Any]:
-        monkeypatch.setattr(connection.Nodes, "replace_and_create", original)
+    def lose(self: connection.Connection, *arguments: Any) -> list[Any]:
+        monkeypatch.setattr(connection.Connection, "replace_and_create", original)
         if applied:
             original(self, *arguments)
         raise ConnectionLoss
 
-    monkeypatch.setattr(connection.Nodes, "replace_and_create", lose)
+    monkeypatch.setattr(connection.Connection, "replace_and_create", lose)
     if applied:
         session.publish(move(None, 5, files=1), member_claim("group"))
         assert session.committed([TP]) == {TP: 5}
@@ -156,14 +156,14 @@ def test_a_write_that_nobody_can_read_back_is_of_unknown_outcome(
     own.start()
     try:
         session = backend(hosts=own.hosts, timeout_ms=1500).open("m")
-        original = connection.Nodes.replace_and_create
+        original = connection.Connection.replace_and_create
 
-        def cut(self: connection.Nodes, *arguments: Any) -> list[Any]:
+        def cut(self: connection.Connection, *arguments: Any) -> list[Any]:
             original(self, *arguments)
             own.kill()
             raise ConnectionLoss
 
-        monkeypatch.setattr(connection.Nodes, "replace_and_create", cut)
+        monkeypatch.setattr(connection.Connection, "replace_and_create", cut)
         with pytest.raises(OutcomeUnknownError):
             session.publish(move(None, 5, files=1), member_claim("group"))
         session.close()
@@ -178,7 +178,7 @@ def test_an_expired_session_is_not_taken_for_a_lost_connection(backend: Made, cl
     owner = client.exists(f"{backend.root}/control/group/election/{candidate}").ephemeralOwner
     # A second client with the session's id and password that closes it: what ZooKeeper itself does on expiry.
     assert isinstance(session, ZooKeeperSession)
-    secret = session._client.client_id
+    secret = session._store.connection.client.client_id
     assert secret[0] == owner
     thief = KazooClient(backend.server.hosts, client_id=secret)
     thief.start()
@@ -270,17 +270,17 @@ def test_a_change_before_the_answer_is_here_is_heard(backend: Made, monkeypatch:
     """The watch of a list may fire before the reader has gone on: then the list is old already."""
     session = backend().open("m")
     cursor = session.follow(replay=True)
-    original = connection.Nodes.children
+    original = connection.Connection.children
 
-    def slow(self: connection.Nodes, path: str, watch: Any = None) -> list[str]:
+    def slow(self: connection.Connection, path: str, watch: Any = None) -> list[str]:
         found = original(self, path, watch)
         if watch is not None:
-            monkeypatch.setattr(connection.Nodes, "children", original)
+            monkeypatch.setattr(connection.Connection, "children", original)
             session.publish(move(None, 5, files=1), member_claim("group"))
             time.sleep(0.5)
         return found
 
-    monkeypatch.setattr(connection.Nodes, "children", slow)
+    monkeypatch.setattr(connection.Connection, "children", slow)
     assert list(cursor.read(0)) == []
     assert [type(e.event) for e in cursor.read(5)] == [DataWritten]
     cursor.close()
@@ -292,16 +292,16 @@ def test_a_leader_that_leaves_before_the_answer_is_here_is_replaced(
 ) -> None:
     first, second = backend().open("a"), backend().open("b")
     assert first.lead([TP], [TP])
-    original = connection.Nodes.stat
+    original = connection.Connection.stat
 
-    def slow(self: connection.Nodes, path: str, watch: Any = None) -> Any:
+    def slow(self: connection.Connection, path: str, watch: Any = None) -> Any:
         found = original(self, path, watch)
-        monkeypatch.setattr(connection.Nodes, "stat", original)
+        monkeypatch.setattr(connection.Connection, "stat", original)
         first.close()
         time.sleep(0.5)
         return found
 
-    monkeypatch.setattr(connection.Nodes, "stat", slow)
+    monkeypatch.setattr(connection.Connection, "stat", slow)
     second.lead([TP], [TP])
     assert second.lead([TP], [TP])
     second.close()

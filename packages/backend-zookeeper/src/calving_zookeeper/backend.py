@@ -4,12 +4,13 @@ election.
 
 from __future__ import annotations
 
+from contextlib import closing
 from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from calving.backend import Backend, Session, SinkIdentity
-from calving_zookeeper.connection import Nodes, connect, disconnect
+from calving.backend import Backend, Session, SinkIdentity, closing_on_error
+from calving_zookeeper.connection import connect
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.session import ZooKeeperSession
 from calving_zookeeper.store import Store
@@ -27,19 +28,11 @@ class ZooKeeperBackend(Backend):
         self._root = "/".join((self._options.root.rstrip("/"), *parts))
 
     def provision(self) -> None:
-        client = connect(self._options)
-        try:
-            Store(Nodes(client, self._options.timeout_ms / 1000), self._root).create()
-        finally:
-            disconnect(client)
+        with closing(connect(self._options)) as connection:
+            Store(connection, self._root).create()
 
     def open(self, member_id: str) -> Session:
-        client = connect(self._options)
-        try:
-            store = Store(Nodes(client, self._options.timeout_ms / 1000), self._root)
+        with closing_on_error(connect(self._options)) as connection:
+            store = Store(connection, self._root)
             store.create()
-            state, _ = store.state()
-        except BaseException:
-            disconnect(client)
-            raise
-        return ZooKeeperSession(self._sink, self._options, self._root, client, member_id, state.id)
+            return ZooKeeperSession(self._sink, self._options, store, member_id)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NoNodeError
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
+from calving.backend import closing_on_error
 from calving.errors import ConfigError, SilentError, UnavailableError
 from calving_zookeeper.options import ZooKeeperOptions
 
@@ -22,8 +24,8 @@ _STOP_SECONDS = 2.0
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
-def connect(options: ZooKeeperOptions) -> KazooClient:
-    """A connected client that never sends a write twice.
+def connect(options: ZooKeeperOptions) -> Connection:
+    """A connection that never sends a write twice.
 
     :raises ConfigError: the settings are wrong, or the user is refused. :raises SilentError: no answer in time.
     :raises UnavailableError: another failure.
@@ -51,55 +53,72 @@ def connect(options: ZooKeeperOptions) -> KazooClient:
         settings |= {"certfile": options.tls_certificate, "keyfile": options.tls_key}
     # Wait at most a third of a session: other members may be waiting for the end of an earlier session of this process.
     wait_seconds = min(options.timeout_ms, options.session_ms / 3) / 1000
-    with reaching():
-        client = KazooClient(**settings)
-        try:
-            # start() would wait for the end of an attempt to connect before it reports a failure.
-            client.start_async().wait(wait_seconds)
-            if not client.connected:
-                raise KazooTimeoutError(f"no connection within {wait_seconds:g} s")
-        except BaseException:
-            disconnect(client)
-            raise
-    return client
+    with reaching(), closing_on_error(Connection(KazooClient(**settings), options.timeout_ms / 1000)) as connection:
+        # start() would wait for the end of an attempt to connect before it reports a failure.
+        connection.client.start_async().wait(wait_seconds)
+        if not connection.client.connected:
+            raise KazooTimeoutError(f"no connection within {wait_seconds:g} s")
+        return connection
 
 
-class Nodes:
-    """Requests that take at most ``timeout`` seconds; kazoo's own wait until the connection is back."""
+class Connection:
+    """One session with the ensemble. A request takes ``timeout`` seconds at most; kazoo's own wait for a connection."""
 
     def __init__(self, client: KazooClient, timeout: float) -> None:
-        self._client, self.timeout = client, timeout
+        self.client, self.timeout = client, timeout
+        self.stale = threading.Event()
+        """Whether the watched children may have changed since they were listed."""
+        self.stale.set()
+        self.changed = threading.Event()
+        """Wakes a thread that waits for a change."""
+        self._expired = threading.Event()
+        client.add_listener(self._on_state)
+
+    def is_up(self) -> bool:
+        """Whether the client is connected now. A lost connection may come back; an expired session does not.
+
+        :raises UnavailableError: the session has expired.
+        """
+        if self._expired.is_set():
+            raise UnavailableError("ZooKeeper: the session has expired")
+        return bool(self.client.state == KazooState.CONNECTED)
+
+    def on_change(self, event: object) -> None:
+        """A watch, which the client's thread calls."""
+        self.stale.set()
+        self.changed.set()
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.LOST:
+            self._expired.set()
+        self.on_change(state)
 
     def get(self, path: str) -> tuple[bytes, Any]:
         """Content and stat, not older than any earlier answer to this client."""
-        return self._wait(self._client.get_async(path))  # type: ignore[no-any-return]
+        return self._wait(self.client.get_async(path))  # type: ignore[no-any-return]
 
     def latest(self, path: str) -> tuple[bytes, Any]:
         """Content and stat, not older than any earlier answer to any client."""
-        self._wait(self._client.sync_async(path))
+        self._wait(self.client.sync_async(path))
         return self.get(path)
 
     def children(self, path: str, watch: Callable[[object], None] | None = None) -> list[str]:
         """The names of the children, sorted. ``watch`` is called once, at the next change."""
-        return sorted(self._wait(self._client.get_children_async(path, watch=watch)))
+        return sorted(self._wait(self.client.get_children_async(path, watch=watch)))
 
     def stat(self, path: str, watch: Callable[[object], None] | None = None) -> Any:
         """None if there is no such node."""
-        return self._wait(self._client.exists_async(path, watch=watch))
+        return self._wait(self.client.exists_async(path, watch=watch))
 
     def create(self, path: str, content: bytes = b"", **how: bool) -> str:
         """Create a node; return its path."""
-        return str(self._wait(self._client.create_async(path, content, **how)))
+        return str(self._wait(self.client.create_async(path, content, **how)))
 
     def ensure(self, path: str) -> None:
-        self._wait(self._client.ensure_path_async(path))
+        self._wait(self.client.ensure_path_async(path))
 
     def delete(self, path: str) -> None:
-        self._wait(self._client.delete_async(path))
-
-    def delete_if_there(self, path: str) -> None:
-        with contextlib.suppress(NoNodeError):
-            self.delete(path)
+        self._wait(self.client.delete_async(path))
 
     def replace_and_create(
         self, path: str, content: bytes, version: int, created: tuple[str, bytes] | None
@@ -109,7 +128,7 @@ class Nodes:
 
         Returns both results.
         """
-        transaction = self._client.transaction()
+        transaction = self.client.transaction()
         transaction.set_data(path, content, version=version)
         if created is not None:
             transaction.create(*created)
@@ -118,22 +137,21 @@ class Nodes:
     def _wait(self, result: Any) -> Any:
         return result.get(timeout=self.timeout)
 
+    def close(self) -> None:
+        """End the session at once. Its ephemeral nodes are deleted when this call returns, if the ensemble answers in
+        time.
 
-def disconnect(client: KazooClient) -> None:
-    """End the session at once. Its ephemeral nodes are deleted when this call returns, if the ensemble answers in time.
+        Without a connection this call does not wait for kazoo, which would finish its attempt to connect, or take ten
+        seconds.
+        """
+        stopping = threading.Thread(target=self._stop, name="calving-zookeeper-stop", daemon=True)
+        stopping.start()
+        stopping.join(_STOP_SECONDS if self.client.connected else 0)
 
-    Without a connection this call does not wait for kazoo, which would finish its attempt to connect, or take ten
-    seconds.
-    """
-
-    def stop() -> None:
+    def _stop(self) -> None:
         with contextlib.suppress(KazooException, KazooTimeoutError, OSError):
-            client.stop()
-            client.close()
-
-    stopping = threading.Thread(target=stop, name="calving-zookeeper-stop", daemon=True)
-    stopping.start()
-    stopping.join(_STOP_SECONDS if client.connected else 0)
+            self.client.stop()
+            self.client.close()
 
 
 @contextlib.contextmanager

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.states import KazooState
 
 from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key, replay_start
-from calving.errors import FencedError, ProtocolError, UnavailableError
+from calving.errors import ProtocolError, UnavailableError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
-from calving_zookeeper.connection import Nodes, disconnect, reaching
+from calving_zookeeper.connection import reaching
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.store import State, Store
 
@@ -29,40 +26,22 @@ _ORPHAN_SECONDS = 3_600.0
 
 class ZooKeeperCursor(EntryCursor):
     def __init__(
-        self,
-        sink: SinkIdentity,
-        options: ZooKeeperOptions,
-        root: str,
-        client: KazooClient,
-        *,
-        replay: bool,
-        watch: bool = False,
+        self, sink: SinkIdentity, options: ZooKeeperOptions, store: Store, *, replay: bool, watch: bool = False
     ) -> None:
-        super().__init__(sink, options, f"ZooKeeper {root}", replay=replay, watch=watch)
-        self._options, self._root, self._client = options, root, client
-        self._store = Store(Nodes(client, options.timeout_ms / 1000), root)
-        self._epoch: int | None = None
-        self._changed = threading.Event()
-        self._expired = threading.Event()
-        self._stale = threading.Event()
-        """Whether the list of publications may have grown since it was read."""
-        self._stale.set()
+        log_name = f"ZooKeeper {store.root}"
+        super().__init__(sink, options, log_name, replay=replay, watch=watch)
+        self._options, self._store, self._connection, self._replays = options, store, store.connection, replay
         # A replay may start in the middle of a publication. The publication then begins before the replay's start.
         self._first = replay
         self._names: deque[str] = deque()
         self._listed = False
         """Whether the publications were listed since the cursor was opened."""
-        client.add_listener(self._on_state)
+        state = store.write(_next_epoch, self.sender) if replay else store.state()[0]
+        start = replay_start(state.saved, state.next, options, log_name) if replay or watch else state.next
         if replay:
-            state = self._store.write(_next_epoch, self.sender)
-            self._epoch = state.epoch
-            start = replay_start(state.saved, state.next, options, f"ZooKeeper {root}")
+            store.fence(state.id, state.epoch)
             with reaching():
-                self._store.sweep(_ORPHAN_SECONDS)
-        else:
-            state, _ = self._store.state()
-            start = replay_start(state.saved, state.next, options, f"ZooKeeper {root}") if watch else state.next
-        self._identity = state.id
+                store.sweep(_ORPHAN_SECONDS)
         self._next = max(1, start - BEFORE) if watch else start
         self.log = ControlLog(state.id, {0: start}, {0: state.next})
 
@@ -77,15 +56,14 @@ class ZooKeeperCursor(EntryCursor):
             left = deadline - time.monotonic()
             if found or left <= 0:
                 return found
-            self._changed.wait(left)
+            self._connection.changed.wait(left)
 
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
         def saved(state: State) -> State:
-            self._check(state)
             place = state.saved if 0 not in position else max(state.saved or 0, position[0])
             return replace(state, saved=place).without(departed)
 
-        state = self._store.write(saved, self.sender, encoded)
+        state = self._writable().write(saved, self.sender, encoded)
         if position and state.saved is not None:
             self._trim(state.saved)
 
@@ -94,29 +72,23 @@ class ZooKeeperCursor(EntryCursor):
         identity = str(uuid4())
 
         def back(state: State) -> State:
-            self._check(state)
             return replace(state, id=identity, saved=state.next, positions=stored, topic_ids={})
 
-        self._store.write(back, self.sender)
+        self._writable().write(back, self.sender)
 
-    def _check(self, state: State) -> None:
-        if self._epoch is None:
+    def _writable(self) -> Store:
+        if not self._replays:
             raise ProtocolError("only a cursor that replays can write")
-        if state.id != self._identity:
-            raise FencedError(f"ZooKeeper: {self._root} was recreated")
-        if state.epoch != self._epoch:
-            raise FencedError(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
+        return self._store
 
     def release(self) -> None:
-        disconnect(self._client)
+        self._connection.close()
 
     def _take(self) -> list[Envelope]:
-        if self._expired.is_set():
-            raise UnavailableError("ZooKeeper: the session has expired")
-        if self._client.state != KazooState.CONNECTED:
-            self._changed.clear()
+        if not self._connection.is_up():
+            self._connection.changed.clear()
             return []
-        if not self._names and self._stale.is_set():
+        if not self._names and self._connection.stale.is_set():
             self._look()
         found: list[Envelope] = []
         while self._names and len(found) < 500:
@@ -136,11 +108,11 @@ class ZooKeeperCursor(EntryCursor):
     def _look(self) -> None:
         """List the present publications."""
         # This comes before the request: its watch may fire before the answer arrives.
-        self._stale.clear()
-        self._changed.clear()
+        self._connection.stale.clear()
+        self._connection.changed.clear()
         with reaching():
             try:
-                names = self._store.nodes.children(self._store.log_path, self._on_change)
+                names = self._connection.children(self._store.log_path, self._connection.on_change)
             except NoNodeError as error:
                 raise UnavailableError(f"ZooKeeper has no {self._store.log_path}: the store was emptied") from error
         self._names.extend(name for name in names if int(name) >= self._next or self._first)
@@ -150,22 +122,12 @@ class ZooKeeperCursor(EntryCursor):
         """Trim publications whose entries are all committed, except the last ones. A failure is repaired next time."""
         try:
             with reaching():
-                names = self._store.nodes.children(self._store.log_path)
+                names = self._connection.children(self._store.log_path)
                 # The last publication that begins below the saved position may extend beyond it.
                 below = [name for name in names if int(name) < saved][:-1]
                 self._store.trim(below[: max(0, len(below) - self._options.audit_entries)])
         except UnavailableError as error:
             log.info("the log was not trimmed: %s", error)
-
-    def _on_change(self, event: object) -> None:
-        self._stale.set()
-        self._changed.set()
-
-    def _on_state(self, state: str) -> None:
-        if state == KazooState.LOST:
-            self._expired.set()
-        self._stale.set()
-        self._changed.set()
 
 
 def _next_epoch(state: State) -> State:

@@ -35,7 +35,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from calving.backend import Encoded
 from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
 from calving.model.offsets import Topic, stored_in
-from calving_zookeeper.connection import Nodes, reaching
+from calving_zookeeper.connection import Connection, reaching
 
 _REQUEST_BYTES = 900_000
 """Largest request, bytes; ZooKeeper's own limit (jute.maxbuffer) is 1 MiB."""
@@ -91,8 +91,10 @@ class Publication:
 class Store:
     """Reads and writes the nodes of one sink."""
 
-    def __init__(self, nodes: Nodes, root: str) -> None:
-        self.nodes = nodes
+    def __init__(self, connection: Connection, root: str) -> None:
+        self.connection, self.root = connection, root
+        self._identity: str | None = None
+        self._epoch: int | None = None
         self.state_path, self.log_path = f"{root}/state", f"{root}/log"
         self.blobs_path, self.election_path = f"{root}/blobs", f"{root}/election"
 
@@ -100,23 +102,33 @@ class Store:
         """Create the missing nodes."""
         with reaching():
             for path in (self.log_path, self.blobs_path, self.election_path):
-                self.nodes.ensure(path)
+                self.connection.ensure(path)
             try:
-                self.nodes.create(self.state_path, State(str(uuid.uuid4())).to_bytes())
+                self.connection.create(self.state_path, State(str(uuid.uuid4())).to_bytes())
             except NodeExistsError:
                 return
+
+    def fence(self, identity: str, epoch: int | None = None) -> None:
+        """From now on, refuse a state with another identity, and for a coordinator also one with another epoch."""
+        self._identity, self._epoch = identity, epoch
 
     def state(self) -> tuple[State, int]:
         """The state and its version, not older than any earlier answer to any client.
 
-        :raises UnavailableError: no answer. :raises FencedError: the store was emptied.
+        :raises UnavailableError: no answer. :raises FencedError: the store was emptied or recreated, or a newer
+            coordinator exists.
         """
         with reaching():
             try:
-                raw, stat = self.nodes.latest(self.state_path)
+                raw, stat = self.connection.latest(self.state_path)
             except NoNodeError as error:
                 raise FencedError(f"ZooKeeper has no {self.state_path}: the store was emptied") from error
-        return State.of(raw), stat.version
+        state = State.of(raw)
+        if self._identity not in (None, state.id):
+            raise FencedError(f"ZooKeeper: {self.root} was recreated")
+        if self._epoch not in (None, state.epoch):
+            raise FencedError(f"coordinator {state.epoch} has followed coordinator {self._epoch}")
+        return state, stat.version
 
     def write(self, change: Callable[[State], State], sender: str, encoded: Encoded = _NOTHING) -> State:
         """Append events as one publication and ``change`` the state, both or neither.
@@ -139,7 +151,7 @@ class Store:
                     content, blobs = self._packed(marker, sender, encoded)
             try:
                 created = (self._entry(offset), content) if events else None
-                results = self.nodes.replace_and_create(self.state_path, after.to_bytes(), version, created)
+                results = self.connection.replace_and_create(self.state_path, after.to_bytes(), version, created)
             except _LOST as error:
                 if self._landed(version, offset if events else None, marker, error):
                     return after
@@ -157,7 +169,7 @@ class Store:
         """A publication of the log; None if it was trimmed meanwhile."""
         try:
             header, body = self._entry_of(name)
-            body += b"".join(self.nodes.get(f"{self.blobs_path}/{blob}")[0] for blob in header["blobs"])
+            body += b"".join(self.connection.get(f"{self.blobs_path}/{blob}")[0] for blob in header["blobs"])
         except NoNodeError:
             return None
         events, at = [], 0
@@ -172,26 +184,26 @@ class Store:
         for name in names:
             try:
                 header, _ = self._entry_of(name)
-                self.nodes.delete(f"{self.log_path}/{name}")
+                self.connection.delete(f"{self.log_path}/{name}")
                 for blob in header["blobs"]:
-                    self.nodes.delete(f"{self.blobs_path}/{blob}")
+                    self.connection.delete(f"{self.blobs_path}/{blob}")
             except NoNodeError:
                 continue
 
     def sweep(self, older_than_seconds: float) -> None:
         """Delete blobs without a publication: their writers died before they published."""
-        orphans = set(self.nodes.children(self.blobs_path))
+        orphans = set(self.connection.children(self.blobs_path))
         if not orphans:
             return
-        for name in self.nodes.children(self.log_path):
+        for name in self.connection.children(self.log_path):
             orphans -= set(self._entry_of(name)[0]["blobs"])
         for blob in orphans:
-            stat = self.nodes.stat(f"{self.blobs_path}/{blob}")
+            stat = self.connection.stat(f"{self.blobs_path}/{blob}")
             if stat is not None and time.time() - stat.ctime / 1000 > older_than_seconds:
-                self.nodes.delete(f"{self.blobs_path}/{blob}")
+                self.connection.delete(f"{self.blobs_path}/{blob}")
 
     def _entry_of(self, name: str) -> tuple[dict[str, Any], bytes]:
-        raw, _ = self.nodes.get(f"{self.log_path}/{name}")
+        raw, _ = self.connection.get(f"{self.log_path}/{name}")
         end = _HEADER.size + _HEADER.unpack_from(raw)[0]
         return json.loads(raw[_HEADER.size : end]), raw[end:]
 
@@ -208,7 +220,7 @@ class Store:
             with reaching():
                 for i, start in enumerate(range(0, len(body), _REQUEST_BYTES)):
                     blobs.append(f"{marker}-{i:05d}")
-                    self.nodes.create(f"{self.blobs_path}/{blobs[-1]}", body[start : start + _REQUEST_BYTES])
+                    self.connection.create(f"{self.blobs_path}/{blobs[-1]}", body[start : start + _REQUEST_BYTES])
             body = b""
         text = json.dumps({**header, "blobs": blobs}, separators=(",", ":")).encode()
         return _HEADER.pack(len(text)) + text + body, blobs
@@ -219,15 +231,15 @@ class Store:
         When a session moves to another server, no request of the session stays behind. So a write that a sync does not
         show will not be made later.
         """
-        deadline = time.monotonic() + self.nodes.timeout
+        deadline = time.monotonic() + self.connection.timeout
         while time.monotonic() < deadline:
             try:
-                _, stat = self.nodes.latest(self.state_path)
+                _, stat = self.connection.latest(self.state_path)
                 if stat.version == version:
                     return False
                 if offset is not None:
                     try:
-                        raw, _ = self.nodes.get(self._entry(offset))
+                        raw, _ = self.connection.get(self._entry(offset))
                     except NoNodeError:
                         return False
                     return marker.encode() in raw[:200]

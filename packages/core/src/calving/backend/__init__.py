@@ -1,5 +1,6 @@
 """Coordination backends: everything that a backend of another package imports, in this one place."""
 
+from calving.backend.closing import closing_on_error
 from calving.backend.cursors import EntryCursor
 from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, partition_key, replay_start, stale
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
@@ -19,6 +20,7 @@ __all__ = [
     "Session",
     "SinkIdentity",
     "check_starts",
+    "closing_on_error",
     "partition_key",
     "replay_start",
     "stale",

@@ -19,7 +19,9 @@ _METADATA_MAGIC = b"CGMDv2:"
 
 
 class GroupSession(Session):
-    """Checks the claim, writes the dead letters, and encodes the events; a store implements ``append`` and ``release``."""
+    """Checks the claim, writes the dead letters, and encodes the events. A store implements ``append`` and
+    ``release``.
+    """
 
     def __init__(self, sink: SinkIdentity, options: LogOptions) -> None:
         self._group, self._max_bytes = sink.group, options.max_message_bytes
