@@ -6,16 +6,17 @@ start the sink checks how durable the store's writes are; after each write it wa
 
 from __future__ import annotations
 
+from contextlib import closing
 from uuid import uuid4
 
 from pydantic import BaseModel
 
-from calving.backend import Backend, Session, SinkIdentity
+from calving.backend import Backend, Session, SinkIdentity, closing_on_error
 from calving_redis.connection import Client, connect, reaching, writing
 from calving_redis.durability import inspect
-from calving_redis.keys import Keys
 from calving_redis.options import RedisOptions
 from calving_redis.session import RedisSession
+from calving_redis.store import Keys, Store
 
 
 class RedisBackend(Backend):
@@ -29,26 +30,18 @@ class RedisBackend(Backend):
         self._keys = Keys.of(self._options, sink)
 
     def provision(self) -> None:
-        client = connect(self._options)
-        try:
+        with closing(connect(self._options)) as client:
             inspect(client, self._options)
             self._identity(client)
-        finally:
-            client.close()
 
     def open(self, member_id: str) -> Session:
-        client = connect(self._options)
-        try:
-            durability = inspect(client, self._options)
-            identity = self._identity(client)
-        except BaseException:
-            client.close()
-            raise
-        return RedisSession(self._sink, self._options, self._keys, client, durability, member_id, identity)
+        with closing_on_error(connect(self._options)) as client:
+            store = Store(self._options, self._keys, inspect(client, self._options))
+            return RedisSession(self._sink, store, client, member_id, self._identity(client))
 
     def _identity(self, client: Client) -> str:
         """The identity of the log. After the store has lost its data, the log has a new identity."""
         with writing(self._options):
             client.hsetnx(self._keys.state, "id", str(uuid4()))
         with reaching(self._options):
-            return str(client.hget(self._keys.state, "id").decode())
+            return (client.hget(self._keys.state, "id") or b"").decode()

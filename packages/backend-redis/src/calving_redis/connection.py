@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 import redis
@@ -16,9 +16,30 @@ from redis.sentinel import Sentinel
 from calving.errors import ConfigError, OutcomeUnknownError, SilentError, UnavailableError
 from calving_redis.options import RedisOptions
 
-Client = Any
-"""``Redis`` or ``RedisCluster``, which share no base; their types leave open whether answers are bytes."""
 
+class Client(Protocol):
+    """The used part of ``Redis`` and ``RedisCluster``, which share no base. Their types leave open whether answers are
+    bytes.
+    """
+
+    def close(self) -> None: ...
+    def ping(self) -> object: ...
+    def client_id(self) -> int: ...
+    def client_unblock(self, client_id: int) -> object: ...
+    def execute_command(self, *words: str | int) -> Any: ...
+    def register_script(self, script: str) -> Callable[[Sequence[str], Sequence[object]], Any]: ...
+    def info(self, section: str) -> Mapping[str, Any]: ...
+    def config_get(self, pattern: str) -> Mapping[object, object]: ...
+    def hget(self, name: str, key: str) -> bytes | None: ...
+    def hmget(self, name: str, keys: Sequence[str]) -> list[bytes | None]: ...
+    def hsetnx(self, name: str, key: str, value: str) -> object: ...
+    def hincrby(self, name: str, key: str, amount: int) -> object: ...
+    def xread(self, streams: Mapping[str, str], count: int, block: int) -> list[tuple[bytes, list[Entry]]]: ...
+    def xrevrange(self, name: str, max: str, *, count: int) -> list[Entry]: ...
+
+
+Entry = tuple[bytes, dict[bytes, bytes]]
+"""An entry of a stream: its id and its fields."""
 ERRORS = (redis.RedisError, redis.exceptions.RedisClusterException)
 _REFUSED = (redis.AuthenticationError, redis.exceptions.NoPermissionError, redis.exceptions.AuthorizationError)
 
@@ -43,10 +64,10 @@ def connect(options: RedisOptions, *, blocks_seconds: float = 0.0) -> Client:
     with reaching(options):
         try:
             if options.cluster:
-                return RedisCluster.from_url(options.url, **settings)
+                return cast("Client", RedisCluster.from_url(options.url, **settings))
             if options.sentinels:
                 return _by_sentinel(options, settings)
-            return redis.Redis.from_url(options.url, **settings)
+            return cast("Client", redis.Redis.from_url(options.url, **settings))
         except (ValueError, TypeError) as error:
             raise ConfigError(f"iceberg.control.redis.url: {error}") from error
 
@@ -72,7 +93,8 @@ def _by_sentinel(options: RedisOptions, settings: dict[str, Any]) -> Client:
     if options.sentinel_password is not None:
         guards["password"] = options.sentinel_password.get_secret_value()
     sentinel = Sentinel(addresses, sentinel_kwargs=guards)
-    return sentinel.master_for(options.sentinel_service, **{**url, **settings})
+    found: Client = sentinel.master_for(options.sentinel_service, **{**url, **settings})
+    return found
 
 
 @contextlib.contextmanager

@@ -9,14 +9,12 @@ from collections.abc import Collection, Sequence
 from uuid import uuid4
 
 from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key, replay_start
-from calving.errors import CalvingError, FencedError, ProtocolError
+from calving.errors import CalvingError, ProtocolError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_redis import scripts
-from calving_redis.connection import ERRORS, Client, connect, reaching, refused, where, writing
-from calving_redis.durability import Durability
-from calving_redis.keys import Keys
-from calving_redis.options import RedisOptions
+from calving_redis.connection import ERRORS, connect, reaching, refused, where, writing
+from calving_redis.store import Store
 
 _AT_ONCE = 500
 _CLOSE_SECONDS = 0.5
@@ -29,20 +27,11 @@ class RedisCursor(EntryCursor):
 
     BLOCK_SECONDS = 5.0
 
-    def __init__(
-        self,
-        sink: SinkIdentity,
-        options: RedisOptions,
-        keys: Keys,
-        reader: Client,
-        durability: Durability,
-        *,
-        replay: bool,
-        watch: bool = False,
-    ) -> None:
+    def __init__(self, sink: SinkIdentity, store: Store, *, replay: bool, watch: bool = False) -> None:
+        options, keys = store.options, store.keys
         super().__init__(sink, options, where(options), replay=replay, watch=watch)
-        self._options, self._keys = options, keys
-        self._reader, self._durability = reader, durability
+        self._store, self._options, self._keys = store, options, keys
+        self._reader = reader = connect(options, blocks_seconds=self.BLOCK_SECONDS)
         self._writer = connect(options) if replay else None
         self._found: queue.Queue[_Read | CalvingError] = queue.Queue(maxsize=4)
         self._stopping = threading.Event()
@@ -50,7 +39,7 @@ class RedisCursor(EntryCursor):
         self._epoch = 0
         if self._writer is not None:
             with writing(options):
-                identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state])
+                identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state], [])
             self._epoch, self._identity, end = int(epoch), identity.decode(), int(last) + 1
             start = replay_start(int(saved) if saved else None, end, options, where(options))
         else:
@@ -86,32 +75,17 @@ class RedisCursor(EntryCursor):
 
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
         saved = position.get(0, "")
-        audit = self._options.audit_ms * 1000
-        arguments = [self._identity, self._epoch, self.sender, saved, audit, encoded.coverage, encoded.beside]
-        arguments += [len(departed), *map(str, departed), *encoded.events]
-        keys = self._keys
-        self._write(scripts.ACKNOWLEDGE, [keys.state, keys.log, keys.positions, keys.topic_ids], arguments)
+        headers = [self.sender, saved, self._options.audit_ms * 1000, encoded.coverage, encoded.beside]
+        self._write(scripts.ACKNOWLEDGE, *headers, len(departed), *map(str, departed), *encoded.events)
 
     def rewind(self, positions: SourceOffsets) -> None:
         stored = [part for tp, offset in positions.items() for part in (partition_key(tp), offset)]
-        arguments = [self._identity, self._epoch, str(uuid4()), *stored]
-        keys = self._keys
-        self._write(scripts.REWIND, [keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
+        self._write(scripts.REWIND, str(uuid4()), *stored)
 
-    def _write(self, script: str, keys: list[str], arguments: list[object]) -> None:
+    def _write(self, script: str, *arguments: object) -> None:
         if self._writer is None:
             raise ProtocolError("only a cursor that replays can write")
-        with reaching(self._options):
-            self._writer.ping()
-        with writing(self._options):
-            verdict, *why = self._writer.register_script(script)(keys, arguments)
-        if verdict == b"recreated":
-            raise FencedError(f"{where(self._options)}: the store was emptied")
-        if verdict == b"fenced":
-            raise FencedError(f"coordinator {why[0].decode()} has followed coordinator {self._epoch}")
-        if verdict != b"done":
-            raise ProtocolError(f"the store's script answers {verdict!r}")
-        self._durability.wait(self._writer, self._options)
+        self._store.write(self._writer, script, self._identity, self._epoch, *arguments)
 
     def release(self) -> None:
         self._stopping.set()
@@ -162,10 +136,11 @@ class RedisCursor(EntryCursor):
         """Wait until all earlier writes are durable: a commit must not depend on entries that the store may
         still lose.
         """
-        if self._durability.fsync or self._durability.replicas:
+        durability = self._store.durability
+        if durability.fsync or durability.replicas:
             with writing(self._options):
                 self._reader.hincrby(self._keys.state, "read", 1)
-            self._durability.wait(self._reader, self._options)
+            durability.wait(self._reader, self._options)
 
     def _put(self, found: _Read | CalvingError) -> None:
         while not self._stopping.is_set():

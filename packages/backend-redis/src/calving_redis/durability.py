@@ -91,7 +91,7 @@ def _complain(options: RedisOptions, problem: str) -> None:
 def _config(client: Client) -> Mapping[str, str]:
     """The store's configuration; empty if CONFIG is not allowed, as in managed services."""
     try:
-        found = {}
+        found: dict[object, object] = {}
         for name in ("appendfsync", "maxmemory-policy"):
             found.update(client.config_get(name))
     except redis.ResponseError:

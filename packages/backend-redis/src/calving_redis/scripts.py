@@ -46,21 +46,21 @@ ACKNOWLEDGE = (
     "#!lua\n"
     + _NEXT
     + """
--- KEYS: state, log, positions, topic ids.
+-- KEYS: state, positions, log, topic ids.
 -- ARGV: id, epoch, sender, saved or '', audit in microseconds, settled, beside, count, departed topics..., events...
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'recreated'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
-if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
+if epoch ~= ARGV[2] then return {'fenced', epoch or '', ARGV[2]} end
 local count = tonumber(ARGV[8])
-append(KEYS[1], KEYS[2], ARGV[3], ARGV[6], ARGV[7], 9 + count)
+append(KEYS[1], KEYS[3], ARGV[3], ARGV[6], ARGV[7], 9 + count)
 if count > 0 then
   local departed = {}
   for i = 9, 8 + count do departed[ARGV[i]] = true end
-  for _, partition in ipairs(redis.call('HKEYS', KEYS[3])) do
+  for _, partition in ipairs(redis.call('HKEYS', KEYS[2])) do
     local topic = string.match(partition, '^(.*):')
     local id = string.gsub(redis.call('HGET', KEYS[4], partition) or '', '~$', '')
     if departed[id == '' and topic or topic .. '@' .. id] then
-      redis.call('HDEL', KEYS[3], partition)
+      redis.call('HDEL', KEYS[2], partition)
       redis.call('HDEL', KEYS[4], partition)
     end
   end
@@ -73,7 +73,7 @@ if ARGV[4] ~= '' then
   end
   local now = redis.call('TIME')
   local kept = math.min(saved, now[1] * 1000000 + now[2] - tonumber(ARGV[5]))
-  if kept > 0 then redis.call('XTRIM', KEYS[2], 'MINID', string.format('%.0f-0', kept)) end
+  if kept > 0 then redis.call('XTRIM', KEYS[3], 'MINID', string.format('%.0f-0', kept)) end
 end
 return {'done'}
 """
@@ -84,7 +84,7 @@ REWIND = """#!lua
 -- Offsets are not given out again.
 if redis.call('HGET', KEYS[1], 'id') ~= ARGV[1] then return {'recreated'} end
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
-if epoch ~= ARGV[2] then return {'fenced', epoch or ''} end
+if epoch ~= ARGV[2] then return {'fenced', epoch or '', ARGV[2]} end
 local last = tonumber(redis.call('HGET', KEYS[1], 'last') or '0')
 redis.call('HSET', KEYS[1], 'id', ARGV[3], 'saved', string.format('%.0f', last + 1))
 redis.call('DEL', KEYS[2], KEYS[3], KEYS[4])

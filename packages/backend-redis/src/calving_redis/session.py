@@ -6,34 +6,21 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, partition_key, stale
-from calving.errors import FencedError, ProtocolError
+from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, partition_key
 from calving.model.events import Publication
 from calving.model.membership import Claim
 from calving.model.offsets import SourceOffsets, TopicPartition
 from calving_redis import scripts
-from calving_redis.connection import ERRORS, Client, connect, reaching, where, writing
+from calving_redis.connection import ERRORS, Client, reaching
 from calving_redis.cursor import RedisCursor
-from calving_redis.durability import Durability
-from calving_redis.keys import Keys
-from calving_redis.options import RedisOptions
+from calving_redis.store import Store
 
 
 class RedisSession(GroupSession):
-    def __init__(
-        self,
-        sink: SinkIdentity,
-        options: RedisOptions,
-        keys: Keys,
-        client: Client,
-        durability: Durability,
-        member_id: str,
-        identity: str,
-    ) -> None:
-        super().__init__(sink, options)
-        self._sink, self._options, self._keys, self._client = sink, options, keys, client
-        self._durability, self._member_id, self._identity = durability, member_id, identity
-        self._append = client.register_script(scripts.PUBLISH)
+    def __init__(self, sink: SinkIdentity, store: Store, client: Client, member_id: str, identity: str) -> None:
+        super().__init__(sink, store.options)
+        self._sink, self._store, self._options, self._keys = sink, store, store.options, store.keys
+        self._client, self._member_id, self._identity = client, member_id, identity
         self._lead = client.register_script(scripts.LEAD)
         self._leads, self._asked = False, float("-inf")
 
@@ -59,22 +46,9 @@ class RedisSession(GroupSession):
         for tp, advance in publication.advances.items():
             start = "" if advance.start is None else advance.start
             positions += [partition_key(tp), start, advance.end, known[tp]]
-        headers = [encoded.coverage, encoded.beside]
+        headers = [self._identity, self._member_id, encoded.coverage, encoded.beside]
         count = len(publication.advances)
-        arguments = [self._identity, self._member_id, *headers, count, *positions, *encoded.events]
-        keys = self._keys
-        with reaching(self._options):
-            self._client.ping()  # an unreachable store is detected before anything is sent
-        with writing(self._options):
-            verdict, *why = self._append([keys.state, keys.positions, keys.log, keys.topic_ids], arguments)
-        if verdict == b"recreated":
-            raise FencedError(f"{where(self._options)}: the store was emptied")
-        if verdict == b"moved":
-            tp, stored, start = (text.decode() for text in why)
-            raise stale(tp, stored or None, start or None)
-        if verdict != b"done":
-            raise ProtocolError(f"the store's script answers {verdict!r}")
-        self._durability.wait(self._client, self._options)
+        self._store.write(self._client, scripts.PUBLISH, *headers, count, *positions, *encoded.events)
 
     def _fields(self, key: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, bytes]:
         wanted = sorted(partitions)
@@ -85,12 +59,10 @@ class RedisSession(GroupSession):
         return {tp: value for tp, value in zip(wanted, found, strict=True) if value is not None}
 
     def follow(self, *, replay: bool) -> Cursor:
-        reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)
-        return RedisCursor(self._sink, self._options, self._keys, reader, self._durability, replay=replay)
+        return RedisCursor(self._sink, self._store, replay=replay)
 
     def watch(self) -> Cursor:
-        reader = connect(self._options, blocks_seconds=RedisCursor.BLOCK_SECONDS)
-        return RedisCursor(self._sink, self._options, self._keys, reader, self._durability, replay=False, watch=True)
+        return RedisCursor(self._sink, self._store, replay=False, watch=True)
 
     def release(self) -> None:
         if self._leads:

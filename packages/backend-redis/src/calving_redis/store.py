@@ -1,0 +1,57 @@
+"""What a session and its cursors share: the keys of one sink, and how a script is run so that its writes last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from calving.backend import SinkIdentity, stale
+from calving.errors import FencedError, ProtocolError
+from calving_redis.connection import Client, reaching, where, writing
+from calving_redis.durability import Durability
+from calving_redis.options import RedisOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys, all in one hash slot."""
+
+    state: str
+    positions: str
+    topic_ids: str
+    log: str
+    lease: str
+
+    @staticmethod
+    def of(options: RedisOptions, sink: SinkIdentity) -> Keys:
+        base = f"{options.prefix}{{{sink.control_topic}:{sink.group}}}:"
+        return Keys(f"{base}state", f"{base}positions", f"{base}topic-ids", f"{base}log", f"{base}lease")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The store of one sink, as it was inspected."""
+
+    options: RedisOptions
+    keys: Keys
+    durability: Durability
+
+    def write(self, client: Client, script: str, *arguments: object) -> None:
+        """Run one of the scripts that answer with a verdict, and wait until its writes are durable.
+
+        :raises FencedError, UnavailableError: nothing was written. :raises OutcomeUnknownError: it may have been.
+        """
+        keys = [self.keys.state, self.keys.positions, self.keys.log, self.keys.topic_ids]
+        with reaching(self.options):
+            client.ping()  # an unreachable store is detected before anything is sent
+        with writing(self.options):
+            verdict, *why = (text.decode() for text in client.register_script(script)(keys, arguments))
+        if verdict == "recreated":
+            raise FencedError(f"{where(self.options)}: the store was emptied")
+        if verdict == "moved":
+            tp, stored, start = why
+            raise stale(tp, stored or None, start or None)
+        if verdict == "fenced":
+            raise FencedError(f"coordinator {why[0]} has followed coordinator {why[1]}")
+        if verdict != "done":
+            raise ProtocolError(f"the store's script answers {verdict!r}")
+        self.durability.wait(client, self.options)
