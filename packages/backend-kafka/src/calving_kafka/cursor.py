@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Sequence
+from contextlib import closing
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError
@@ -40,7 +41,7 @@ class KafkaCursor(EntryCursor):
         self, sink: SinkIdentity, options: KafkaOptions, topic_id: str, *, replay: bool, watch: bool = False
     ) -> None:
         super().__init__(sink, options, f"control topic '{sink.control_topic}'", replay=replay, watch=watch)
-        self._sink, self._options = sink, options
+        self._sink = sink
         group, from_saved = f"{sink.group}-coord", replay or watch
         self._consumer = Consumer(
             client_config(
@@ -53,16 +54,7 @@ class KafkaCursor(EntryCursor):
             )
         )
         # All coordinators of the sink have the same transactional id: opening it fences the predecessor's producer.
-        self._transactions = (
-            Transactions(
-                sink.kafka,
-                sink.control_topic,
-                f"{sink.transactional_prefix}calving-coordinator-{sink.group}",
-                options.transaction_timeout_ms,
-            )
-            if replay
-            else None
-        )
+        self._transactions = Transactions(sink, options, f"coordinator-{sink.group}") if replay else None
         self._trimming = Trimming(sink, options.audit_entries)
         self._assigned: dict[int, int] = {}
         self._looked = time.monotonic()
@@ -74,7 +66,7 @@ class KafkaCursor(EntryCursor):
         start = {p: self._start(p, saved.get(p), bounds[p]) if from_saved else bounds[p].end for p in partitions}
         if replay and not saved:
             # Save the position now, so that no other sink on the topic trims entries that this sink has not read.
-            self._writer().write((), GroupOffsets(self._offsets(start), self._consumer.consumer_group_metadata()))
+            self._writer().write((), self._saving(start))
         self.log = ControlLog(topic_id, start, {p: bound.end for p, bound in bounds.items()})
         self._assign({p: max(bounds[p].start, at - BEFORE) for p, at in start.items()} if watch else start)
 
@@ -95,32 +87,20 @@ class KafkaCursor(EntryCursor):
 
     def save(self, position: ControlOffsets, encoded: Encoded, departed: Collection[Topic]) -> None:
         records = records_of(self._sink.control_topic, encoded, self.sender, _COORDINATORS)
-        offsets, group = self._offsets(position), self._consumer.consumer_group_metadata()
         # If the log ends right after these entries, no other entries are at the saved position or above it. So these
         # entries may be lost together with the earlier ones, unless they name parked commits: no other entry names
         # these.
-        taken = 0 if encoded.parked else len(records) + 1
-        notes = {tp: f"{_TAIL}{taken if tp.partition == _COORDINATORS else 0}" for tp in offsets}
-        self._writer().write(records, GroupOffsets(offsets, group, notes))
+        self._writer().write(records, self._saving(position, 0 if encoded.parked else len(records) + 1))
         if position:
             self._trimming.saved(self._assigned, self.entries.others)
 
     def rewind(self, positions: SourceOffsets) -> None:
         ends = {p: bound.end for p, bound in self._bounds(self._partitions()).items()}
         # Without a member in the metadata the broker accepts any position, also a lower one.
-        sources = Consumer(client_config(self._sink.kafka, group_id=self._sink.group))
-        try:
-            self._writer().write(
-                (),
-                GroupOffsets(self._offsets(ends), self._consumer.consumer_group_metadata()),
-                GroupOffsets(
-                    positions,
-                    sources.consumer_group_metadata(),
-                    dict.fromkeys(positions, str(Note(log_id=self.log.identity))),
-                ),
-            )
-        finally:
-            sources.close()
+        with closing(Consumer(client_config(self._sink.kafka, group_id=self._sink.group))) as sources:
+            notes = dict.fromkeys(positions, str(Note(log_id=self.log.identity)))
+            stored = GroupOffsets(positions, sources.consumer_group_metadata(), notes)
+            self._writer().write((), self._saving(ends), stored)
 
     def _writer(self) -> Transactions:
         if self._transactions is None:
@@ -128,11 +108,14 @@ class KafkaCursor(EntryCursor):
         if not self._transactions.look():
             # Do not recreate the producer here: that would fence a newer coordinator. The elected coordinator opens the
             # log again.
-            raise UnavailableError(f"control topic '{self._sink.control_topic}': the connection broke")
+            raise UnavailableError(f"{self.log_name}: the connection broke")
         return self._transactions
 
-    def _offsets(self, position: ControlOffsets) -> dict[TopicPartition, int]:
-        return {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
+    def _saving(self, position: ControlOffsets, taken: int | None = None) -> GroupOffsets:
+        """A position to save, and how many offsets the records written with it take."""
+        offsets = {TopicPartition(self._sink.control_topic, p): offset for p, offset in position.items()}
+        notes = {tp: f"{_TAIL}{taken if tp.partition == _COORDINATORS else 0}" for tp in offsets if taken is not None}
+        return GroupOffsets(offsets, self._consumer.consumer_group_metadata(), notes)
 
     def release(self) -> None:
         if self._transactions is not None:
@@ -148,14 +131,14 @@ class KafkaCursor(EntryCursor):
         # One more offset may be the end mark of the last transaction that was read. A publication takes at least two
         # offsets.
         if saved < bound.start == bound.end and bound.end - saved - _tail(found.metadata) in (0, 1):
-            log.info("control topic '%s' has no entries left: all of them were committed", self._sink.control_topic)
+            log.info("%s has no entries left: all of them were committed", self.log_name)
             return bound.start
         text = (
-            f"control topic '{self._sink.control_topic}', partition {partition}: the saved position {saved} is"
+            f"{self.log_name}, partition {partition}: the saved position {saved} is"
             f" outside the offsets {bound.start} to {bound.end} that the topic has; files published there and not yet"
             " committed may be missing from the tables"
         )
-        if self._options.on_truncation == "fail":
+        if self._on_truncation == "fail":
             raise DataLossError(
                 f"{text}; stop all workers and run `calving recover FILE`, or set"
                 f" iceberg.control.on-truncation = continue to resume at {bound.start} without them"
@@ -165,7 +148,7 @@ class KafkaCursor(EntryCursor):
 
     @patiently
     def _bounds(self, partitions: Sequence[int]) -> dict[int, Span]:
-        with reaching(f"control topic '{self._sink.control_topic}'"):
+        with reaching(self.log_name):
             return {p: Span(*self._consumer.get_watermark_offsets(self._at(p), TIMEOUT)) for p in partitions}
 
     @patiently
@@ -177,10 +160,10 @@ class KafkaCursor(EntryCursor):
     @patiently
     def _partitions(self) -> list[int]:
         topic = self._sink.control_topic
-        with reaching(f"control topic '{topic}'"):
+        with reaching(self.log_name):
             meta = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
         if meta.error is not None:
-            raise UnavailableError(f"control topic '{topic}': {meta.error.str()}")
+            raise UnavailableError(f"{self.log_name}: {meta.error.str()}")
         return sorted(meta.partitions)
 
     def _mind_new_partitions(self) -> None:
@@ -205,12 +188,10 @@ class KafkaCursor(EntryCursor):
                 self._ended.add(cast("int", message.partition()))
                 return None
             if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise DataLossError(
-                    f"control topic '{self._sink.control_topic}', partition {message.partition()}: {error.str()}"
-                )
+                raise DataLossError(f"{self.log_name}, partition {message.partition()}: {error.str()}")
             if error.fatal():
-                raise UnavailableError(f"control topic '{self._sink.control_topic}': {error.str()}")
-            log.warning("control topic '%s': %s", self._sink.control_topic, error.str())
+                raise UnavailableError(f"{self.log_name}: {error.str()}")
+            log.warning("%s: %s", self.log_name, error.str())
             return None
         headers = cast("dict[str, bytes | None]", dict(message.headers() or ()))
         partition, offset = message.partition(), message.offset()

@@ -90,12 +90,7 @@ class KafkaSession(GroupSession):
             return list(asked[group].result().topic_partitions)
 
     def _producer(self, publisher: str) -> Transactions:
-        return Transactions(
-            self._sink.kafka,
-            self._sink.control_topic,
-            f"{self._sink.transactional_prefix}calving-worker-{publisher}",
-            self._options.transaction_timeout_ms,
-        )
+        return Transactions(self._sink, self._options, f"worker-{publisher}")
 
     @patiently  # a broker that has just restarted has not loaded its groups yet
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:

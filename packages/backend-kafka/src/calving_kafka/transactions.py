@@ -10,11 +10,13 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
+from calving.backend import SinkIdentity
 from calving.deadline import LateError, within
 from calving.errors import CalvingError, FencedError, OutcomeUnknownError, UnavailableError
 from calving.model.offsets import TopicPartition
 from calving.source.client import TIMEOUT, client_config
 from calving.source.dead_letters import MAX_MESSAGE_BYTES, OutRecord
+from calving_kafka.options import KafkaOptions
 
 _FENCED = frozenset(
     (
@@ -51,9 +53,11 @@ class Transactions:
     producer.
     """
 
-    def __init__(self, kafka: Mapping[str, str], topic: str, transactional_id: str, timeout_ms: int) -> None:
-        """``topic``: the control topic, which exists."""
-        self._topic = topic
+    def __init__(self, sink: SinkIdentity, options: KafkaOptions, name: str) -> None:
+        """``name``: the writer's name, from which its transactional id is made. The control topic has to exist."""
+        topic, timeout_ms = sink.control_topic, options.transaction_timeout_ms
+        transactional_id = f"{sink.transactional_prefix}calving-{name}"
+        self._where = f"control topic '{topic}'"
         self._stuck = False
         self.spoiled = False
         """Whether a connection broke since the producer was made. After a broker's crash such a producer may never
@@ -64,7 +68,7 @@ class Transactions:
         try:
             self._producer = Producer(
                 client_config(
-                    kafka,
+                    sink.kafka,
                     transactional_id=transactional_id,
                     transaction_timeout_ms=timeout_ms,
                     message_timeout_ms=timeout_ms,
@@ -97,7 +101,7 @@ class Transactions:
         except (KafkaException, BufferError) as error:
             cause = error.args[0] if isinstance(error, KafkaException) else str(error)
             self._abort()
-            raise _verdict(cause, f"control topic '{self._topic}'") from error
+            raise _verdict(cause, self._where) from error
         self._commit()
 
     def _store(self, group: GroupOffsets) -> None:
@@ -115,9 +119,9 @@ class Transactions:
             cause = error.args[0]
             if cause.txn_requires_abort():
                 self._abort()
-                raise _verdict(cause, f"control topic '{self._topic}'") from error
+                raise _verdict(cause, self._where) from error
             # Even a fatal error may come after the broker has committed: only the stored positions show it.
-            raise OutcomeUnknownError(f"control topic '{self._topic}': {cause.str()}") from error
+            raise OutcomeUnknownError(f"{self._where}: {cause.str()}") from error
 
     def close(self) -> None:
         # An open transaction hides all later entries from read_committed readers until it times out.
@@ -141,7 +145,7 @@ class Transactions:
             within(seconds + _GRACE, "calving-transaction", call)
         except LateError as error:
             self._stuck = True
-            raise OutcomeUnknownError(f"control topic '{self._topic}': the client does not answer") from error
+            raise OutcomeUnknownError(f"{self._where}: the client does not answer") from error
 
     def _abort(self) -> None:
         if self._stuck:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
-from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key, replay_start
+from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key
 from calving.errors import CalvingError, ProtocolError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
@@ -41,14 +41,14 @@ class RedisCursor(EntryCursor):
             with writing(options):
                 identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state], [])
             self._epoch, self._identity, end = int(epoch), identity.decode(), int(last) + 1
-            start = replay_start(int(saved) if saved else None, end, options, where(options))
+            start = self.start_of_replay(int(saved) if saved else None, end)
         else:
             with reaching(options):
                 identity, last, saved = reader.hmget(keys.state, ["id", "last", "saved"])
             self._identity = (identity or b"").decode()
             start = end = int(last or 0) + 1
             if watch:
-                start = replay_start(int(saved) if saved else None, end, options, where(options))
+                start = self.start_of_replay(int(saved) if saved else None, end)
         self.log = ControlLog(self._identity, {0: start}, {0: end})
         if watch:
             with reaching(options):

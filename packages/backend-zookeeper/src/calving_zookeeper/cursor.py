@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from kazoo.exceptions import NoNodeError
 
-from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key, replay_start
+from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key
 from calving.errors import ProtocolError, UnavailableError
 from calving.model.events import Envelope
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
@@ -28,16 +28,16 @@ class ZooKeeperCursor(EntryCursor):
     def __init__(
         self, sink: SinkIdentity, options: ZooKeeperOptions, store: Store, *, replay: bool, watch: bool = False
     ) -> None:
-        log_name = f"ZooKeeper {store.root}"
-        super().__init__(sink, options, log_name, replay=replay, watch=watch)
-        self._options, self._store, self._connection, self._replays = options, store, store.connection, replay
+        super().__init__(sink, options, f"ZooKeeper {store.root}", replay=replay, watch=watch)
+        self._store, self._connection = store, store.connection
+        self._replays, self._audit_entries = replay, options.audit_entries
         # A replay may start in the middle of a publication. The publication then begins before the replay's start.
         self._first = replay
         self._names: deque[str] = deque()
         self._listed = False
         """Whether the publications were listed since the cursor was opened."""
         state = store.write(_next_epoch, self.sender) if replay else store.state()[0]
-        start = replay_start(state.saved, state.next, options, log_name) if replay or watch else state.next
+        start = self.start_of_replay(state.saved, state.next) if replay or watch else state.next
         if replay:
             store.fence(state.id, state.epoch)
             with reaching():
@@ -125,7 +125,7 @@ class ZooKeeperCursor(EntryCursor):
                 names = self._connection.children(self._store.log_path)
                 # The last publication that begins below the saved position may extend beyond it.
                 below = [name for name in names if int(name) < saved][:-1]
-                self._store.trim(below[: max(0, len(below) - self._options.audit_entries)])
+                self._store.trim(below[: max(0, len(below) - self._audit_entries)])
         except UnavailableError as error:
             log.info("the log was not trimmed: %s", error)
 

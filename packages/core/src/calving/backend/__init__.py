@@ -2,7 +2,7 @@
 
 from calving.backend.closing import closing_on_error
 from calving.backend.cursors import EntryCursor
-from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, partition_key, replay_start, stale
+from calving.backend.entries import BEFORE, Encoded, LogOptions, check_starts, partition_key, stale
 from calving.backend.interface import Backend, ControlLog, Cursor, Session
 from calving.backend.sessions import GroupSession
 from calving.model.sink import DeadLetterTopic, SinkIdentity
@@ -22,6 +22,5 @@ __all__ = [
     "check_starts",
     "closing_on_error",
     "partition_key",
-    "replay_start",
     "stale",
 ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
 from calving.backend.entries import Encoded, Entries, LogOptions
 from calving.backend.interface import Cursor
+from calving.errors import DataLossError
 from calving.model.events import NOTHING_ATTACHED, Attachment, Event
 from calving.model.offsets import ControlOffsets, Topic
 from calving.model.sink import SinkIdentity
+
+log = logging.getLogger(__name__)
 
 
 class EntryCursor(Cursor):
@@ -19,7 +23,8 @@ class EntryCursor(Cursor):
     """
 
     def __init__(self, sink: SinkIdentity, options: LogOptions, log_name: str, *, replay: bool, watch: bool) -> None:
-        self._group, self._max_bytes = sink.group, options.max_message_bytes
+        self._group, self._max_bytes, self._on_truncation = sink.group, options.max_message_bytes, options.on_truncation
+        self.log_name = log_name
         self.entries = Entries(sink.group, log_name, strict=replay, progress=watch)
         self._closed = False
         self.sender = str(uuid4())
@@ -37,6 +42,23 @@ class EntryCursor(Cursor):
         departed: Collection[Topic] = (),
     ) -> None:
         self.save(position, Encoded.of_coordinator(self._group, events, attached, self._max_bytes), departed)
+
+    def start_of_replay(self, saved: int | None, end: int) -> int:
+        """The offset at which the replay of a log with entries 1 to ``end`` starts: the saved position, or the first
+        entry if none is saved.
+
+        :raises DataLossError: the log ends before the saved position, and ``on-truncation`` is not ``continue``.
+        """
+        if saved is None or saved <= end:
+            return saved or 1
+        text = f"{self.log_name}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
+        if self._on_truncation == "fail":
+            raise DataLossError(
+                f"{text}; stop all workers and run `calving recover FILE`, or set iceberg.control.on-truncation ="
+                " continue to replay the entries that are left"
+            )
+        log.error("%s; replaying from the first entry", text)
+        return 1
 
     def close(self) -> None:
         if not self._closed:

@@ -99,24 +99,6 @@ def check_starts(publication: Publication, stored: SourceOffsets) -> None:
             raise stale(tp, stored.get(tp), advance.start)
 
 
-def replay_start(saved: int | None, end: int, options: LogOptions, log_name: str) -> int:
-    """The position at which the replay of a log with entries 1 to ``end`` starts: the saved position, or the first
-    entry if none is saved.
-
-    :raises DataLossError: the log ends before the saved position, and ``on-truncation`` is not ``continue``.
-    """
-    if saved is None or saved <= end:
-        return saved or 1
-    text = f"{log_name}: the saved position {saved} is beyond the end of the log, {end}: it lost events"
-    if options.on_truncation == "fail":
-        raise DataLossError(
-            f"{text}; stop all workers and run `calving recover FILE`, or set iceberg.control.on-truncation = continue"
-            " to replay the entries that are left"
-        )
-    log.error("%s; replaying from the first entry", text)
-    return 1
-
-
 def covered_text(publication: Publication) -> bytes:
     """The text of a header: the source offsets that a publication covers. Empty if it covers none."""
     return encode_covered(publication.spans, publication.restarted).encode() if publication.spans else b""
