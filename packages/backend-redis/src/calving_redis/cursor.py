@@ -36,19 +36,15 @@ class RedisCursor(EntryCursor):
         self._found: queue.Queue[_Read | CalvingError] = queue.Queue(maxsize=4)
         self._stopping = threading.Event()
         self._waiting: int | None = None
-        self._epoch = 0
         if self._writer is not None:
             with writing(options):
-                identity, epoch, saved, last = self._writer.register_script(scripts.REPLAY)([keys.state], [])
-            self._epoch, self._identity, end = int(epoch), identity.decode(), int(last) + 1
-            start = self.start_of_replay(int(saved) if saved else None, end)
+                found = self._writer.register_script(scripts.REPLAY)([keys.state], [])
         else:
             with reaching(options):
-                identity, last, saved = reader.hmget(keys.state, ["id", "last", "saved"])
-            self._identity = (identity or b"").decode()
-            start = end = int(last or 0) + 1
-            if watch:
-                start = self.start_of_replay(int(saved) if saved else None, end)
+                found = reader.hmget(keys.state, ["id", "epoch", "saved", "last"])
+        identity, epoch, saved, last = found
+        self._identity, self._epoch, end = (identity or b"").decode(), int(epoch or 0), int(last or 0) + 1
+        start = self.start_of_replay(int(saved) if saved else None, end) if replay or watch else end
         self.log = ControlLog(self._identity, {0: start}, {0: end})
         if watch:
             with reaching(options):
