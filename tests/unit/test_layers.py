@@ -101,6 +101,13 @@ def test_core_imports_no_backend_package() -> None:
         assert not any(name.startswith("calving_") for name in imports(path)), path
 
 
+@pytest.mark.parametrize("backend", ["redis", "zookeeper"])
+def test_a_backend_needs_only_what_is_public(backend: str) -> None:
+    """That of Kafka shares clients with the source."""
+    used = {name for path in (ROOT / f"packages/backend-{backend}/src").rglob("*.py") for name in imports(path)}
+    assert {name for name in used if name.startswith("calving.")} == {"calving.backend", "calving.errors"}
+
+
 def test_only_the_contracts_need_pytest() -> None:
     users = {room(path) for path in CORE.rglob("*.py") if "pytest" in imports(path)}
     assert users == {"testing"}

@@ -12,10 +12,20 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity
+from calving.backend import (
+    BEFORE,
+    ControlLog,
+    ControlOffsets,
+    Encoded,
+    EntryCursor,
+    Envelope,
+    SinkIdentity,
+    SourceOffsets,
+    Topic,
+    TopicPartition,
+)
 from calving.errors import DataLossError, ProtocolError, UnavailableError
-from calving.model.events import Envelope
-from calving.model.offsets import ControlOffsets, SourceOffsets, Span, Topic, TopicPartition
+from calving.model.offsets import Span
 from calving.source.client import TIMEOUT, client_config, patiently, reaching
 from calving_kafka.notes import Note
 from calving_kafka.options import KafkaOptions

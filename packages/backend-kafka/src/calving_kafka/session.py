@@ -9,12 +9,19 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, check_starts
+from calving.backend import (
+    Claim,
+    Cursor,
+    DeadLetter,
+    Encoded,
+    GroupSession,
+    Publication,
+    SinkIdentity,
+    SourceOffsets,
+    TopicPartition,
+    check_starts,
+)
 from calving.errors import UnavailableError
-from calving.model.dead_letters import DeadLetter
-from calving.model.events import Publication
-from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition
 from calving.source import dead_letters
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.kafka import members

@@ -10,10 +10,9 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend import SinkIdentity
+from calving.backend import SinkIdentity, TopicPartition
 from calving.deadline import LateError, within
 from calving.errors import CalvingError, FencedError, OutcomeUnknownError, UnavailableError
-from calving.model.offsets import TopicPartition
 from calving.source.client import TIMEOUT, client_config
 from calving.source.dead_letters import MAX_MESSAGE_BYTES, OutRecord
 from calving_kafka.options import KafkaOptions

@@ -9,9 +9,8 @@ from collections.abc import Callable, Collection
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend import SinkIdentity
+from calving.backend import ControlOffsets, SinkIdentity
 from calving.errors import CalvingError
-from calving.model.offsets import ControlOffsets
 from calving.source.client import admin_client, reaching
 
 log = logging.getLogger(__name__)

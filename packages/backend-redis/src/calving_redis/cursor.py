@@ -8,10 +8,19 @@ import threading
 from collections.abc import Collection, Sequence
 from uuid import uuid4
 
-from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key
+from calving.backend import (
+    BEFORE,
+    ControlLog,
+    ControlOffsets,
+    Encoded,
+    EntryCursor,
+    Envelope,
+    SinkIdentity,
+    SourceOffsets,
+    Topic,
+    partition_key,
+)
 from calving.errors import CalvingError, ProtocolError
-from calving.model.events import Envelope
-from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, connect, reaching, refused, where, writing
 from calving_redis.store import Store

@@ -6,10 +6,17 @@ import contextlib
 import time
 from collections.abc import Collection
 
-from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, partition_key
-from calving.model.events import Publication
-from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition
+from calving.backend import (
+    Claim,
+    Cursor,
+    Encoded,
+    GroupSession,
+    Publication,
+    SinkIdentity,
+    SourceOffsets,
+    TopicPartition,
+    partition_key,
+)
 from calving_redis import scripts
 from calving_redis.connection import ERRORS, Client, reaching
 from calving_redis.cursor import RedisCursor

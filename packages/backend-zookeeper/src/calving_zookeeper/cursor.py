@@ -11,10 +11,19 @@ from uuid import uuid4
 
 from kazoo.exceptions import NoNodeError
 
-from calving.backend import BEFORE, ControlLog, Encoded, EntryCursor, SinkIdentity, partition_key
+from calving.backend import (
+    BEFORE,
+    ControlLog,
+    ControlOffsets,
+    Encoded,
+    EntryCursor,
+    Envelope,
+    SinkIdentity,
+    SourceOffsets,
+    Topic,
+    partition_key,
+)
 from calving.errors import ProtocolError, UnavailableError
-from calving.model.events import Envelope
-from calving.model.offsets import ControlOffsets, SourceOffsets, Topic
 from calving_zookeeper.connection import reaching
 from calving_zookeeper.options import ZooKeeperOptions
 from calving_zookeeper.store import State, Store

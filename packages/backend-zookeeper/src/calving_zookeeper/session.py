@@ -10,11 +10,20 @@ from typing import TypeVar
 
 from kazoo.exceptions import NoNodeError
 
-from calving.backend import Cursor, Encoded, GroupSession, SinkIdentity, check_starts, closing_on_error, partition_key
+from calving.backend import (
+    Claim,
+    Cursor,
+    Encoded,
+    GroupSession,
+    Publication,
+    SinkIdentity,
+    SourceOffsets,
+    TopicPartition,
+    check_starts,
+    closing_on_error,
+    partition_key,
+)
 from calving.errors import SilentError, UnavailableError
-from calving.model.events import Publication
-from calving.model.membership import Claim
-from calving.model.offsets import SourceOffsets, TopicPartition
 from calving_zookeeper.connection import connect, reaching
 from calving_zookeeper.cursor import ZooKeeperCursor
 from calving_zookeeper.options import ZooKeeperOptions

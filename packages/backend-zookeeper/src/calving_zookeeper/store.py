@@ -32,9 +32,8 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 
-from calving.backend import Encoded
+from calving.backend import Encoded, Topic, stored_in
 from calving.errors import FencedError, OutcomeUnknownError, UnavailableError
-from calving.model.offsets import Topic, stored_in
 from calving_zookeeper.connection import Connection, reaching
 
 _REQUEST_BYTES = 900_000
