@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Collection, Sequence
+from typing import Any
 from uuid import uuid4
 
 from calving.backend import (
@@ -40,28 +41,31 @@ class RedisCursor(EntryCursor):
         options, keys = store.options, store.keys
         super().__init__(sink, options, where(options), replay=replay, watch=watch)
         self._store, self._options, self._keys = store, options, keys
-        self._reader = reader = connect(options, blocks_seconds=self.BLOCK_SECONDS)
+        self._reader = connect(options, blocks_seconds=self.BLOCK_SECONDS)
         self._writer = connect(options) if replay else None
         self._found: queue.Queue[_Read | CalvingError] = queue.Queue(maxsize=4)
         self._stopping = threading.Event()
         self._waiting: int | None = None
-        if self._writer is not None:
-            with writing(options):
-                found = self._writer.register_script(scripts.REPLAY)([keys.state], [])
-        else:
-            with reaching(options):
-                found = reader.hmget(keys.state, ["id", "epoch", "saved", "last"])
-        identity, epoch, saved, last = found
+        identity, epoch, saved, last = self._state()
         self._identity, self._epoch, end = (identity or b"").decode(), int(epoch or 0), int(last or 0) + 1
         start = self.start_of_replay(int(saved) if saved else None, end) if replay or watch else end
         self.log = ControlLog(self._identity, {0: start}, {0: end})
         if watch:
             with reaching(options):
-                before = reader.xrevrange(keys.log, max=f"({start}-0", count=BEFORE)
+                before = self._reader.xrevrange(keys.log, max=f"({start}-0", count=BEFORE)
             start = int(before[-1][0].partition(b"-")[0]) if before else start
         self._ended = start >= end
         self._thread = threading.Thread(target=self._run, args=(start,), name="calving-redis", daemon=True)
         self._thread.start()
+
+    def _state(self) -> Sequence[Any]:
+        """Identity, epoch, saved position and last offset. A cursor that replays begins a new epoch."""
+        if self._writer is None:
+            with reaching(self._options):
+                return self._reader.hmget(self._keys.state, ["id", "epoch", "saved", "last"])
+        with writing(self._options):
+            found: Sequence[Any] = self._writer.register_script(scripts.REPLAY)([self._keys.state], [])
+        return found
 
     @property
     def has_ended(self) -> bool:
