@@ -151,6 +151,17 @@ impl Values {
         }
     }
 
+    /// Room for the bytes of texts in so many more rows that are like the first ones.
+    fn expect(&mut self, rows: usize, more: usize) {
+        match self {
+            Values::Text { bytes, .. } | Values::Choice { bytes, .. } | Values::Binary { bytes, .. } => {
+                bytes.reserve(bytes.len() / rows * more);
+            }
+            Values::Struct(columns) => columns.iter_mut().for_each(|column| column.expect(rows, more)),
+            _ => (),
+        }
+    }
+
     /// Whether there are objects in it, or in what it lists.
     pub fn has_objects(&self) -> bool {
         match self {
@@ -361,6 +372,11 @@ impl Column {
     /// Room for as many values.
     pub fn reserve(&mut self, rows: usize) {
         self.values.reserve(rows);
+    }
+
+    /// Room for what so many more values need beyond that, if they are like these first ones.
+    pub fn expect(&mut self, rows: usize, more: usize) {
+        self.values.expect(rows, more);
     }
 
     /// The value that was just pushed counts.

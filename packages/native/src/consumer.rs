@@ -189,7 +189,9 @@ impl Consumer {
         let count = unsafe {
             (self.api.rd_kafka_consume_batch_queue)(self.queue, timeout_ms, messages.as_mut_ptr(), messages.len())
         };
-        messages.truncate(usize::try_from(count).unwrap_or(0));
+        let count = usize::try_from(count)
+            .map_err(|_| ArrowError::ExternalError(self.fault(unsafe { (self.api.rd_kafka_last_error)() }).1.into()))?;
+        messages.truncate(count);
         let messages = Messages { found: messages, api: &self.api };
         let mut arrived = Vec::new();
         for group in messages.by_partition() {

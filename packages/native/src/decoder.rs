@@ -35,6 +35,9 @@ pub struct Decoded {
     pub shapes: Vec<Shape>,
 }
 
+/// The first records of a block, which tell how long its texts are.
+const SAMPLE: usize = 256;
+
 impl Decoder {
     pub fn decode<'a>(
         &self,
@@ -48,8 +51,12 @@ impl Decoder {
             Form::Json(rules) => Some(json::Reader::new(rules)),
             _ => None,
         };
+        let count = records.len();
         let (mut rows, mut refused, mut others) = (0, vec![], vec![]);
         for (place, record) in records.enumerate() {
+            if place == SAMPLE && rows > 0 {
+                columns.iter_mut().for_each(|column| column.expect(rows, count - place));
+            }
             let Some(body) = record.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else {
                 others.push(place);
                 continue;

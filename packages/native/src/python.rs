@@ -110,8 +110,7 @@ impl Decoder {
         let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
         // What the capsules point to lives as long as they do, and the buffers as long as the array.
         let (schema, array) = unsafe { (schema.as_ref(), array.as_ref()) };
-        let has_nulls = || !array.buffer(0).is_null() && array.null_count_opt() != Some(0);
-        if schema.format() != "z" || array.num_buffers() != 3 || has_nulls() {
+        if schema.format() != "z" || array.num_buffers() != 3 || unsafe { has_nulls(array) } {
             return Err(PyValueError::new_err("a column of bytes without nulls is wanted"));
         }
         if array.is_empty() {
@@ -136,6 +135,17 @@ impl Decoder {
         tail: &[u8],
     ) -> PyResult<decoder::Decoded> {
         caught("the decoder", || self.0.decode(records, head, tail))?.map_err(broken)
+    }
+}
+
+/// The number of nulls may be unknown, where the buffers were made by somebody else.
+unsafe fn has_nulls(array: &FFI_ArrowArray) -> bool {
+    let valid = array.buffer(0);
+    let is_null = |row: usize| unsafe { *valid.add(row / 8) } >> (row % 8) & 1 == 0;
+    match array.null_count_opt() {
+        _ if valid.is_null() => false,
+        Some(count) => count > 0,
+        None => (array.offset()..array.offset() + array.len()).any(is_null),
     }
 }
 
@@ -165,7 +175,7 @@ impl Records {
         let named = |(name, value): consumer::Header| -> PyResult<_> {
             Ok((String::from_utf8(name)?, value.map(|value| PyBytes::new(py, &value))))
         };
-        self.0.headers().into_iter().map(|headers| headers.into_iter().map(named).collect()).collect()
+        caught("the reader", || self.0.headers())?.into_iter().map(|headers| headers.into_iter().map(named).collect()).collect()
     }
 }
 
@@ -200,8 +210,7 @@ impl Consumer {
     }
 
     fn take(&self, py: Python<'_>, most: usize, timeout_ms: i32) -> PyResult<Vec<Arrived>> {
-        let arrived =
-            self.with(py, |client| caught("the reader", || client.take(most, timeout_ms)))??.map_err(broken)?;
+        let arrived = self.with(py, |client| client.take(most, timeout_ms))?.map_err(broken)?;
         Ok(arrived
             .into_iter()
             .map(|each| match each.what {
@@ -212,15 +221,16 @@ impl Consumer {
     }
 
     /// Safe to call twice.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take()));
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| caught("the reader", || drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take())))
     }
 }
 
 impl Consumer {
     /// Without Python's lock: librdkafka may wait.
     fn with<T: Send>(&self, py: Python<'_>, run: impl FnOnce(&consumer::Consumer) -> T + Send) -> PyResult<T> {
-        py.detach(|| self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(run))
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        py.detach(|| caught("the reader", || lock().as_ref().map(run)))?
             .ok_or_else(|| PyRuntimeError::new_err("the consumer is closed"))
     }
 }

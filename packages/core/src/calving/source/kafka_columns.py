@@ -46,6 +46,8 @@ def _library() -> str | None:
         package = Path(confluent_kafka.__file__).parent
         beside = (package / ".dylibs", package.with_name("confluent_kafka.libs"))
         found = {str(path) for folder in beside for path in folder.glob("librdkafka*")}
+    # A library whose package has been replaced meanwhile cannot be found again by its name.
+    found = {path for path in found if Path(path).exists()}
     return found.pop() if len(found) == 1 else None
 
 
