@@ -47,6 +47,23 @@ def uri(address: str, **options: str) -> str:
             {},
             "mysql+pymysql://h/db?ssl_check_hostname=true&ssl_ca=%2Fca.pem&connect_timeout=5",
         ),
+        (
+            "jdbc:mysql://h/db?sslMode=verify_ca&serverSslCert=/ca.pem&useSSL=false",
+            {},
+            "mysql+pymysql://h/db?ssl_check_hostname=false&ssl_ca=%2Fca.pem",
+        ),
+        ("jdbc:mysql://h/db?sslMode=preferred", {}, "mysql+pymysql://h/db"),
+        (
+            "jdbc:postgresql://h/db?ssl=true&sslmode=Require&loginTimeout=9&connectTimeout=5",
+            {},
+            "postgresql+psycopg2://h/db?sslmode=require&connect_timeout=5",
+        ),
+        (
+            "jdbc:postgresql://h/db?currentSchema=my%20lake&options=-cjit%3Doff",
+            {},
+            "postgresql+psycopg2://h/db?options=-cjit%3Doff+-csearch_path%3Dmy%5C+lake",
+        ),
+        ("jdbc:postgresql://h/db?ssl=TRUE", {}, "postgresql+psycopg2://h/db?sslmode=verify-full"),
     ],
 )  # fmt: skip
 def test_an_address_is_translated_with_its_options(address: str, options: dict[str, str], ours: str) -> None:
@@ -63,6 +80,12 @@ def test_an_address_is_translated_with_its_options(address: str, options: dict[s
         ("jdbc:postgresql://h/", "write it as jdbc:postgresql://host:port/database"),
         ("jdbc:postgresql://h/db?sslfactory=x", "sslfactory of PostgreSQL's JDBC driver has no counterpart here"),
         ("jdbc:mysql://h/db?sslMode=VERIFY_CA", "VERIFY_CA needs serverSslCert"),
+        ("jdbc:mysql://h/db?sslMode=verify_ca", "verify_ca needs serverSslCert"),
+        ("jdbc:mysql://h/db?sslMode=verify_identity", "verify_identity needs serverSslCert"),
+        ("jdbc:mysql://h/db?sslMode=verify_identity&serverSslCert=", "verify_identity needs serverSslCert"),
+        ("jdbc:mysql://h/db?sslMode=VERIFY-CA&serverSslCert=/ca.pem", "VERIFY-CA is no value of sslMode"),
+        ("jdbc:mysql://a,b/db", "it names several hosts, but MySQL's driver here takes one"),
+        ("jdbc:mysql:loadbalance://a,b/db", "write it as jdbc:mysql://host:port/database"),
         ("jdbc:mysql://h/db?trustCertificateKeyStoreUrl=file:x", "trustCertificateKeyStoreUrl of MySQL's JDBC driver"),
     ],
 )

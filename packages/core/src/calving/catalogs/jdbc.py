@@ -75,8 +75,11 @@ class _Server:
     options: Mapping[str, Translation]
     is_security: re.Pattern[str]
     """Options that must not be left out."""
+    outranked: Mapping[str, str]
+    """Options that have no effect where another one is given, as in the JDBC driver."""
     needs: Mapping[str, str] = field(default_factory=dict)
-    """The options that an option's value needs, by that value."""
+    """The options that an option's value needs, by that value in upper case."""
+    many_hosts: bool = False
 
 
 def _as(name: str) -> Translation:
@@ -92,16 +95,28 @@ def _keep_alive(value: str) -> Mapping[str, str]:
     return {"keepalives": "1" if value == "true" else "0"}
 
 
+def _search_path(value: str) -> Mapping[str, str]:
+    escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
+    return {"options": f"-csearch_path={escaped}"}
+
+
 def _mysql_ssl(value: str) -> Mapping[str, str]:
-    """The TLS options of pymysql. It verifies only with a CA, and without any of these options it does not use TLS."""
+    """The TLS options of pymysql. It verifies only with a CA. Without any of these options it uses TLS where the server
+    offers it, as Java's driver does, and does not verify.
+    """
     match value.upper():
-        case "DISABLED" | "FALSE":
+        case "PREFERRED":
+            return {}
+        case "DISABLED" | "FALSE" | "NO":
             return {"ssl_disabled": "true"}
-        case "REQUIRED" | "TRUE" | "VERIFY_CA":
+        case "REQUIRED" | "TRUE" | "YES" | "VERIFY_CA":
             return {"ssl_check_hostname": "false"}
         case "VERIFY_IDENTITY":
             return {"ssl_check_hostname": "true"}
-    return {}
+    raise ConfigError(
+        f"{_URI}: {value} is no value of sslMode or useSSL: write sslMode = DISABLED, PREFERRED, REQUIRED, VERIFY_CA or"
+        " VERIFY_IDENTITY"
+    )
 
 
 _SERVERS = {
@@ -110,58 +125,71 @@ _SERVERS = {
         "postgresql+psycopg2",
         "5432",
         {
-            **{name: _as(name) for name in ("sslmode", "sslrootcert", "sslcert", "sslkey", "options")},
+            "sslmode": lambda value: {"sslmode": value.lower()},
+            **{name: _as(name) for name in ("sslrootcert", "sslcert", "sslkey", "options")},
             "ApplicationName": _as("application_name"),
             "connectTimeout": _as("connect_timeout"),
             "loginTimeout": _as("connect_timeout"),
             "tcpKeepAlive": _keep_alive,
-            "currentSchema": lambda value: {"options": f"-csearch_path={value}"},
+            "currentSchema": _search_path,
             "targetServerType": lambda value: {"target_session_attrs": "any" if value == "any" else "read-write"},
-            "ssl": lambda value: {"sslmode": "verify-full"} if value in ("", "true") else {},
+            "ssl": lambda value: {"sslmode": "verify-full"} if value.lower() in ("", "true") else {},
         },
         re.compile("ssl.*|gss.*|channelBinding|requireAuth", re.IGNORECASE),
+        {"ssl": "sslmode", "loginTimeout": "connectTimeout"},
+        many_hosts=True,
     ),
     "mysql": _Server(
         "MySQL",
         "mysql+pymysql",
         "3306",
         {
-            "connectTimeout": _seconds("connect_timeout"),
-            "socketTimeout": _seconds("read_timeout"),
             "sslMode": _mysql_ssl,
             "useSSL": _mysql_ssl,
             "serverSslCert": _as("ssl_ca"),
+            "connectTimeout": _seconds("connect_timeout"),
+            "socketTimeout": _seconds("read_timeout"),
         },
         re.compile(".*(ssl|tls|certificate|keystore).*", re.IGNORECASE),
+        {"useSSL": "sslMode"},
         {"VERIFY_CA": "serverSslCert", "VERIFY_IDENTITY": "serverSslCert"},
     ),
 }
 
 
-def _server(server: _Server, rest: str, options: Mapping[str, str]) -> str:
+def _server(server: _Server, rest: str, given: Mapping[str, str]) -> str:
     match = _SERVER.fullmatch(rest)
-    if match is None or not match["database"]:
+    if match is None or not match["database"] or "/" in match["database"]:
         raise ConfigError(f"{_URI}: write it as jdbc:{server.scheme.partition('+')[0]}://host:port/database")
-    asked = {**dict(parse_qsl(match["query"] or "", keep_blank_values=True)), **options}
+    asked = {**dict(parse_qsl(match["query"] or "", keep_blank_values=True)), **given}
     user, password = asked.pop("user", None), asked.pop("password", None)
     login = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""
-    found = _translated(server, asked)
+    options = list(_translated(server, asked).items())
     _leave_out(server.name, asked)
     hosts = (match["hosts"] or "localhost").split(",")
+    if len(hosts) > 1 and not server.many_hosts:
+        raise ConfigError(f"{_URI}: it names several hosts, but {server.name}'s driver here takes one: name that one")
     if len(hosts) > 1:
-        found += [("host", host if ":" in host else f"{host}:{server.port}") for host in hosts]
+        options += [("host", host if ":" in host else f"{host}:{server.port}") for host in hosts]
     host = hosts[0] if len(hosts) == 1 else ""
-    query = f"?{urlencode(found)}" if found else ""
+    query = f"?{urlencode(options)}" if options else ""
     return f"{server.scheme}://{login}{host}/{quote(unquote(match['database']), safe='')}{query}"
 
 
-def _translated(server: _Server, asked: dict[str, str]) -> list[tuple[str, str]]:
+def _translated(server: _Server, asked: dict[str, str]) -> dict[str, str]:
     """The options that have a counterpart. They are removed from ``asked``."""
-    for value, other in server.needs.items():
-        if value in asked.values() and other not in asked:
+    for value in asked.values():
+        other = server.needs.get(value.upper())
+        if other is not None and not asked.get(other):
             raise ConfigError(f"{_URI}: {value} needs {other}, a file with the certificates (PEM)")
-    known = [name for name in asked if name in server.options]
-    found = [option for name in known for option in server.options[name](asked.pop(name)).items()]
+    for less, more in server.outranked.items():
+        if more in asked:
+            asked.pop(less, None)
+    found: dict[str, str] = {}
+    for name in [name for name in server.options if name in asked]:
+        for option, value in server.options[name](asked.pop(name)).items():
+            # Only PostgreSQL's command-line options come from two JDBC options.
+            found[option] = f"{found[option]} {value}" if option in found else value
     wrong = next(filter(server.is_security.fullmatch, asked), None)
     if wrong is not None:
         names = ", ".join(filter(server.is_security.fullmatch, server.options))
