@@ -72,13 +72,21 @@ def test_a_running_connector_of_tabular_is_refused_and_so_is_the_start(cli: Cli)
         consumer.close()
 
 
-def test_a_running_java_sink_is_refused_where_records_change_rows_and_so_is_the_start(cli: Cli) -> None:
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [
+        ("connector-consumer-java-0", "1 task of the Java sink"),
+        ("orders", "1 task of the Java sink (taken for such by a client id that is not calving's: orders)"),
+    ],
+)
+def test_a_running_java_sink_is_refused_where_records_change_rows_and_so_is_the_start(
+    cli: Cli, client: str, said: str
+) -> None:
     cli.keys |= {"iceberg.tables.default-id-columns": "id", "iceberg.tables.upsert-mode-enabled": "true"}
+    # The connector's file names the client of its tasks, and calving reads that key, too.
+    cli.keys["consumer.override.client.id"] = "orders"
     group = load(cli.config).group
-    # A task of the Java sink is known by the id of its client.
-    task = client_config(
-        {"bootstrap.servers": cli.topic.servers, "client.id": "connector-consumer-java-0"}, group_id=group
-    )
+    task = client_config({"bootstrap.servers": cli.topic.servers, "client.id": client}, group_id=group)
     consumer = Consumer(task)
     consumer.subscribe([cli.topic.name])
     try:
@@ -86,7 +94,7 @@ def test_a_running_java_sink_is_refused_where_records_change_rows_and_so_is_the_
         while not members(load(cli.config).kafka, group):
             assert time.monotonic() < deadline
             consumer.poll(0.2)
-        refusal = f"1 task of the Java sink runs in group {group}, and a fleet that changes rows may have none"
+        refusal = f"{said} runs in group {group}, and a fleet that changes rows may have none"
         assert any(refusal in each for each in look(cli).refusals)
         cli.refused(refusal)
     finally:

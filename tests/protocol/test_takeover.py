@@ -13,8 +13,8 @@ STOPPED = Place(
     group="connect-orders",
     control_topic="control",
     connector_group=None,
-    members=(),
-    connector_members=(),
+    members={},
+    connector_members={},
     stored={P0: 10, P1: 20},
     announced={P0: 10, P1: 20},
     begins={P0: 0, P1: 0},
@@ -23,7 +23,7 @@ STOPPED = Place(
     has_log=True,
     undecodable=0,
 )
-TASKS = ("connector-consumer-orders-0-a", "connector-consumer-orders-1-b")
+TASKS = {"a": "connector-consumer-orders-0", "b": "connector-consumer-orders-1"}
 
 
 def refusal(**changed: object) -> str:
@@ -59,6 +59,15 @@ def test_running_tasks_of_the_java_sink_share_the_partitions() -> None:
     assert "2 tasks of the Java sink: workers of calving share the partitions" in said(members=TASKS)
 
 
+def test_any_member_that_is_not_calvings_may_be_a_task_of_the_java_sink() -> None:
+    mixed = {"k": "calving", "l": "orders-reader", "m": "calving-orders-reader", **TASKS}
+    known = "3 tasks of the Java sink (taken for such by a client id that is not calving's: orders-reader)"
+    assert f"{known}: workers of calving share the partitions" in said(members=mixed)
+    assert f"{known} run in group connect-orders, and a fleet" in refusal(members=mixed, changes_rows=True)
+    assert "by Iceberg 1.9.2" in refusal(members={"b": "orders-reader"}, tables=table(version="1.9.2"))
+    assert "2 members, which a worker" in said(members={"a": "calving", "c": "calving-orders-reader"})
+
+
 def test_running_tasks_before_1_11_are_refused() -> None:
     assert "by Iceberg 1.9.2" in refusal(members=TASKS, tables=table(version="1.9.2"))
     said(tables=table(version="1.9.2"))
@@ -69,7 +78,7 @@ def test_running_tasks_are_refused_where_records_change_rows() -> None:
 
 
 def test_a_running_connector_of_tabular_is_refused() -> None:
-    assert "PUT /connectors/orders/stop" in refusal(connector_group="connect-x", connector_members=("m",))
+    assert "PUT /connectors/orders/stop" in refusal(connector_group="connect-x", connector_members={"m": "c"})
 
 
 def test_the_group_of_a_stopped_tabular_connector_is_named() -> None:

@@ -107,7 +107,7 @@ def _look(sink: Sink, source: Source) -> Place:
         keys.control_topic,
         sink.connector_group,
         source.members(sink.group),
-        source.members(sink.connector_group) if sink.connector_group is not None else (),
+        source.members(sink.connector_group) if sink.connector_group is not None else {},
         found.stored,
         found.announced,
         bounds.begins,

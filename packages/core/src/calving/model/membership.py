@@ -1,8 +1,11 @@
-"""A member's proof that it belongs to the consumer group."""
+"""The name of calving's members of a consumer group, and a member's proof that it belongs to the group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+WORKER = "calving"
+"""The beginning of the client id of every worker in a consumer group."""
 
 
 @dataclass(frozen=True, slots=True)

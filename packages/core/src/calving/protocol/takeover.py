@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from calving.model.membership import WORKER
 from calving.model.offsets import ControlOffsets, SourceOffsets, TopicPartition
 from calving.model.text import counted, listed, offsets_text
 
 _TASK = "connector-consumer-"
-"""The prefix that Kafka Connect gives to the client id of a task's consumer, and so to its member id."""
+"""The prefix that Kafka Connect gives to the client id of a task's consumer, unless the connector overrides it."""
 _FIRST_WITH_UUIDS = (1, 11)
 """The first Iceberg version whose Java sink can read events that name a table's UUID."""
 
@@ -40,9 +41,11 @@ class Place:
     control_topic: str
     connector_group: str | None
     """The consumer group of the tasks of a Tabular connector."""
-    members: Collection[str]
-    connector_members: Collection[str]
-    """``members`` and ``connector_members``: the ids of the members of ``group`` and of ``connector_group``."""
+    members: Mapping[str, str]
+    connector_members: Mapping[str, str]
+    """``members`` and ``connector_members``: the client ids of the members of ``group`` and of ``connector_group``, by
+    the members' ids.
+    """
     stored: SourceOffsets
     announced: SourceOffsets
     """The last positions in the answers on the control topic."""
@@ -82,8 +85,9 @@ def verdict(place: Place) -> Verdict:
     return Verdict(tuple(_happens(place)), tuple(refusals))
 
 
-def _tasks(members: Collection[str]) -> int:
-    return sum(member.startswith(_TASK) for member in members)
+def _strangers(members: Mapping[str, str]) -> list[str]:
+    """The client ids of the members that are not calving's: tasks of the Java sink, as far as anyone can tell."""
+    return sorted(client for client in members.values() if not client.startswith(WORKER))
 
 
 # The refusals
@@ -97,27 +101,34 @@ def tabular_runs(name: str, group: str, members: int) -> str:
     )
 
 
-def java_changes_no_rows(group: str, members: Collection[str]) -> str | None:
-    """The refusal of a sink that changes rows, if tasks of the Java sink are in its group; None if there are no such
-    tasks.
+def java_changes_no_rows(group: str, members: Mapping[str, str]) -> str | None:
+    """The refusal of a sink that changes rows, if its group may have tasks of the Java sink; None if it has no member
+    but calving's.
     """
     return (
-        f"{_running(group, tasks)}, and a fleet that changes rows may have none. Stop the connector"
-        if (tasks := _tasks(members))
+        f"{_running(group, strangers)}, and a fleet that changes rows may have none. Stop the connector"
+        if (strangers := _strangers(members))
         else None
     )
 
 
-def _running(group: str, tasks: int) -> str:
-    return f"{counted(tasks, 'task')} of the Java sink {'runs' if tasks == 1 else 'run'} in group {group}"
+def _running(group: str, strangers: Sequence[str]) -> str:
+    runs = "runs" if len(strangers) == 1 else "run"
+    return f"{_of_the_java_sink(strangers)} {runs} in group {group}"
+
+
+def _of_the_java_sink(strangers: Sequence[str]) -> str:
+    tasks = f"{counted(len(strangers), 'task')} of the Java sink"
+    unsure = [client for client in strangers if not client.startswith(_TASK)]
+    return f"{tasks} (taken for such by a client id that is not calving's: {listed(unsure)})" if unsure else tasks
 
 
 def _of_members(place: Place) -> Iterator[str]:
     if place.connector_group is not None and place.connector_members:
         yield tabular_runs(place.name, place.connector_group, len(place.connector_members))
-    if not (tasks := _tasks(place.members)):
+    if not (strangers := _strangers(place.members)):
         return
-    running = _running(place.group, tasks)
+    running = _running(place.group, strangers)
     if place.changes_rows and (refusal := java_changes_no_rows(place.group, place.members)) is not None:
         yield refusal
     for name, table in place.tables.items():
@@ -207,10 +218,10 @@ def _happens(place: Place) -> Iterator[str]:
 
 
 def _who_runs(place: Place) -> str:
-    tasks = _tasks(place.members)
-    if tasks:
+    strangers = _strangers(place.members)
+    if strangers:
         return (
-            f"group {place.group} has {counted(tasks, 'task')} of the Java sink: workers of calving share the"
+            f"group {place.group} has {_of_the_java_sink(strangers)}: workers of calving share the"
             " partitions with them, and either side commits what both have written; stop the connector to replace them"
         )
     if place.members:

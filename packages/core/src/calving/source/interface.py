@@ -128,5 +128,5 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def members(self, group: str) -> frozenset[str]:
-        """The ids of the members that the consumer group has now."""
+    def members(self, group: str) -> Mapping[str, str]:
+        """The client ids of the members that the consumer group has now, by the members' ids."""

@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from calving.errors import ConfigError, UnavailableError
-from calving.model.membership import Claim
+from calving.model.membership import WORKER, Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
@@ -56,7 +56,7 @@ class Topics(Source):
     def join(self, group: str) -> Group:
         return KafkaGroup(self._kafka, group, self)
 
-    def members(self, group: str) -> frozenset[str]:
+    def members(self, group: str) -> dict[str, str]:
         return members(self._kafka, group)
 
     # Each client has its own threads, which cost CPU even when idle. So a client is made at its first use.
@@ -161,15 +161,15 @@ def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[Ka
 
 
 @patiently
-def members(kafka: Mapping[str, str], group: str) -> frozenset[str]:
-    """The ids of the present members of a consumer group.
+def members(kafka: Mapping[str, str], group: str) -> dict[str, str]:
+    """The client ids of the present members of a consumer group, by the members' ids.
 
     :raises UnavailableError: the broker cannot be reached.
     """
     with reaching(f"asking for the members of group '{group}'"):
         admin = admin_client(kafka)  # the client must live until the answer has come
         found = admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result()
-    return frozenset(member.member_id for member in found.members)
+    return {member.member_id: member.client_id for member in found.members}
 
 
 class KafkaGroup(Group):
@@ -192,6 +192,8 @@ class KafkaGroup(Group):
                 client_config(
                     kafka,
                     group_id=group,
+                    # A Java sink's file may give its own client id, by which its tasks are known.
+                    client_id="-".join([WORKER, *filter(None, [kafka.get("client.id")])]),
                     enable_auto_commit=False,
                     isolation_level="read_committed",
                     topic_metadata_refresh_interval_ms=refresh,
