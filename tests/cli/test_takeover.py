@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from typer.testing import CliRunner, Result
 
 from calving.cli.main import app
 from calving.cli.takeover import takeover
-from calving.errors import ConfigError
+from calving.errors import ConfigError, UnavailableError
 from calving.iceberg.catalog import open_catalog
 from calving.protocol.takeover import Verdict
 from calving.settings.load import load
@@ -99,6 +99,20 @@ def test_a_running_java_sink_is_refused_where_records_change_rows_and_so_is_the_
         cli.refused(refusal)
     finally:
         consumer.close()
+
+
+def test_a_transaction_that_a_killed_task_left_open_is_waited_for_and_then_named(cli: Cli) -> None:
+    cli.run_here()  # which makes the control topic
+    control = load(cli.config).keys.control_topic
+    task = Producer(client_config({"bootstrap.servers": cli.topic.servers, "transactional.id": f"{cli.name}-task"}))
+    task.init_transactions(10)
+    task.begin_transaction()
+    task.produce(control, b"files of a task that was killed before the end of its transaction")
+    task.flush(10)
+    with pytest.raises(UnavailableError, match=f"an open transaction hides the end of the control topic.*{control}-0"):
+        look(cli)
+    task.abort_transaction()
+    assert look(cli).refusals == ()
 
 
 def test_commits_of_the_java_sink_without_stored_positions_are_refused_and_so_is_the_start(cli: Cli) -> None:

@@ -5,6 +5,7 @@ place.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
@@ -13,11 +14,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from calving.backend.interface import ControlLog, Session
-from calving.errors import ConfigError, DataLossError
+from calving.errors import ConfigError, DataLossError, UnavailableError
 from calving.iceberg.catalog import find_table, table_id
 from calving.iceberg.target import LoadedTable
 from calving.model.events import DataComplete, DataWritten, Envelope, TableId
 from calving.model.offsets import ControlOffsets, SourceOffsets, Topic, TopicPartition
+from calving.model.text import listed
 from calving.protocol.ledger import OFFSETS, SOURCE_OFFSETS
 from calving.protocol.takeover import Place, TablePlace, Verdict, verdict
 from calving.runtime import components
@@ -41,12 +43,15 @@ from calving.source.interface import Source
 from calving.source.opening import open_source
 
 _VERSION = re.compile(r"Apache Iceberg (\S+)")
+_OPEN_SECONDS = 5.0
+"""The time within which running workers end their transactions."""
 
 
 def takeover(sink: Sink) -> Verdict:
     """Find out what a start of the sink would do and refuse, without writing anything or joining the group.
 
     :raises ConfigError: the sink's backend is not Kafka, or a topic or the catalog cannot be read.
+    :raises UnavailableError: a transaction of a killed worker still hides the end of the control topic.
     """
     if sink.keys.backend != "kafka":
         raise ConfigError(
@@ -126,8 +131,10 @@ def _look(sink: Sink, source: Source) -> Place:
 
 def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) -> _Found:
     topic = sink.keys.control_topic
-    if open_source(sink.control_kafka, (topic,), None).unknown((Topic(topic),)):
+    log = open_source(sink.control_kafka, (topic,), None)
+    if log.unknown((Topic(topic),)):
         return _Found(has_log=False, troubles=list(_without_log(sink, catalog, names)))
+    _wait_for_transactions(log)
     found = _Found(has_log=True)
     backend = components.backend(sink)
     found.check(backend.provision)  # checks how the topic is configured
@@ -142,6 +149,21 @@ def _hear(sink: Sink, source: Source, catalog: Catalog, names: Sequence[str]) ->
     finally:
         session.close()
     return found
+
+
+def _wait_for_transactions(log: Source) -> None:
+    """:raises UnavailableError: a transaction that is open on the control topic does not end."""
+    every = log.partitions()
+    highs = log.highs(every)
+    until = time.monotonic() + _OPEN_SECONDS
+    while held_back := [f"{tp} above {end}" for tp, end in sorted(log.bounds(every).ends.items()) if end < highs[tp]]:
+        if time.monotonic() > until:
+            raise UnavailableError(
+                f"an open transaction hides the end of the control topic ({listed(held_back)}), and with it files and"
+                " positions: a task that was killed has probably left it. Kafka ends it after transaction.timeout.ms of"
+                " the task's producer, a minute by default, and up to ten seconds more: wait that long, and try again"
+            )
+        time.sleep(0.2)
 
 
 def _read(session: Session, found: _Found) -> None:

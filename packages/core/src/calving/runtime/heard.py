@@ -36,7 +36,10 @@ def read_to_end(cursor: Cursor, clock: Callable[[], float] = time.monotonic) -> 
     until = clock() + _END_SECONDS
     while not cursor.has_ended:
         if clock() > until:
-            raise UnavailableError(f"the control log was not read to its end within {_END_SECONDS:.0f} s: try again")
+            raise UnavailableError(
+                f"the control log was not read to its end within {_END_SECONDS:.0f} s: the backend is slow or away. Try"
+                " again"
+            )
         yield from cursor.read(0.2)
 
 
