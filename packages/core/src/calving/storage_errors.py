@@ -1,8 +1,12 @@
-"""Finds out whether an object store's error is temporary, or whether an operator has to give a permission."""
+"""Finds out whether a store's error is temporary, or whether an operator has to give a permission.
+
+The libraries of Azure, Google and S3 are known by the names of their classes: nobody has to install them.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from calving.errors import AccessDeniedError, CredentialsExpiredError, UnavailableError, first_line
 
@@ -10,7 +14,9 @@ from calving.errors import AccessDeniedError, CredentialsExpiredError, Unavailab
 _S3 = re.compile(r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during (?P<operation>\w+) operation")
 _FILE = re.compile(r"key '(?P<key>[^']*)' in bucket '(?P<bucket>[^']*)'")
 _PASSING = re.compile(r"SLOW_?DOWN|SERVICE_UNAVAILABLE|THROTTL|INTERNAL_FAILURE|REQUEST_TIMEOUT|NETWORK_CONNECTION")
-_UNKNOWN_KEYS = re.compile(r"INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID|Expired_?Token|InvalidToken", re.IGNORECASE)
+_UNKNOWN_KEYS = re.compile(
+    r"INVALID_?ACCESS_?KEY_?ID|INVALID_CLIENT_TOKEN_ID|Expired_?Token|InvalidToken", re.IGNORECASE
+)
 _DENIED = ("ACCESS_DENIED", "SIGNATURE_DOES_NOT_MATCH")
 _PERMISSIONS = {
     "HeadObject": "s3:GetObject, and s3:ListBucket for files that are not there yet (or they are no longer valid: S3"
@@ -24,17 +30,98 @@ _PERMISSIONS = {
     "CompleteMultipartUpload": "s3:PutObject",
     "PutObject": "s3:PutObject",
 }
+# The forms of pyarrow's errors for Azure and Google.
+_AZURE = re.compile(r"Azure Error: \[\w*\] (?P<status>\d{3})\b")
+_GOOGLE = re.compile(r"google::cloud::Status\((?P<name>[A-Z_]+):")
+_GOOGLES = {"UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 503, "INTERNAL": 500, "RESOURCE_EXHAUSTED": 429}
+_GOOGLES |= {"UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403}
+_HDFS_AWAY = re.compile(r"HDFS connection failed|HDFS.*\b255\b")
+"""libhdfs has the number 255 for every exception in Java that has no other one, such as a refused connection."""
+_NO_ANSWER = {
+    "azure.core.exceptions.ServiceRequestError",
+    "azure.core.exceptions.ServiceResponseError",
+    "aiohttp.client_exceptions.ClientConnectionError",
+    "botocore.exceptions.HTTPClientError",
+    "google.auth.exceptions.TransportError",
+    "requests.exceptions.ConnectionError",
+    "requests.exceptions.Timeout",
+}
+_NEEDS = {
+    "Azure": "the role Storage Blob Data Contributor, or a SAS that may read, write, list and delete",
+    "Google Cloud Storage": "the role roles/storage.objectUser for the bucket",
+}
 
 
 def store_error(error: BaseException) -> UnavailableError | None:
-    """The error to raise for an error of S3; None if the error does not tell whether another attempt helps.
+    """The error to raise for an error of a store; None if the error does not tell whether another attempt helps.
 
     ``AccessDeniedError`` names the file, the permission and the remedy. ``CredentialsExpiredError`` names the file.
     """
-    found = _S3.search(str(error)) if isinstance(error, OSError) else None
-    if found is None:
+    # fsspec's file systems raise errors of their own from those of the stores' libraries.
+    found = (known(each) for known in (_of_s3, _of_another, _of_permissions) for each in _causes(error))
+    return next(filter(None, found), None)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None and found not in seen:
+        yield found
+        seen.append(found)
+        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
+
+
+def _of_another(error: BaseException) -> UnavailableError | None:
+    store, status = _status(error)
+    text = first_line(error)
+    if status >= 500 or status in (408, 429):
+        return UnavailableError(f"{store} does not serve the request now: {text}")
+    if status == 401 or (status == 403 and "AuthenticationFailed" in str(error)):
+        return CredentialsExpiredError(
+            f"{store} does not accept the credentials: they are wrong, have expired or were withdrawn: {text}"
+        )
+    if status == 403:
+        return AccessDeniedError(f"{store} denies access: the sink's credentials need {_NEEDS[store]}: {text}")
+    return None
+
+
+def _of_permissions(error: BaseException) -> UnavailableError | None:
+    """HDFS and disks know users, and say no more."""
+    if not isinstance(error, PermissionError):
         return None
-    code, status, operation = found["code"], int(found["status"] or 0), found["operation"]
+    return AccessDeniedError(f"access is denied: the sink's user needs the right to read and write: {error}")
+
+
+def _status(error: BaseException) -> tuple[str, int]:
+    """The store, and the HTTP status of its answer: 0 if the error is not known, 503 if no answer came."""
+    names, text = _names(error), str(error)
+    if names & _NO_ANSWER:
+        return "the store", 503
+    if "azure.core.exceptions.HttpResponseError" in names:
+        return "Azure", int(getattr(error, "status_code", None) or 0)
+    if "gcsfs.retry.HttpError" in names:
+        return "Google Cloud Storage", int(getattr(error, "code", None) or 0)
+    if not isinstance(error, OSError):
+        return "", 0
+    if (azure := _AZURE.search(text)) is not None:
+        return "Azure", int(azure["status"])
+    if (google := _GOOGLE.search(text)) is not None:
+        return "Google Cloud Storage", _GOOGLES.get(google["name"], 0)
+    if text.startswith("Forbidden: "):  # of gcsfs, which has no class for it
+        return "Google Cloud Storage", 403
+    if _HDFS_AWAY.search(text):
+        return "HDFS", 503
+    return "", 0
+
+
+def _names(error: BaseException) -> set[str]:
+    return {f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__}
+
+
+def _of_s3(error: BaseException) -> UnavailableError | None:
+    if (answer := _s3_answer(error)) is None:
+        return None
+    code, status, operation = answer
     if _PASSING.search(code) or status >= 500 or status == 429:
         return UnavailableError(f"S3 does not serve the request now: {first_line(error)}")
     file = _FILE.search(str(error))
@@ -53,3 +140,14 @@ def store_error(error: BaseException) -> UnavailableError | None:
             " the table, else the machine's"
         )
     return None
+
+
+def _s3_answer(error: BaseException) -> tuple[str, int, str] | None:
+    """The code, the HTTP status (0 if it is not known) and the operation, from an error of pyarrow or of botocore."""
+    if isinstance(error, OSError) and (found := _S3.search(str(error))) is not None:
+        return found["code"], int(found["status"] or 0), found["operation"]
+    if "botocore.exceptions.ClientError" not in _names(error):
+        return None
+    response = getattr(error, "response", {})
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return str(response.get("Error", {}).get("Code", "")), int(status), str(getattr(error, "operation_name", ""))
