@@ -41,7 +41,8 @@ def validate(sink: Sink) -> list[str]:
     """Check everything that the settings refer to: topics, backend, catalog, tables. Returns a line for each passed
     check.
 
-    Creates the control topic if it is missing, and nothing else.
+    Creates the control topic if it is missing. A REST catalog that cannot stage a table creates an empty one, which is
+    dropped at once.
 
     :raises ConfigError: the settings, or a service they refer to, must be changed; the text names it.
     :raises CalvingError: a service cannot be reached now; try again later.

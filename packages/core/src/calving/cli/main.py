@@ -118,7 +118,9 @@ def replay(file: File, worker: Worker = None) -> None:
 
 @app.command()
 def validate(file: File, worker: Worker = None) -> None:
-    """Check the configuration, and everything that it points at. Creates the control topic if it is missing."""
+    """Check the configuration, and everything that it points at. Creates the control topic if it is missing. A REST
+    catalog that cannot stage a table creates an empty one, `calving_...`, which is dropped at once.
+    """
     from calving.cli.inspect import validate as check
 
     for line in check(load(file, worker)):
