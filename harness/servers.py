@@ -157,13 +157,13 @@ class FakeGcs:
 
 
 class Moto:
-    """Glue and S3 of moto's server. Its Glue checks no versions, so it shows nothing about races."""
+    """Glue and S3 of moto's server. Its Glue compares versions, see `glue_server`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         port = free_port()
-        serve = f"from moto.server import main; main(['-H', '{LOOPBACK}', '-p', '{port}'])"
-        self._process = Process([sys.executable, "-c", serve], folder / "log")
+        serve = [sys.executable, "-m", "tests.iceberg.glue_server", "-H", LOOPBACK, "-p", str(port)]
+        self._process = Process(serve, folder / "log")
         self._process.wait_for_port(port, 60)
         self.uri = f"http://{LOOPBACK}:{port}"
 

@@ -5,16 +5,19 @@ the error names the key to look at.
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from calving.cli.inspect import validate
 from calving.engine.local import LocalEngine
-from calving.errors import GaveUpError
+from calving.errors import ConfigError, GaveUpError
 from calving.iceberg.catalog import open_catalog
 from calving.runtime import failures
 from calving.runtime.app import App
@@ -42,6 +45,8 @@ class Gate:
         self.is_withdrawn = False
         """Whether the credential is."""
         self.forbidden: Callable[[Request], bool] = lambda request: False
+        self.instead: Callable[[Request], Answer | None] = lambda request: None
+        """An answer in place of the server's."""
         self.denied: Counter[int] = Counter()
         """Answers by status."""
         port = urlsplit(uri).port
@@ -65,7 +70,7 @@ class Gate:
         self.left[request.token] -= 1
         if self.forbidden(request):
             return self._answer(403, _error("ForbiddenException", "the principal may not do this", 403))
-        return "answered"
+        return self.instead(request) or "answered"
 
     def _answer(self, status: int, body: Mapping[str, object]) -> Answer:
         self.denied[status] += 1
@@ -182,3 +187,56 @@ def test_a_table_that_it_may_read_and_not_commit_is_asked_once_a_cycle_and_keeps
         gate.forbidden = lambda request: False
         eventually(lambda: committed(cli) == 2 or ending.done(), 120)
     assert [row["id"] for row in rows(cli)] == [1, 2]
+
+
+@pytest.fixture
+def with_a_table(gate: Gate, cli: Cli) -> str:
+    """The path of the table, to which commits go."""
+    cli.keys["iceberg.catalog.token"] = TOKEN
+    cli.topic.send(*encode({"id": 1}))
+    cli.run_here()
+    return f"/v1/namespaces/db/tables/{cli.name}"
+
+
+def test_validate_passes_a_catalog_that_checks_commits_and_has_branches(cli: Cli, with_a_table: str) -> None:
+    cli.keys["iceberg.tables.default-commit-branch"] = "audit"
+    said = list(validate(load(cli.config)))
+    assert "catalog: commits: the catalog refuses those whose requirements do not hold" in said
+    assert "catalog: branches: the catalog makes and removes them" in said
+    assert [row["id"] for row in rows(cli)] == [1]
+
+
+def test_validate_refuses_a_catalog_that_accepts_commits_whose_requirements_do_not_hold(
+    gate: Gate, cli: Cli, with_a_table: str
+) -> None:
+    table = open_catalog("iceberg", cli.catalog_keys).load_table(f"db.{cli.name}")
+    accepted = Answer(
+        200,
+        {"metadata-location": table.metadata_location, "metadata": json.loads(table.metadata.model_dump_json())},
+    )
+    gate.instead = lambda request: (
+        accepted if (request.method, urlsplit(request.path).path) == ("POST", with_a_table) else None
+    )
+    with pytest.raises(ConfigError, match="accepts a commit whose requirements do not hold"):
+        list(validate(load(cli.config)))
+
+
+def test_validate_refuses_a_catalog_without_branches_where_the_sink_commits_to_one(
+    gate: Gate, cli: Cli, with_a_table: str
+) -> None:
+    commits = count()
+    conflict = Answer(409, _error("CommitFailedException", "Requirement failed: UUID does not match", 409))
+    no_branches = Answer(400, _error("BadRequestException", "only main is supported", 400))
+
+    def instead(request: Request) -> Answer | None:
+        # The first commit is the one whose requirement does not hold, the second makes a branch.
+        if (request.method, urlsplit(request.path).path) != ("POST", with_a_table):
+            return None
+        return no_branches if next(commits) else conflict
+
+    gate.instead = instead
+    cli.keys["iceberg.tables.default-commit-branch"] = "audit"
+    with pytest.raises(
+        ConfigError, match=r"refuses branches: .*only main is supported; commit to main, not to 'audit'"
+    ):
+        list(validate(load(cli.config)))

@@ -161,7 +161,7 @@ def test_a_catalog_that_is_asked_for_branches_has_as_many_tables_and_branches_as
     assert catalog.list_tables("db") == before
 
 
-@pytest.mark.parametrize("place", ["postgres", "hive", "seaweedfs"], indirect=True)
+@pytest.mark.parametrize("place", ["postgres", "hive", "seaweedfs", "glue"], indirect=True)
 def test_two_coordinators_that_are_lied_to_add_every_file_once(place: Place) -> None:
     catalog = open_catalog("iceberg", place.keys)
     create(catalog)
