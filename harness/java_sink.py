@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calving.services.maven import Artifact, jars
 
-_ICEBERG, _KAFKA = "1.11.0", "4.1.0"
+_ICEBERG, _KAFKA = "1.12.0", "4.1.0"
 _ARTIFACTS = (
     Artifact("org.apache.iceberg", "iceberg-kafka-connect", _ICEBERG),
     Artifact("org.apache.iceberg", "iceberg-parquet", _ICEBERG),
