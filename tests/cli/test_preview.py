@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from calving.iceberg.catalog import open_catalog
 from harness.topic import Topic
@@ -62,3 +64,40 @@ def test_a_table_that_exists_is_shown_with_what_would_change(cli: Cli) -> None:
 def test_records_without_a_table_are_shown_with_the_reason(cli: Cli) -> None:
     cli.keys["iceberg.tables.auto-create-enabled"] = False
     assert "table db.t does not exist" in cli.run("preview", "--records", "5")
+
+
+def test_a_table_of_format_version_3_that_exists_is_shown_and_stays_as_it_is(cli: Cli, rest_uri: str) -> None:
+    own = {key: value for key, value in cli.keys.items() if not key.startswith("iceberg.catalog.")}
+    table = f"db.{cli.name}"
+    cli.catalog_keys = {"type": "rest", "uri": rest_uri}
+    cli.keys = {
+        **own,
+        "iceberg.tables": table,
+        "iceberg.tables.default-partition-by": "",
+        "iceberg.tables.evolve-schema-enabled": True,
+        **{f"iceberg.catalog.{key}": value for key, value in cli.catalog_keys.items()},
+    }
+    catalog = open_catalog("iceberg", cli.catalog_keys)
+    catalog.create_namespace_if_not_exists("db")
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "ts", LongType()))
+    catalog.create_table(table, schema, properties={"format-version": "3"})
+    cli.topic.send(*encode({"id": 1, "ts": 2, "new": "x"}))
+    before = catalog.load_table(table)
+    assert before.metadata.format_version == 3
+    text = cli.run("preview", "--records", "1")
+    assert f"table {table}: exists, columns that change: 1, rows: 1\n    id long\n    ts long\n  + new string" in text
+    assert catalog.load_table(table).metadata_location == before.metadata_location
+
+
+def test_a_table_whose_rows_change_is_shown_with_the_rows_that_its_records_leave(cli: Cli) -> None:
+    cli.keys |= {
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.tables.upsert-mode-enabled": True,
+        "iceberg.tables.default-partition-by": "",
+    }
+    twice = [{"id": i, "ts": ts} for i in (1, 2) for ts in (1, 2)]
+    cli.topic.send(*encode(*twice), partition=1)
+    text = cli.run("preview", "--records", "8")  # four of each partition
+    assert "table db.t: would be created, rows: 6\n  + id long required\n  + ts long\n" in text
+    assert "bad records" not in text
+    assert open_catalog("iceberg", cli.catalog_keys).list_namespaces() == []
