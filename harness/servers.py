@@ -22,6 +22,8 @@ KEY, SECRET = "calving", "calving-secret"
 LENT_SECONDS = 900
 READER = {"s3.access-key-id": "reader", "s3.secret-access-key": "reader-secret"}
 """Of somebody who may read and list what SeaweedFS holds, and not write."""
+WRITER = {"s3.access-key-id": "writer", "s3.secret-access-key": "writer-secret"}
+"""Of somebody who may write and list, and not read."""
 _NOBODY = "nobody"
 """PostgreSQL does not run as root."""
 
@@ -209,6 +211,13 @@ _ACCESS = {
                 {"accessKey": READER["s3.access-key-id"], "secretKey": READER["s3.secret-access-key"]},
             ],
             "actions": ["Read", "List"],
+        },
+        {
+            "name": "writer",
+            "credentials": [
+                {"accessKey": WRITER["s3.access-key-id"], "secretKey": WRITER["s3.secret-access-key"]},
+            ],
+            "actions": ["Write", "List"],
         },
     ]
 }

@@ -16,7 +16,7 @@ import pytest
 from calving.errors import GaveUpError
 from calving.runtime import failures
 from harness.http_proxy import Fate, HttpProxy, Request
-from harness.servers import READER, SeaweedFs, clients
+from harness.servers import READER, WRITER, SeaweedFs, clients
 from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.iceberg.test_catalog_servers import Keys, rows, sink_on
@@ -105,16 +105,15 @@ def quick_to_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "_FAILING_SECONDS", (0.001, 0.05))
 
 
-def as_reader(cli: Cli) -> None:
-    """With the credentials of somebody who may read and list, and not write."""
-    cli.keys |= {f"iceberg.catalog.{key}": value for key, value in READER.items()}
+def sign_in(cli: Cli, identity: dict[str, str]) -> None:
+    cli.keys |= {f"iceberg.catalog.{key}": value for key, value in identity.items()}
 
 
 @pytest.mark.usefixtures("quick_to_give_up")
 def test_a_store_that_denies_writes_stops_the_sink_with_file_and_permission(store: Store, cli: Cli) -> None:
     cli.topic.send(*encode({"id": 1}))
     cli.run_here()
-    as_reader(cli)
+    sign_in(cli, READER)
     cli.topic.send(*encode({"id": 2}))
     store.asked.clear()
     file = rf"s3://lake/warehouse/db(\.db)?/{cli.name}/data/[^ ]+\.parquet"
@@ -126,7 +125,19 @@ def test_a_store_that_denies_writes_stops_the_sink_with_file_and_permission(stor
 
 @pytest.mark.usefixtures("quick_to_give_up")
 def test_a_table_that_the_store_does_not_let_it_create_stops_the_sink(store: Store, cli: Cli) -> None:
-    as_reader(cli)
+    sign_in(cli, READER)
     cli.topic.send(*encode({"id": 1}))
     with pytest.raises(GaveUpError, match=f"table db.{cli.name} was not created: S3 denies .*s3:PutObject"):
         cli.run_here()
+
+
+@pytest.mark.usefixtures("quick_to_give_up")
+def test_a_table_whose_metadata_the_store_does_not_let_it_read_stops_the_sink(store: Store, cli: Cli) -> None:
+    cli.topic.send(*encode({"id": 1}))
+    cli.run_here()
+    sign_in(cli, WRITER)
+    cli.topic.send(*encode({"id": 2}))
+    file = rf"s3://lake/warehouse/db(\.db)?/{cli.name}/metadata/[^ ]+\.metadata\.json"
+    with pytest.raises(GaveUpError, match=f"db.{cli.name} cannot be loaded: S3 denies access to {file} .*s3:GetObject"):
+        cli.run_here()
+    assert [row["id"] for row in rows(cli)] == [1]
