@@ -164,7 +164,7 @@ class Moto:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
         port = free_port()
-        serve = [sys.executable, "-m", "tests.iceberg.glue_server", "-H", LOOPBACK, "-p", str(port)]
+        serve = [sys.executable, "-m", "harness.glue_server", "-H", LOOPBACK, "-p", str(port)]
         self._process = Process(serve, folder / "log")
         self._process.wait_for_port(port, 60)
         self.uri = f"http://{LOOPBACK}:{port}"

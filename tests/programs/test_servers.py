@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import open_catalog
-from tests.conftest import Topic
+from harness.topic import Topic
 from tests.iceberg.racer import FILES_PER_ENTRY
 from tests.iceberg.test_catalog_servers import Keys, rows, sink_on
 from tests.iceberg.test_races import ENTRIES, create, live_files, racer

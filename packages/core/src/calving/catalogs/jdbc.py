@@ -166,14 +166,20 @@ def _server(server: _Server, rest: str, given: Mapping[str, str]) -> str:
     login = f"{quote(user, safe='')}:{quote(password or '', safe='')}@" if user else ""
     options = list(_translated(server, asked).items())
     _leave_out(server.name, asked)
-    hosts = (match["hosts"] or "localhost").split(",")
-    if len(hosts) > 1 and not server.many_hosts:
-        raise ConfigError(f"{_URI}: it names several hosts, but {server.name}'s driver here takes one: name that one")
-    if len(hosts) > 1:
-        options += [("host", host if ":" in host else f"{host}:{server.port}") for host in hosts]
-    host = hosts[0] if len(hosts) == 1 else ""
+    host, more = _hosts(server, match["hosts"] or "localhost")
+    options += more
     query = f"?{urlencode(options)}" if options else ""
     return f"{server.scheme}://{login}{host}/{quote(unquote(match['database']), safe='')}{query}"
+
+
+def _hosts(server: _Server, given: str) -> tuple[str, list[tuple[str, str]]]:
+    """The host; or no host, and an option for each of several."""
+    hosts = given.split(",")
+    if len(hosts) == 1:
+        return given, []
+    if not server.many_hosts:
+        raise ConfigError(f"{_URI}: it names several hosts, but {server.name}'s driver here takes one: name that one")
+    return "", [("host", host if ":" in host else f"{host}:{server.port}") for host in hosts]
 
 
 def _translated(server: _Server, asked: dict[str, str]) -> dict[str, str]:
