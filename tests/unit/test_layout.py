@@ -28,6 +28,7 @@ NO_PACKAGE = {
     "java": "the record path beside the Java sink's classes",
     "kafka": "what only the Kafka backend does",
     "packaging": "the distributions",
+    "programs": "the sink on servers that no wheel has",
     "readback": "tables read by Spark and DuckDB",
     "redis": "what only the Redis backend does",
     "simulation": "the protocol against a simulated world, by seed",
