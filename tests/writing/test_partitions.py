@@ -75,9 +75,9 @@ def listed(numbers: Numbers, count: int) -> list[int]:
     return [numbers] * count if isinstance(numbers, int) else numbers.to_pylist()
 
 
-def values(kind: IcebergType, transform: Transform[Any, Any], *given: Any) -> list[Any]:
+def values(kind: IcebergType, transform: Transform[Any, Any], *given: Any, source: int = 1) -> list[Any]:
     """The partition value of each row alone, and of all of them together."""
-    schema, by = column(kind), spec(transform)
+    schema, by = column(kind), spec(transform, source)
     find = partitioner(table(Path("/nowhere"), schema, by))
     together = listed(find.numbers(rows(schema, {"v": given})), len(given))
     found = [find.partition(n).values.values[0] for n in together]
@@ -238,6 +238,11 @@ def test_a_field_of_a_null_struct_is_in_the_partition_of_nulls(tmp_path: Path) -
     structs = pa.StructArray.from_arrays([pa.array([1, 2])], names=["c"], mask=pa.array([False, True]))
     batch = pa.RecordBatch.from_arrays([structs, pa.array([1, 2])], schema=rows(NESTED, {"a": [], "a.b": []}).schema)
     assert partitions(write(table(tmp_path, NESTED, spec(IdentityTransform(), 2)), batch)) == [1, None]
+
+
+def test_a_removed_field_has_no_value_though_its_column_was_dropped() -> None:
+    """Version 1 keeps a removed field, as one that is always null."""
+    assert values(LongType(), VoidTransform(), 7, source=2) == [None]
 
 
 def test_a_transform_that_does_not_take_the_column_is_named(tmp_path: Path) -> None:

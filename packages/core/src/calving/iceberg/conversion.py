@@ -24,6 +24,7 @@ from calving.iceberg.delete_files import Deleted, write_deleted
 from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, LiveData, LiveDelete, Manifests, key_of, partition_of
 from calving.iceberg.lookups import Looking, Lookups
+from calving.iceberg.schemas import column_type
 from calving.mutations.cache import KeyCache
 from calving.mutations.candidates import Pruning
 from calving.mutations.columns import Column, File, Reading
@@ -214,10 +215,9 @@ def _scope(table: Table, file: DataFile) -> _Scope:
 
 def _columns(table: Table, ids: Sequence[int]) -> tuple[Column, ...]:
     """The compared columns. A dropped column is still compared, with its last type."""
-    schemas = [table.schema(), *sorted(table.metadata.schemas, key=lambda each: -each.schema_id)]
     found = []
     for each in ids:
-        kind = next((schema.find_type(each) for schema in schemas if each in schema.field_ids), None)
+        kind = column_type(table.metadata, each)
         if not isinstance(kind, PrimitiveType):
             raise TableTroubleError(
                 f"table {'.'.join(table.name())} has equality deletes by field {each}, which is no single value"

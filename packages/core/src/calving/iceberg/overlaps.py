@@ -10,6 +10,7 @@ from pyiceberg.table import Table
 
 from calving.iceberg.key_files import by_id_columns
 from calving.iceberg.lookups import with_same_keys
+from calving.iceberg.schemas import partition_sources
 from calving.model.files import DataFile
 from calving.mutations.candidates import Pruning, new_files
 from calving.mutations.columns import File, Reading, columns_of
@@ -52,7 +53,7 @@ def _of(
     metadata = table.metadata
     columns, mapping = columns_of(metadata.schema(), ids), table.name_mapping()
     reading = Reading(table.io, columns, tuple(mapping.root) if mapping is not None else ())
-    files = new_files((step.data_files for step in steps), metadata.specs(), metadata.schema()).values()
+    files = new_files((step.data_files for step in steps), metadata.specs(), partition_sources(metadata)).values()
     by_step = [[(file.file_path, file.file_format) for file in of_step] for of_step in key_files]
     for part in parts(reading, len(columns), by_step, at_once):
         pruning = Pruning(part.keys, columns, metadata.specs())

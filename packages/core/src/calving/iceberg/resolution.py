@@ -21,6 +21,7 @@ from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, Manifests
 from calving.iceberg.key_files import by_id_columns
 from calving.iceberg.lookups import Looking, Lookups
+from calving.iceberg.schemas import partition_sources
 from calving.model import files
 from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
@@ -142,7 +143,7 @@ class _Resolution:
 
     def run(self) -> Resolved:
         metadata = self._table.metadata
-        new = new_files((step.data_files for step in self._steps), metadata.specs(), metadata.schema())
+        new = new_files((step.data_files for step in self._steps), metadata.specs(), partition_sources(metadata))
         self._files = {path: data.candidate for path, data in self._live.data.items()} | new
         loaded = self._clock()
         self._resolver.lookups.begin(self._live.data)

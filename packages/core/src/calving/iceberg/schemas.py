@@ -8,12 +8,29 @@ from contextlib import suppress
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, PrimitiveType, StructType
 
 from calving.errors import ConfigError
 from calving.model.tables import SchemaChange
 from calving.records.inferred import InferredType, find
+
+
+def column_type(metadata: TableMetadata, field_id: int) -> IcebergType | None:
+    """The last type of a column, which may have been dropped; None if no schema of the table has it."""
+    schemas = [metadata.schema(), *sorted(metadata.schemas, key=lambda each: -each.schema_id)]
+    return next((schema.find_type(field_id) for schema in schemas if field_id in schema.field_ids), None)
+
+
+def partition_sources(metadata: TableMetadata) -> Schema:
+    """The columns by which any spec of the table partitions, with the ids and types that they have or last had.
+
+    An older spec may partition by a column that has been dropped: files of that spec still have its values.
+    """
+    ids = sorted({field.source_id for spec in metadata.partition_specs for field in spec.fields})
+    found = ((each, column_type(metadata, each)) for each in ids)
+    return Schema(*(NestedField(each, f"c{each}", kind, required=False) for each, kind in found if kind is not None))
 
 
 def is_open(change: SchemaChange, schema: Schema) -> bool:

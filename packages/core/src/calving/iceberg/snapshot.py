@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import PrivateAttr
 from pyiceberg.avro.file import AvroOutputFile
 from pyiceberg.manifest import (
     DataFile,
@@ -36,6 +37,7 @@ from pyiceberg.types import IntegerType, ListType, NestedField, StringType, Stru
 
 from calving.iceberg.entries import FileKey, key_of, read_entries
 from calving.iceberg.orphans import delete_orphans
+from calving.iceberg.schemas import partition_sources
 from calving.iceberg.summary import SummaryCollector
 from calving.model import files
 from calving.writing.partitioning import to_record
@@ -55,13 +57,22 @@ class _PlainTransaction:
         self.table_metadata: TableMetadata = table.metadata
 
 
-class _NullableSpec(PartitionSpec):
-    """A spec whose partition values may be null. pyiceberg makes the partition value of a required column required. But
-    a required column within a null struct has no value.
+class _WritableSpec(PartitionSpec):
+    """A spec as manifests of the table are written. pyiceberg does not know the type of a column that has been dropped,
+    and makes the partition value of a required column required. But a required column within a null struct has no
+    value.
     """
 
+    _sources: Schema = PrivateAttr()
+
+    @staticmethod
+    def of(spec: PartitionSpec, sources: Schema) -> _WritableSpec:
+        made = _WritableSpec(*spec.fields, spec_id=spec.spec_id)
+        made._sources = sources
+        return made
+
     def partition_type(self, schema: Schema) -> StructType:
-        fields = super().partition_type(schema).fields
+        fields = super().partition_type(self._sources).fields
         return StructType(*(NestedField(f.field_id, f.name, f.field_type, required=False) for f in fields))
 
 
@@ -101,6 +112,7 @@ class SinkSnapshot(_MergeAppendFiles):
         self._to_rewrite: frozenset[str] = frozenset()
         self._known: Mapping[str, Sequence[ManifestEntry]] = {}
         self._removed: list[DataFile] = []
+        self._sources = partition_sources(table.metadata)
 
     def add_deletes(self, found: Iterable[DataFile], written: Iterable[str]) -> None:
         """Add delete files; ``written`` are the paths of files that only this snapshot uses."""
@@ -114,10 +126,9 @@ class SinkSnapshot(_MergeAppendFiles):
         self._to_remove, self._to_rewrite, self._known = frozenset(found), frozenset(manifests), known
 
     def add(self, found: Iterable[files.DataFile]) -> None:
-        metadata = self._transaction.table_metadata
-        specs, schema = metadata.specs(), metadata.schema()
+        specs = self._transaction.table_metadata.specs()
         for file in found:
-            converted = to_pyiceberg(file, specs[file.spec_id], schema)
+            converted = to_pyiceberg(file, specs[file.spec_id], self._sources)
             is_data = file.content is files.FileContent.DATA
             (self._added_data_files if is_data else self._delete_files).append(converted)
 
@@ -149,8 +160,7 @@ class SinkSnapshot(_MergeAppendFiles):
 
     def spec(self, spec_id: int) -> PartitionSpec:
         """The spec for writing manifests."""
-        found = super().spec(spec_id)
-        return _NullableSpec(*found.fields, spec_id=found.spec_id)
+        return _WritableSpec.of(super().spec(spec_id), self._sources)
 
     def _manifests(self) -> list[ManifestFile]:
         existing = [m for m in self._existing_manifests() if m.has_added_files() or m.has_existing_files()]
@@ -251,11 +261,11 @@ class SinkSnapshot(_MergeAppendFiles):
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT, TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT
         )
         collector = SummaryCollector(partition_summary_limit=int(limit))
-        specs, schema = metadata.specs(), metadata.schema()
+        specs = metadata.specs()
         for file in self._added_data_files + self._delete_files:
-            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+            collector.add_file(data_file=file, partition_spec=specs[file.spec_id], schema=self._sources)
         for file in self._removed:
-            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=schema)
+            collector.remove_file(data_file=file, partition_spec=specs[file.spec_id], schema=self._sources)
         parent = self._parent_snapshot_id
         previous = metadata.snapshot_by_id(parent) if parent is not None else None
         return update_snapshot_summaries(
@@ -264,14 +274,17 @@ class SinkSnapshot(_MergeAppendFiles):
         )
 
 
-def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, schema: Schema) -> DataFile:
-    """The file as pyiceberg's ``DataFile`` for a manifest entry. Older format versions omit the last fields."""
+def to_pyiceberg(file: files.DataFile, spec: PartitionSpec, sources: Schema) -> DataFile:
+    """The file as pyiceberg's ``DataFile`` for a manifest entry. Older format versions omit the last fields.
+
+    ``sources``: has the source columns of the spec.
+    """
     converted = DataFile.from_args(
         3,
         content=DataFileContent(int(file.content)),
         file_path=file.file_path,
         file_format=FileFormat(file.file_format.upper()),
-        partition=to_record(file.partition, spec, schema),
+        partition=to_record(file.partition, spec, sources),
         record_count=file.record_count,
         file_size_in_bytes=file.file_size_in_bytes,
         column_sizes=_plain(file.column_sizes),

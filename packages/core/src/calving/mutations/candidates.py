@@ -45,14 +45,14 @@ class Candidate:
 
 
 def new_files(
-    steps: Iterable[Iterable[DataFile]], specs: Mapping[int, PartitionSpec], schema: Schema
+    steps: Iterable[Iterable[DataFile]], specs: Mapping[int, PartitionSpec], sources: Schema
 ) -> dict[str, Candidate]:
-    """The data files that each step of a commit adds, by path."""
+    """The data files that each step of a commit adds, by path. ``sources``: has the source columns of all specs."""
     found = {}
     for number, files in enumerate(steps):
         for file in files:
             spec = specs[file.spec_id]
-            record = to_record(file.partition, spec, schema)
+            record = to_record(file.partition, spec, sources)
             found[file.file_path] = Candidate(
                 file.file_path,
                 file.file_format,

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform
+from pyiceberg.transforms import DayTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, DecimalType, DoubleType, FixedType, FloatType, IcebergType, UUIDType
+from pyiceberg.types import DateType, DecimalType, DoubleType, FixedType, FloatType, IcebergType, IntegerType, UUIDType
 
 from calving.errors import ConfigError
 from calving.model import files
@@ -157,6 +157,8 @@ def partition_path(values: Record, spec: PartitionSpec, schema: Schema) -> str:
 
 
 def _result(schema: Schema, field: PartitionField) -> IcebergType:
+    if isinstance(field.transform, VoidTransform) and field.source_id not in schema.field_ids:
+        return IntegerType()  # for null, any type will do; the source column of such a field may be dropped
     return field.transform.result_type(schema.find_type(field.source_id))
 
 
