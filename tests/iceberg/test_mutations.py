@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -197,6 +198,28 @@ def test_key_columns_are_read_once(table: MutationTable) -> None:
     table.commit(table.step([row(key, "a") for key in range(9)]))
     found = [table.commit(table.step([row(key, "b")])).counts for key in (0, 1, 2)]
     assert [(each.files, each.cached) for each in found if each] == [(1, 0), (1, 1), (1, 1)]
+
+
+def test_rows_change_while_the_key_cache_cannot_be_written(
+    table: MutationTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L4: a full disk, or a folder that somebody has deleted, makes commits slow and nothing else."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    table.resolver = Resolver(None, KeyCache(1_000_000, folder))
+    table.commit(table.step([row(key, "a") for key in range(9)]))
+    table.commit(table.step([row(1, "b")]))
+    with monkeypatch.context() as patch:
+        patch.setattr("calving.mutations.cache.pa.ipc.new_stream", full)
+        table.commit(table.step([row(2, "c")]))
+    for left in folder.iterdir():
+        shutil.rmtree(left)
+    table.commit(table.step([row(1, "d")], [row(2, "")]))
+    assert pyiceberg_rows(table.table) == table.rows()
 
 
 @pytest.mark.parametrize("layout", ["flat", "by key"])

@@ -165,3 +165,18 @@ def test_a_run_that_the_cache_has_lost_is_searched_no_more(small: Small, tmp_pat
     (run,) = small.runs.divided(small.files)
     assert small.runs.search(run, small.keys([1])) is None
     assert not small.in_runs
+
+
+def test_files_stay_cached_where_the_disk_is_too_full_for_their_run(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for number in range(8):
+        small.add([number] * 10)
+    with monkeypatch.context() as patch:
+        patch.setattr("calving.mutations.cache.pa.ipc.new_stream", full)
+        assert small.grow() == 80
+    assert not small.in_runs
+    assert all(small.cache.holds(file.path, [NUMBERS]) for file in small.files)

@@ -1,10 +1,12 @@
 """Key columns of data files, cached on local disk. Data files never change, so each is read from the table's storage
-once.
+once. Nothing depends on the cache (L4): if the disk is full or the folder is gone, files are read again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
@@ -12,11 +14,14 @@ import threading
 import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 
 from calving.mutations.columns import Column
+
+log = logging.getLogger(__name__)
 
 _PREFIX = "calving-keys"
 Batches = Iterator[pa.RecordBatch]
@@ -29,14 +34,16 @@ class KeyCache:
 
     def __init__(self, max_bytes: int, above: Path | None = None) -> None:
         """``above``: the folder in which the cache is made; by default the folder for temporary files."""
-        folder = above or Path(tempfile.gettempdir())
-        _sweep(folder)
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=folder))
+        self._above = above or Path(tempfile.gettempdir())
+        _sweep(self._above)
+        self._folder = _Folder(Path(), None)
         self._max_bytes = max_bytes
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._sizes: OrderedDict[str, tuple[int, str]] = OrderedDict()
         self._lock = threading.Lock()
+        self._has_failed = False
         self.bytes = 0
+        with self._tried():
+            self._make_folder()
 
     def batches(
         self, path: str, columns: Sequence[Column], read: Callable[[], Batches], owner: str = ""
@@ -57,7 +64,7 @@ class KeyCache:
                 return None
             self._sizes.move_to_end(name)
         try:
-            return _mapped(self._folder / name)
+            return _mapped(self._folder.path / name)
         except (OSError, pa.ArrowInvalid):  # temporary files may be deleted from outside
             self.drop(path, columns)
             return None
@@ -67,7 +74,7 @@ class KeyCache:
         name = _name(path, columns)
         with self._lock:
             self.bytes -= self._sizes.pop(name, (0, ""))[0]
-            (self._folder / name).unlink(missing_ok=True)  # readers that have it open are not affected
+            self._unlink(name)
 
     def holds(self, path: str, columns: Sequence[Column]) -> bool:
         """Whether the columns of a data file are in the cache."""
@@ -88,34 +95,127 @@ class KeyCache:
         return dict(found)
 
     def _kept(self, name: str, found: Batches, owner: str) -> Batches:
-        """Yield the batches, and cache them once all have been read."""
-        part = self._folder / f"{name}.{threading.get_ident()}"
-        writer = None
+        """Yield the batches, and cache them once all have been read. They are yielded also if the disk fails."""
+        part = _Part(f"{name}.{threading.get_ident()}")
         try:
             for batch in found:
-                writer = writer or pa.ipc.new_stream(part, batch.schema)
-                writer.write_batch(batch)
+                with self._tried():
+                    part.add(batch, self._present_folder)
                 yield batch
-            if writer is not None:
-                writer.close()
-                self._hold(name, part, owner)
+            with self._tried():
+                if part.is_whole():
+                    self._hold(name, part.path, owner)
         finally:
-            if writer is not None:
-                writer.close()
-            part.unlink(missing_ok=True)
+            part.remove()
 
     def _hold(self, name: str, part: Path, owner: str) -> None:
         size = part.stat().st_size
         if size > self._max_bytes:
             return
-        part.rename(self._folder / name)
+        part.rename(part.with_name(name))
         with self._lock:
             self.bytes += size - self._sizes.pop(name, (0, ""))[0]
             self._sizes[name] = size, owner
             while self.bytes > self._max_bytes:
                 oldest, (freed, _) = self._sizes.popitem(last=False)
                 self.bytes -= freed
-                (self._folder / oldest).unlink(missing_ok=True)  # readers that have it open are not affected
+                self._unlink(oldest)
+
+    def _unlink(self, name: str) -> None:
+        with suppress(OSError):
+            (self._folder.path / name).unlink()  # readers that have it open are not affected
+
+    def _present_folder(self) -> Path:
+        """The cache's folder, made again if it is gone."""
+        with self._lock:
+            if not self._folder.is_present():
+                self._make_folder()
+            return self._folder.path
+
+    def _make_folder(self) -> None:
+        self._sizes.clear()
+        self.bytes = 0
+        self._folder.remove()
+        self._folder = _Folder.made(self._above)
+        weakref.finalize(self, self._folder.remove)
+
+    @contextmanager
+    def _tried(self) -> Iterator[None]:
+        """Only speed depends on what is done here, so an error of the disk ends it, and the log says so once."""
+        try:
+            yield
+        except OSError as error:
+            if not self._has_failed:
+                log.warning("files of the table are read again and again, because the key cache fails: %s", error)
+            self._has_failed = True
+
+
+class _Folder:
+    """The folder of one cache. It is locked while its process lives."""
+
+    def __init__(self, path: Path, lock: int | None) -> None:
+        self.path, self._lock = path, lock
+
+    @staticmethod
+    def made(above: Path) -> _Folder:
+        path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}-{os.getuid()}-{os.getpid()}-", dir=above))
+        lock = os.open(path, os.O_RDONLY)
+        with suppress(OSError):  # some file systems have no locks; then nobody can get one, and the folder stays, too
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        return _Folder(path, lock)
+
+    def is_present(self) -> bool:
+        return self._lock is not None and self.path.is_dir()
+
+    def remove(self) -> None:
+        if self._lock is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self._lock = None
+
+
+class _Part:
+    """A file of the cache that is being written. After an error it takes no more batches."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._has_failed = False
+        self.path = Path()
+
+    def add(self, batch: pa.RecordBatch, folder: Callable[[], Path]) -> None:
+        """:raises OSError: the disk fails."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        if self._writer is None:
+            self.path = folder() / self._name
+            self._writer = pa.ipc.new_stream(self.path, batch.schema)
+        self._writer.write_batch(batch)
+        self._has_failed = False
+
+    def is_whole(self) -> bool:
+        """Whether the file holds all batches, of which there is at least one.
+
+        :raises OSError: the disk fails.
+        """
+        if self._writer is None or self._has_failed:
+            return False
+        self._close()
+        return True
+
+    def remove(self) -> None:
+        """Delete the file, if it has not been renamed."""
+        with suppress(OSError):
+            self._close()
+        if self.path.name:
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
 
 def _name(path: str, columns: Sequence[Column]) -> str:
@@ -131,8 +231,14 @@ def _mapped(path: Path) -> Sequence[pa.RecordBatch]:
 
 
 def _sweep(folder: Path) -> None:
-    """Delete the folders of processes that have ended."""
+    """Delete the folders of processes that have ended. Their ids tell nothing: other containers may share the folder,
+    and have ids of their own.
+    """
     for left in folder.glob(f"{_PREFIX}-{os.getuid()}-*"):
-        pid = left.name.split("-")[3]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
-            shutil.rmtree(left, ignore_errors=True)
+        with suppress(OSError):
+            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -121,7 +121,7 @@ class Runs:
             self._of.pop(path, None)
 
     def _merge(self, units: Sequence[Run]) -> int:
-        """Merge the units into one run. Returns the number of its rows; 0 if the cache has lost one of the units."""
+        """Merge the units into one run. Returns how many rows were sorted; 0 if the cache has lost one of the units."""
         held = [self._cache.get(unit.name, self._columns) for unit in units]
         starts = [0, *accumulate(unit.rows for unit in units)]
         parts = [_rows(unit, batches) for unit, batches in zip(units, held, strict=True) if batches is not None]
@@ -135,6 +135,8 @@ class Runs:
         firsts = tuple(at + start for unit, at in zip(units, starts, strict=False) for start in unit.starts)
         run = Run(f"run {hashlib.sha256(repr(files).encode()).hexdigest()}", files, firsts, starts[-1])
         list(self._cache.batches(run.name, self._columns, lambda: iter([batch]), self._owner)[0])
+        if not self._cache.holds(run.name, self._columns):  # the disk is full, say
+            return run.rows
         for unit in units:
             self._cache.drop(unit.name, self._columns)
         self._of |= dict.fromkeys(files, run)
