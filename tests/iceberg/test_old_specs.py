@@ -83,8 +83,7 @@ def test_manifests_keep_the_values_of_a_partition_column_that_was_dropped(catalo
     values, bounds = set(), set()
     for manifest in head.manifests(table.table.io):
         if manifest.partition_spec_id == 0:
-            (told,) = manifest.partitions or ()
-            bounds.add((told.lower_bound, told.upper_bound))
+            bounds |= {(told.lower_bound, told.upper_bound) for told in manifest.partitions or ()}
             values |= {e.data_file.partition[0] for e in manifest.fetch_manifest_entry(table.table.io)}
     assert values == {0, 1, 2}
     assert bounds == {((0).to_bytes(8, "little"), (2).to_bytes(8, "little"))}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyiceberg.schema import Schema
 
 from calving.errors import ConfigError
 from calving.iceberg.new_tables import VERSION_KEY
+from calving.iceberg.schemas import as_in
 from calving.model.mutations import RowMutations
 from calving.writing.identity import identity
 
@@ -29,6 +31,19 @@ def check_mutations(
         if new:
             raise ConfigError(f"{error}; the table was not created") from error
         raise
+
+
+def spelt_mutations(schema: Schema, mutations: RowMutations, *, fold: bool) -> RowMutations:
+    """The settings, with the names of columns as the schema spells them. With ``fold``, case is ignored."""
+    if not fold:
+        return mutations
+    order, soft = mutations.order_field, mutations.soft_delete_field
+    top = [column.name for column in schema.fields]
+    if soft not in top:
+        soft = next((name for name in top if name.lower() == soft.lower()), soft)
+    if order is not None:
+        (order,) = as_in(schema, [order], fold=True)
+    return replace(mutations, order_field=order, soft_delete_field=soft)
 
 
 def check_version(name: str, version: int, mutations: RowMutations, *, new: bool = False) -> None:

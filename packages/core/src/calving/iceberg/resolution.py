@@ -21,7 +21,7 @@ from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FileKey, Live, Manifests
 from calving.iceberg.key_files import by_id_columns
 from calving.iceberg.lookups import Looking, Lookups
-from calving.iceberg.schemas import partition_sources
+from calving.iceberg.schemas import as_in, partition_sources
 from calving.model import files
 from calving.model.mutations import MutationCounts
 from calving.mutations.cache import KeyCache
@@ -235,6 +235,7 @@ class _Resolution:
                 " `calving maintain FILE`"
             )
         schema = self._table.metadata.schema()
+        (name,) = as_in(schema, [name], fold=True)  # whether case counts was decided when the rows were written
         return columns_of(schema, [schema.find_field(name).field_id])
 
     def _made(

@@ -23,7 +23,7 @@ from calving.iceberg.catalog import find_table, find_tables, is_rest, reaching, 
 from calving.iceberg.expiry import MAX_SNAPSHOTS
 from calving.iceberg.file_access import carried
 from calving.iceberg.lineage import VERSION
-from calving.iceberg.mutable import check_mutations
+from calving.iceberg.mutable import check_mutations, spelt_mutations
 from calving.iceberg.new_tables import VERSION_KEY, new_table, new_version, possible
 from calving.iceberg.rules import TableRules
 from calving.iceberg.schemas import as_in, change_schema, is_open
@@ -192,10 +192,11 @@ class Tables:
         if distribution == "hash" and metadata.spec().is_unpartitioned():
             distribution = "none"
         rules = self._rules.of(name)
-        id_columns = rules.id_columns
-        if rules.mutations is not None:
+        id_columns, mutations = rules.id_columns, rules.mutations
+        if mutations is not None:
             id_columns = as_in(table.schema(), id_columns, fold=self._rules.fold)
-            check_mutations(name, metadata.format_version, table.schema(), id_columns, rules.mutations)
+            mutations = spelt_mutations(table.schema(), mutations, fold=self._rules.fold)
+            check_mutations(name, metadata.format_version, table.schema(), id_columns, mutations)
             distribution = "keys"
         return TableSpec(
             name,
@@ -208,7 +209,7 @@ class Tables:
             distribution,
             encode_coverage(self._rules.left_out(name, properties)),
             id_columns,
-            rules.mutations,
+            mutations,
         )
 
     def delete_files(self, files: Mapping[str, Sequence[DataFile]]) -> None:
@@ -228,7 +229,8 @@ class Tables:
         rules = self._rules.of(name)
         if rules.mutations is not None:
             id_columns = as_in(schema, rules.id_columns, fold=self._rules.fold)
-            check_mutations(name, version, schema, id_columns, rules.mutations, new=True)
+            mutations = spelt_mutations(schema, rules.mutations, fold=self._rules.fold)
+            check_mutations(name, version, schema, id_columns, mutations, new=True)
             properties["format-version"] = str(version)  # a catalog's unknown default must not apply
         identifier = table_id(name)
         self._create_namespaces(identifier[:-1])

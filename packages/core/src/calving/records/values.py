@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "field",
     "load_json",
     "objects",
+    "spellings",
     "texts",
 ]
 
@@ -173,6 +174,27 @@ def field(column: pa.Array, path: str) -> pa.Array | None:
             return None
         column = pc.struct_field(column, name)
     return column
+
+
+def spellings(data: pa.Array | Objects, path: str) -> list[str]:
+    """The dotted fields of the values that have this name in any case, the exact one first."""
+    name, _, rest = path.partition(".")
+    found = [each for each in sorted(_names(data), key=lambda each: each != name) if each.lower() == name.lower()]
+    if not rest:
+        return found
+    return [f"{each}.{inner}" for each in found for inner in spellings(_inside(data, each), rest)]
+
+
+def _names(data: pa.Array | Objects) -> Iterable[str]:
+    if isinstance(data, list):
+        return dict.fromkeys(name for value in data if isinstance(value, Mapping) for name in value)
+    return [each.name for each in data.type] if pa.types.is_struct(data.type) else []
+
+
+def _inside(data: pa.Array | Objects, name: str) -> pa.Array | Objects:
+    if isinstance(data, list):
+        return [value.get(name) for value in data if isinstance(value, Mapping)]
+    return pc.struct_field(data, name)
 
 
 def texts(data: pa.Array | Objects, path: str) -> Sequence[str | None]:

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 
 from calving.errors import ConfigError
 from calving.iceberg.catalog import find_table, table_id
-from calving.iceberg.mutable import check_mutations, check_soft_field, check_version
+from calving.iceberg.mutable import check_mutations, check_soft_field, check_version, spelt_mutations
 from calving.iceberg.new_tables import new_version
 from calving.iceberg.partition_terms import parse_term, takes
 from calving.iceberg.schemas import as_in
@@ -62,6 +62,7 @@ def _check_creation(sink: Sink, name: str) -> None:
 def _check_rows(sink: Sink, name: str, table: Table, mutations: RowMutations) -> None:
     """:raises ConfigError: records cannot change the rows of this table."""
     id_columns = as_in(table.schema(), sink.id_columns(name), fold=sink.keys.case_insensitive)
+    mutations = spelt_mutations(table.schema(), mutations, fold=sink.keys.case_insensitive)
     check_mutations(name, table.metadata.format_version, table.schema(), id_columns, mutations)
 
 
@@ -73,5 +74,7 @@ def _check_new_rows(catalog: Catalog, sink: Sink, name: str, mutations: RowMutat
         raise no_id_columns(name)
     if sink.keys.auto_create:
         check_version(name, new_version(catalog, sink.create_properties), mutations, new=True)
-        declared = sink.declared(name).get(mutations.soft_delete_field, "boolean")
-        check_soft_field(name, mutations, declaration(declared))
+        declared, soft = sink.declared(name), mutations.soft_delete_field
+        if sink.keys.case_insensitive:
+            declared, soft = {column.lower(): kind for column, kind in declared.items()}, soft.lower()
+        check_soft_field(name, mutations, declaration(declared.get(soft, "boolean")))

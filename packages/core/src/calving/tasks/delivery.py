@@ -205,7 +205,8 @@ class Delivery:
         if run.deletes or values.rowless:
             return pa.repeat(pa.scalar(DELETE if run.deletes else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:
-            self._asked = values, mutations, operations(values, mutations)
+            fold = self._spec.path.evolution.case_insensitive
+            self._asked = values, mutations, operations(values, mutations, fold=fold)
         return self._asked[2]
 
     def _prepare(

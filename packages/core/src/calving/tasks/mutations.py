@@ -19,7 +19,7 @@ from calving.model.record_path import Evolution, Limits
 from calving.model.tables import SchemaChange, TableSpec
 from calving.records.arrays import Indices, chosen, chosen_rows, compose, without
 from calving.records.fields import arrow_schema, table_schema
-from calving.records.values import Objects, RecordError, Values, field, texts
+from calving.records.values import Objects, RecordError, Values, field, spellings, texts
 from calving.source.reading import Block
 from calving.writing.changes import DELETE, INSERT, UPDATE, change_schema, marked
 from calving.writing.identity import ColumnPath, Identity, identity_of, optional
@@ -160,15 +160,14 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
     return names.index(name) if name in names else SchemaChange(table.name, "add", (name,), "boolean")
 
 
-def operations(values: Values, mutations: RowMutations) -> pa.Array:
+def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -> pa.Array:
     """The operation of each value (M1). The first letter of its cdc-field decides; if the field is true or false, it
-    tells whether the row is deleted.
+    tells whether the row is deleted. With ``fold``, case is ignored in the name of the field.
     """
     if mutations.cdc_field is None:
         return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values))
-    column = None if isinstance(values.data, list) else field(values.data, mutations.cdc_field)
-    if column is None or not pa.types.is_string(column.type):
-        column = pa.array(texts(values.data, mutations.cdc_field), pa.string())
+    names = (spellings(values.data, mutations.cdc_field) if fold else []) or [mutations.cdc_field]
+    column = pc.coalesce(*(_column(values.data, name) for name in names))
     words = pc.utf8_upper(pc.utf8_trim_whitespace(column))
     letters = pc.utf8_slice_codeunits(words, 0, 1)
     cases = [
@@ -181,6 +180,14 @@ def operations(values: Values, mutations: RowMutations) -> pa.Array:
     found = [pc.fill_null(pc.equal(where, pa.scalar(word)), False) for where, word, _ in cases]
     whether = pc.make_struct(*found)
     return pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
+
+
+def _column(data: pa.Array | Objects, path: str) -> pa.Array:
+    """The text of a dotted field of every value."""
+    column = None if isinstance(data, list) else field(data, path)
+    if column is None or not pa.types.is_string(column.type):
+        return pa.array(texts(data, path), pa.string())
+    return column
 
 
 def without_truncates(
