@@ -25,12 +25,13 @@ from calving.model.events import DataWritten, Envelope, Parked, TableReference
 from calving.model.mutations import RowMutations
 from calving.model.offsets import Span, TopicPartition
 from calving.mutations.cache import KeyCache
-from calving.protocol.admission import Admitted, Step
+from calving.protocol.admission import Admitted, Step, admit
 from calving.protocol.commit import CommitLoop
 from calving.protocol.coordinator import Committed, Failed
 from calving.protocol.effects import CommitTables
-from calving.protocol.ledger import SourceProgress
+from calving.protocol.ledger import NO_LEDGER, SourceProgress
 from calving.status.values import STEPS
+from calving.wire.codec import divide
 from tests.iceberg.histories import KEY, MutationTable, create, pyiceberg_rows
 
 TP = TopicPartition("s", 0)
@@ -64,6 +65,21 @@ def commit(made: IcebergCommitter, table: MutationTable, *entries: Envelope) -> 
     request = CommitTables(uuid4(), {table_id(table.name): entries}, read, SourceProgress(covered, {}), None)
     (outcome,) = dict(made.commit(request)).values()
     assert isinstance(outcome, Committed), outcome
+
+
+def test_delete_files_that_take_several_events_are_one_step_with_the_rows(catalog: Catalog) -> None:
+    """M8: a row that lost to the table's is known by the key of its own step."""
+    table = create(catalog, "flat", 2, order="g")
+    table.commit(table.step([{"id": key, "name": "a", "g": 9} for key in range(4)]))
+    parts = [table.step([{"id": key, "name": "b", "g": key * 6} for key in keys]) for keys in ((0, 1), (2, 3))]
+    data, keys = (tuple(f for part in parts for f in getattr(part, name)) for name in ("data_files", "delete_files"))
+    events = list(divide(entry(table, 0, Step(data, keys)).event, 1))  # type: ignore[arg-type]
+    assert len(events) == 4
+    covers = {TP: (Span(0, 4),)}
+    entries = [Envelope(0, offset, event, covers) for offset, event in enumerate(events)]
+    admitted = admit(entries, {0: 4}, SourceProgress(covers, {}), NO_LEDGER, in_order=True)
+    table.commit(*admitted.steps)
+    assert pyiceberg_rows(table.table) == table.rows() == [(0, "a", 9), (1, "a", 9), (2, "b", 12), (3, "b", 18)]
 
 
 def key_files(table: MutationTable) -> int:

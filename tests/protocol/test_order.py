@@ -102,7 +102,8 @@ def test_a_partition_that_started_over_keeps_nobody_waiting() -> None:
 
 def test_the_delete_files_and_data_files_of_a_batch_are_one_step_also_where_they_come_in_several_entries() -> None:
     events = [
-        DataWritten(COMMIT, TABLE, (), (named("keys 1"),)),
+        DataWritten(COMMIT, TABLE, (), (named("keys 1a"),)),
+        DataWritten(COMMIT, TABLE, (), (named("keys 1b"),)),
         DataWritten(COMMIT, TABLE, (named("rows 1a"),)),
         DataWritten(COMMIT, TABLE, (named("rows 1b"),)),
         DataWritten(COMMIT, TABLE, (), (named("keys 2"),)),
@@ -110,9 +111,9 @@ def test_the_delete_files_and_data_files_of_a_batch_are_one_step_also_where_they
     ]
     covers = {A: (Span(0, 10),)}
     heard = [Envelope(0, offset, event, covers) for offset, event in enumerate(events)]
-    found = admit(heard, {0: 5}, SourceProgress(covers, {}), NO_LEDGER, in_order=True)
+    found = admit(heard, {0: 6}, SourceProgress(covers, {}), NO_LEDGER, in_order=True)
     assert [(names_of(step.delete_files), names_of(step.data_files)) for step in found.steps] == [
-        (["keys 1"], ["rows 1a", "rows 1b"]),
+        (["keys 1a", "keys 1b"], ["rows 1a", "rows 1b"]),
         (["keys 2"], ["rows 2"]),
     ]
 

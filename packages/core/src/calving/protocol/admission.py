@@ -114,8 +114,9 @@ def _told_apart(
 def _steps(entries: Iterable[Envelope]) -> list[Step]:
     """The files that have rows, each once, grouped into the steps of their publications.
 
-    All files of an event have one partition type, and delete files of keys have no partition. So the change of a batch
-    to a partitioned table takes several entries: one with the delete files, and others with the data files.
+    An event has files of one partition type, delete files of keys have no partition, and an event has a greatest size.
+    So the change of a batch may take several entries: first those with the delete files, then those with the data
+    files. Deletes after data files begin another step: they delete rows of these files.
     """
     seen: set[str] = set()
 
@@ -130,8 +131,10 @@ def _steps(entries: Iterable[Envelope]) -> list[Step]:
         if not isinstance(entry.event, DataWritten):
             continue
         data, deletes, source = fresh(entry.event.data_files), fresh(entry.event.delete_files), frozenset(entry.spans)
-        if source and entry.publication == last and not deletes:
-            steps[-1] = replace(steps[-1], data_files=steps[-1].data_files + data)
+        is_more = bool(source) and entry.publication == last
+        if is_more and not (deletes and steps[-1].data_files):
+            begun = steps[-1]
+            steps[-1] = replace(begun, data_files=begun.data_files + data, delete_files=begun.delete_files + deletes)
         else:
             steps.append(Step(data, deletes, source))
         last = entry.publication
