@@ -264,6 +264,26 @@ def test_a_change_without_its_order_value_stops_a_sink_that_tolerates_nothing(tm
         sink.with_(tolerance=Tolerance()).take(change("d", 1))
 
 
+@pytest.mark.parametrize("order", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("together", [True, False], ids=["in one batch", "batch by batch"])
+def test_a_change_whose_order_value_is_nan_is_bad(tmp_path: Path, order: str, together: bool) -> None:
+    """It would win or lose by the boundaries of batches, because it is not less and not greater than another value."""
+    sink = Changing(tmp_path, RowMutations("op", order_field="o"), columns={"o": "double"})
+    sent = [change("c", 1, "five", o=5.0), change("u", 1, order, o=order), change("d", 1, o="NaN")]
+    outcomes = [sink.take(*sent)] if together else [sink.take(each) for each in sent]
+    reason = "table db.t: field o is NaN, which is neither before nor after another value, but orders the changes"
+    bad = [(1, reason), (2, reason)] if order == "NaN" else [(2, reason)]
+    assert [each for outcome in outcomes for each in sink.reasons(outcome)] == bad
+    assert sink.rows("v") == [(order if order == "Infinity" else "five",)]
+
+
+def test_an_id_column_that_is_named_twice_counts_once(tmp_path: Path) -> None:
+    sink = Changing(tmp_path, id_columns=("id", "v", "id"))
+    sink.take(change("c", 1, "a"), change("c", 2, "a"))
+    sink.take(change("u", 1, "a", w=3), change("d", 2, "a"))
+    assert sink.rows("id", "v") == [(1, "a")]
+
+
 def test_an_order_column_that_the_table_requires_is_not_made_optional(tmp_path: Path) -> None:
     evolution = Evolution(create=True, evolve=True)
     sink = Changing(tmp_path, RowMutations("op", order_field="lsn"), ("id", "lsn"), evolution=evolution)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -114,12 +114,9 @@ class Conversion:
         of these columns in the rows.
         """
         incomplete: dict[int, RecordError] = {}
-        for place, what in _needed(identity):
-            column = None if found.rows is None else place.of(found.rows)
-            if column is None or not column.null_count:
-                continue
+        for place, lacks, what in () if found.rows is None else _needed(found.rows, identity):
             reason = f"table {self._table}: field {place.name} is {what}"
-            for row in pc.indices_nonzero(column.is_null()).to_pylist():
+            for row in pc.indices_nonzero(lacks).to_pylist():
                 i = found.index[row]
                 incomplete.setdefault(i, RecordError(i, Stage.CONVERSION, "UnfitError", reason))
         return incomplete
@@ -135,12 +132,16 @@ class Conversion:
         return replace(found, rows=rows)
 
 
-def _needed(identity: Identity) -> list[tuple[ColumnPath, str]]:
-    """The columns in which every change needs a value, each with the text for an error if the value is missing."""
-    columns = [(column, "null, but identifies the row") for column in identity.columns]
-    if identity.order is None:
-        return columns
-    return [*columns, (identity.order, "null or missing, but orders the changes: deletes need it, too")]
+def _needed(rows: pa.RecordBatch, identity: Identity) -> Iterator[tuple[ColumnPath, pa.Array, str]]:
+    """The columns in which every change needs a value: the rows that lack it, and what an error says about them."""
+    for column in identity.columns:
+        yield column, column.of(rows).is_null(), "null, but identifies the row"
+    if (order := identity.order) is not None:
+        values = order.of(rows)
+        yield order, values.is_null(), "null or missing, but orders the changes: deletes need it, too"
+        if pa.types.is_floating(values.type):
+            is_nan = pc.fill_null(pc.is_nan(values), False)
+            yield order, is_nan, "NaN, which is neither before nor after another value, but orders the changes"
 
 
 def _within(found: Converted, outer: Indices) -> Converted:

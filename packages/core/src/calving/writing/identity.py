@@ -82,7 +82,8 @@ def identity(table: str, schema: Schema, id_columns: Sequence[str], mutations: R
     names = id_columns or [schema.find_column_name(each) or "" for each in sorted(schema.identifier_field_ids)]
     if not names:
         raise no_id_columns(table)
-    columns = tuple(_column_path(table, schema, name, "id column") for name in names)
+    places = [_column_path(table, schema, name, "id column") for name in names]
+    columns = tuple({place.field_id: place for place in places}.values())  # a column that is named twice counts once
     for column in columns:
         kind = schema.find_type(column.field_id)
         if isinstance(kind, FloatType | DoubleType):
