@@ -132,13 +132,20 @@ class _Bounds:
 
     def meet(self, file: Candidate) -> bool:
         """Whether one of the values is within the file's bounds. An unknown bound excludes no value."""
-        low, high = file.lower.get(self._id), file.upper.get(self._id)
-        if low is not None and self._ends[1] < self._bound(low):
+        low, high = (self._known(bounds.get(self._id)) for bounds in (file.lower, file.upper))
+        if low is not None and self._ends[1] < low:
             return False
         first = self._ends[0]
         if low is not None and self._values is not None:
-            first = self._values[bisect_left(self._values, self._bound(low))]
-        return bool(high is None or first <= self._bound(high))
+            first = self._values[bisect_left(self._values, low)]
+        return bool(high is None or first <= high)
+
+    def _known(self, bound: bytes | None) -> Any:
+        """The value of a bound; None if the bound is unknown. Some writers cut text within a character."""
+        try:
+            return None if bound is None else self._bound(bound)
+        except UnicodeDecodeError:
+            return None
 
 
 def _bound_of(column: Column) -> Callable[[bytes], Any]:

@@ -1,0 +1,38 @@
+"""Which files the bounds of a column exclude (L2)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.types import StringType
+
+from calving.mutations.candidates import Candidate, Pruning
+from calving.mutations.columns import Column
+from calving.mutations.keys import Keys
+
+TEXT = Column(1, StringType())
+CUT = "aaé".encode()[:3]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "expected"),
+    [
+        (b"b", b"d", True),
+        (b"d", b"e", False),
+        (b"a", b"b", False),
+        (CUT, b"d", True),
+        (CUT, b"b", False),
+        (b"b", CUT, True),
+        (b"d", CUT, False),
+        (CUT, CUT, True),
+    ],
+)
+@pytest.mark.parametrize("few", [100_000, 0])
+def test_a_bound_that_ends_within_a_character_is_not_known(
+    lower: bytes, upper: bytes, expected: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calving.mutations.candidates._FEW", few)
+    keys = Keys([TEXT], [[pa.RecordBatch.from_arrays([pa.array(["c", "cc"])], ["1"])]])
+    file = Candidate("f", "parquet", 9, 99, 0, (), {1: lower}, {1: upper})
+    assert (Pruning(keys, [TEXT], {0: UNPARTITIONED_PARTITION_SPEC}).keys_of(file) is not None) == expected
