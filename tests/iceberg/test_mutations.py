@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyiceberg.typedef import Record
 
 from calving.errors import CommitRefusedError, ConfigError
 from calving.iceberg.catalog import open_catalog, table_id
+from calving.iceberg.deletions import Deletions, KnownPositions
 from calving.iceberg.entries import FILE_PATH_ID, POS_ID, Manifests
 from calving.iceberg.lineage import new_snapshot
 from calving.iceberg.mutable import check_mutations
@@ -268,6 +270,19 @@ def test_snapshots_that_took_files_away_are_left_to_whoever_maintains_the_table(
     assert len([each for each in kept if each.operation.value == "append"]) < 10
     assert len([each for each in kept if "removed-delete-files" in each.additional_properties]) == 11
     assert pyiceberg_rows(table.table) == table.rows()
+
+
+def test_deletes_of_a_file_that_was_removed_and_added_again_are_over(table: MutationTable) -> None:
+    """P4: they apply to older files only, also where they are about one path."""
+    table.commit(table.step([row(key, "a") for key in range(9)]))
+    table.commit(table.step([row(1, "b")]))
+    head = table.table.current_snapshot()
+    assert head is not None
+    live = Manifests([1]).live(table.table.io, head.manifest_list)
+    (path,) = live.scoped
+    assert list(Deletions(table.table, live, KnownPositions()).before(path)) == [1]
+    live.data[path] = replace(live.data[path], sequence=3)
+    assert not Deletions(table.table, live, KnownPositions()).before(path)
 
 
 def upgrade(table: MutationTable) -> None:

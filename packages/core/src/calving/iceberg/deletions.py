@@ -61,7 +61,7 @@ class Deletions:
         found = BitMap64()
         data = self._live.data.get(path)
         if data is not None:
-            for delete in (*self._live.scoped.get(path, ()), *self._live.wide_of(data)):
+            for delete in (*self._live.scoped_of(data), *self._live.wide_of(data)):
                 found |= self._known.of(self._table, delete.file, path)
         return found
 

@@ -145,6 +145,14 @@ class Live:
             found[delete.manifest].append(delete.entry)
         return found
 
+    def scoped_of(self, data: LiveData) -> Iterator[LiveDelete]:
+        """The ``scoped`` delete files that apply to a data file. A file that was removed and added again keeps its
+        rows (P4).
+        """
+        for delete in self.scoped.get(data.candidate.path, ()):
+            if delete.sequence >= data.sequence:
+                yield delete
+
     def wide_of(self, data: LiveData) -> Iterator[LiveDelete]:
         """The ``wide`` delete files that may refer to a data file."""
         about = data.candidate
