@@ -180,3 +180,13 @@ def test_files_stay_cached_where_the_disk_is_too_full_for_their_run(
         assert small.grow() == 80
     assert not small.in_runs
     assert all(small.cache.holds(file.path, [NUMBERS]) for file in small.files)
+
+
+def test_keys_that_are_too_large_together_are_in_no_run(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's arrays of text hold 2 GiB."""
+    for number in range(8):
+        small.add([number] * 10)
+    with monkeypatch.context() as patch:
+        patch.setattr("calving.mutations.cache._SORTED_AT_ONCE", small.cache.bytes - 1)
+        assert small.grow() == 0
+    assert small.grow() == 80

@@ -24,6 +24,8 @@ from calving.mutations.columns import Column
 log = logging.getLogger(__name__)
 
 _PREFIX = "calving-keys"
+_SORTED_AT_ONCE = 1024**3
+"""The most bytes of keys that are sorted together. Arrow's arrays of text hold 2 GiB."""
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -81,9 +83,12 @@ class KeyCache:
         return _name(path, columns) in self._sizes
 
     def has_room_for(self, paths: Iterable[str], columns: Sequence[Column]) -> bool:
-        """Whether the sorted keys of all these files, with the number of each row, fit without evicting anything."""
+        """Whether the keys of all these files can be sorted together, and the sorted keys, with the number of each row,
+        fit without evicting anything.
+        """
         sizes = [self._sizes.get(_name(path, columns), (None, ""))[0] for path in paths]
-        return None not in sizes and self.bytes + 3 * sum(filter(None, sizes)) <= self._max_bytes
+        size = sum(filter(None, sizes))
+        return None not in sizes and size <= _SORTED_AT_ONCE and self.bytes + 3 * size <= self._max_bytes
 
     def by_owner(self) -> dict[str, int]:
         """Bytes by table."""

@@ -11,6 +11,8 @@ from calving.mutations.columns import File, Reading
 from calving.mutations.keys import Keys
 
 KEYS_AT_ONCE = 2_000_000
+_BYTES_AT_ONCE = 1024**3
+"""The keys of a part are at most about as large. Arrow's arrays of text hold 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +24,23 @@ class Part:
 
 
 def parts(reading: Reading, ids: int, steps: Sequence[Sequence[File]], at_once: int = KEYS_AT_ONCE) -> Iterator[Part]:
-    """The keys in the files of each step, in the order of the steps, about ``at_once`` at a time.
+    """The keys in the files of each step, in the order of the steps, about ``at_once`` at a time; fewer large ones.
 
     ``ids``: how many of the columns identify a row. A key that several steps change may be in several parts.
     """
     columns = reading.columns[:ids]
     held: list[list[pa.RecordBatch]] = [[] for _ in steps]
     files: dict[File, None] = {}
-    count = 0
+    count = size = 0
     for step, found in enumerate(steps):
         for file in found:
             for batch in reading.batches(*file):
                 held[step].append(batch)
                 files[file] = None
                 count += batch.num_rows
-                if count >= at_once:
+                size += batch.nbytes
+                if count >= at_once or size >= _BYTES_AT_ONCE:
                     yield Part(Keys(columns, held), tuple(files))
-                    held, files, count = [[] for _ in steps], {}, 0
+                    held, files, count, size = [[] for _ in steps], {}, 0, 0
     if count:
         yield Part(Keys(columns, held), tuple(files))
