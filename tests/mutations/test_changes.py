@@ -264,6 +264,19 @@ def test_a_change_without_its_order_value_stops_a_sink_that_tolerates_nothing(tm
         sink.with_(tolerance=Tolerance()).take(change("d", 1))
 
 
+def test_records_without_the_cdc_field_are_inserts_and_the_log_counts_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Changing(tmp_path, slots=2)
+    sink.take(change("c", 1, "a"), ({"id": 2}, {"id": 2, "v": "a"}), change("d", None), (None, {"id": 3, "op": None}))
+    assert sink.rows("id") == [(1,), (2,), (3,)]
+    lacking = [each.getMessage() for each in caplog.records if "cdc-field" in each.getMessage()]
+    assert lacking == ["2 records without a value in cdc-field op: taken as inserts"]
+    caplog.clear()
+    sink.take(change("c", 4, "a"), change("u", 4, "b"))
+    assert not [each for each in caplog.records if "cdc-field" in each.getMessage()]
+
+
 @pytest.mark.parametrize("order", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "batch by batch"])
 def test_a_change_whose_order_value_is_nan_is_bad(tmp_path: Path, order: str, together: bool) -> None:

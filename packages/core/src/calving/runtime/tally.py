@@ -43,6 +43,8 @@ class Tally:
     """Records read, by topic."""
     refused: Counter[str] = field(default_factory=Counter)
     """Bad records, by stage."""
+    unnamed: Counter[str] = field(default_factory=Counter)
+    """Records that name no operation, by the field that they lack."""
     stages: dict[str, float] = field(default_factory=dict)
     read: int = 0
     written: int = 0
@@ -90,6 +92,7 @@ class Tally:
         self.shuffled += result.shuffled
         self.superseded, self.deleted = self.superseded + result.superseded, self.deleted + result.deleted
         self.refused.update(result.bad_by_stage)
+        self.unnamed.update(result.unnamed)
         self.stages = _sum(self.stages, result.stages)
         for r in result.ranges:
             tp = TopicPartition(r.range.topic, r.range.partition)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from calving.casting.schema_changes import SchemaChanges
 from calving.casting.table import NOT_AN_OBJECT, Converted, TableConverter
@@ -29,7 +30,7 @@ from calving.tasks.outcome import BlockRun, Outcome
 from calving.tasks.spec import TaskSpec
 from calving.tasks.timings import Timings
 from calving.tasks.writers import Writers
-from calving.writing.changes import DELETE
+from calving.writing.changes import DELETE, INSERT
 from calving.writing.layout import Placed
 
 
@@ -111,10 +112,14 @@ class Delivery:
     def _without_truncates(self, run: BlockRun, tables: Sequence[str], values: Values) -> Values:
         """The values, without events that empty their source: they are not rows."""
         known = [self._spec.tables[table].mutations for table in tables if table in self._spec.tables]
+        lacking: dict[str, int] = {}
         for mutations in known:
             if mutations is not None and (mutations.cdc_field is not None or values.rowless) and len(values):
                 done = self._operations(run, values, mutations)
+                if done.null_count:
+                    lacking[mutations.cdc_field or ""] = done.null_count
                 values = without_truncates(values, done, mutations, run.outcome.bad, run.outcome.filtered)
+        run.outcome.unnamed.update(lacking)
         return values
 
     def _to_tables(self, run: BlockRun, tables: Sequence[str], values: Values) -> None:
@@ -198,10 +203,13 @@ class Delivery:
         if mutations is None:
             return [converter.convert(values)]
         origin = Origin.of(run.block, values.index)
-        return self._conversions[table].convert(values, self._operations(run, values, mutations), origin)
+        done = pc.fill_null(self._operations(run, values, mutations), INSERT)
+        return self._conversions[table].convert(values, done, origin)
 
     def _operations(self, run: BlockRun, values: Values, mutations: RowMutations) -> pa.Array:
-        """The operation of each value. It is used to find truncate events, and again for the conversion."""
+        """The operation of each value, as ``operations`` returns it. It is used to find truncate events, and again for
+        the conversion.
+        """
         if run.deletes or values.rowless:
             return pa.repeat(pa.scalar(DELETE if run.deletes else TRUNCATE, pa.int8()), len(values))
         if self._asked is None or self._asked[0] is not values or self._asked[1] != mutations:

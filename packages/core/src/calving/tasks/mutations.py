@@ -163,7 +163,8 @@ def _soft(table: TableSpec, mutations: RowMutations) -> int | SchemaChange | Non
 
 def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -> pa.Array:
     """The operation of each value (M1). The first letter of its cdc-field decides; if the field is true or false, it
-    tells whether the row is deleted. With ``fold``, case is ignored in the name of the field.
+    tells whether the row is deleted. With ``fold``, case is ignored in the name of the field. Null: the value lacks the
+    field; it is an insert.
     """
     if mutations.cdc_field is None:
         return pa.repeat(pa.scalar(UPDATE, pa.int8()), len(values))
@@ -180,7 +181,8 @@ def operations(values: Values, mutations: RowMutations, *, fold: bool = False) -
     ]
     found = [pc.fill_null(pc.equal(where, pa.scalar(word)), False) for where, word, _ in cases]
     whether = pc.make_struct(*found)
-    return pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
+    named = pc.case_when(whether, *(pa.scalar(each, pa.int8()) for _, _, each in cases), pa.scalar(INSERT, pa.int8()))
+    return pc.if_else(column.is_valid(), named, pa.scalar(None, pa.int8()))
 
 
 def _column(data: pa.Array | Objects, path: str) -> pa.Array:

@@ -20,6 +20,8 @@ class Outcome:
     written: int = 0
     filtered: Counter[str] = field(default_factory=Counter)
     bad: list[RecordError] = field(default_factory=list)
+    unnamed: Counter[str] = field(default_factory=Counter)
+    """Records of mutation tables that name no operation, by the field that they lack. They are counted elsewhere, too."""
 
 
 @dataclass(frozen=True, slots=True)

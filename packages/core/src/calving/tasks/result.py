@@ -66,6 +66,8 @@ class TaskResult:
     """Rows sent to other tasks; received rows count as negative. The sum over all tasks of a batch is zero."""
     stages: dict[str, float] = field(default_factory=dict)
     """CPU seconds by step."""
+    unnamed: dict[str, int] = field(default_factory=dict)
+    """Records of mutation tables that name no operation, by the field that they lack. They are inserts (M1)."""
 
     @staticmethod
     def of_error(number: int, error: BaseException) -> TaskResult | None:
@@ -104,6 +106,7 @@ class TaskResult:
                 "deleted": self.deleted,
                 "shuffled": self.shuffled,
                 "stages": self.stages,
+                "unnamed": self.unnamed,
             }
         )
 
@@ -125,6 +128,7 @@ class TaskResult:
             raw["deleted"],
             raw["shuffled"],
             raw["stages"],
+            raw["unnamed"],
         )
 
 

@@ -131,6 +131,7 @@ class _Task:
         self._bad = 0
         self._first_bad: str | None = None
         self._bad_by_stage: Counter[str] = Counter()
+        self._unnamed: Counter[str] = Counter()
 
     def run(self) -> Iterator[ShuffleBlock | Sample | TaskResult]:
         spec = self._spec
@@ -156,6 +157,7 @@ class _Task:
             shuffled=writers.sent,
             superseded=superseded,
             deleted=deleted,
+            unnamed=dict(self._unnamed),
             stages=self._timings.seconds,
         )
 
@@ -174,6 +176,7 @@ class _Task:
             outcome.bad += found
             self._reject(block, outcome.bad)
             books[block.source].enter(block, outcome)
+            self._unnamed.update(outcome.unnamed)
             yield from self._delivery.writers.shuffled()
 
     def _rehearse(self, block: Block) -> list[RecordError]:
