@@ -66,24 +66,43 @@ def delete_in_the_table_only(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Pruning, "keys_of", lambda pruning, file: keys_of(pruning, file) if file.step is None else None)
 
 
+def keep_positions_of_files_that_are_gone(patch: pytest.MonkeyPatch) -> None:
+    """A data file without rows leaves, and its delete file stays."""
+    removed = Deletions.removed
+
+    def only_data(deletions: Deletions, deleted: Any, gone: Any) -> Any:
+        (files, _), (kept, manifests) = removed(deletions, (), gone), removed(deletions, deleted, gone)
+        paths = {file.path for file in gone}
+        return kept - {key for key in files if key[0] not in paths}, manifests
+
+    patch.setattr(Deletions, "removed", only_data)
+
+
+@pytest.mark.parametrize("mode", ["version 2", pytest.param("version 3", marks=pytest.mark.services)])
 @pytest.mark.parametrize(
-    ("broken", "layout", "control"),
+    ("broken", "layout", "control", "noticed"),
     [
-        (drop_earlier_deletes, "flat", 1),
-        (take_as_heard, "flat", 4),
-        (search_one_partition, "moving", 1),
-        (delete_in_the_table_only, "flat", 1),
+        (drop_earlier_deletes, "flat", 1, "rows"),
+        (take_as_heard, "flat", 4, "rows"),
+        (search_one_partition, "moving", 1, "rows"),
+        (delete_in_the_table_only, "flat", 1, "rows"),
+        (keep_positions_of_files_that_are_gone, "flat", 1, "a delete file is about no live data file"),
     ],
     ids=lambda value: value.__name__.replace("_", " ") if callable(value) else "",
 )
 def test_a_history_notices_a_broken_rule(
     tmp_path: Path,
+    request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
     broken: Callable[[pytest.MonkeyPatch], None],
     layout: str,
     control: int,
+    noticed: str,
+    mode: str,
 ) -> None:
+    keys = {"type": "embedded", "warehouse": str(tmp_path)}
+    if has_version_3(mode):
+        keys = {"type": "rest", "uri": request.getfixturevalue("rest_uri")}
     broken(monkeypatch)
-    catalog = open_catalog("iceberg", {"type": "embedded", "warehouse": str(tmp_path)})
-    with pytest.raises(AssertionError, match="rows"):
-        played(catalog, "version 2", layout, control, 1000)
+    with pytest.raises(AssertionError, match=noticed):
+        played(open_catalog("iceberg", keys), mode, layout, control, 1000)

@@ -277,6 +277,19 @@ def test_records_without_the_cdc_field_are_inserts_and_the_log_counts_them(
     assert not [each for each in caplog.records if "cdc-field" in each.getMessage()]
 
 
+@pytest.mark.parametrize("evolve", [False, True])
+def test_a_soft_delete_needs_what_the_table_requires_unless_columns_evolve(tmp_path: Path, evolve: bool) -> None:
+    sink = Changing(tmp_path, RowMutations("op", delete_mode="soft"), evolution=Evolution(create=True, evolve=evolve))
+    sink.catalog.create_namespace("db")
+    id_, v = NestedField(1, "id", LongType(), required=True), NestedField(2, "v", StringType(), required=True)
+    sink.catalog.create_table("db.t", Schema(id_, v))
+    sink.take(change("c", 1, "a"))
+    outcome = sink.take(({"id": 1}, {"id": 1, "op": "d"}))
+    reason = "table db.t: field 'v': the column is required, but the record has no value for it"
+    assert sink.reasons(outcome) == ([] if evolve else [(1, reason)])
+    assert sink.rows("id", "v", "_deleted") == ([(1, None, True)] if evolve else [(1, "a", False)])
+
+
 @pytest.mark.parametrize("order", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("together", [True, False], ids=["in one batch", "batch by batch"])
 def test_a_change_whose_order_value_is_nan_is_bad(tmp_path: Path, order: str, together: bool) -> None:
