@@ -21,7 +21,7 @@ class Outcome:
     filtered: Counter[str] = field(default_factory=Counter)
     bad: list[RecordError] = field(default_factory=list)
     unnamed: Counter[str] = field(default_factory=Counter)
-    """Records of mutation tables that name no operation, by the field that they lack. They are counted elsewhere, too."""
+    """Records of mutation tables that name no operation, by the field that they lack."""
 
 
 @dataclass(frozen=True, slots=True)
