@@ -18,13 +18,12 @@ from tests.cli.commands import Cli
 from tests.cluster.packing import Packed
 from tests.cluster.yarn import Yarn
 from tests.engine.standalone import eventually
-from tests.engine.test_engine import RECORDS, Spark, filled
+from tests.engine.test_engine import ALL, RECORDS, Spark, filled
 
 pytestmark = pytest.mark.services
 
 
 ROOT = Path(__file__).parents[2]
-ALL = {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 MASTER, EXECUTOR = 1408, 896
 """Megabytes of an application master of 1 GiB, and of an executor, each with what Spark adds."""
 ONE_TASK_EACH = {
@@ -118,6 +117,56 @@ def test_executors_leave_an_idle_sink_and_come_back_for_as_many_tasks_as_it_is_t
         for number in range(2):
             assert spark.run(made, tmp_path / f"{number}") == ALL
             eventually(lambda: not yarn.executors())
+
+
+def test_a_batch_whose_executor_is_killed_in_the_middle_of_a_task_runs_on_another_one(
+    yarn: Yarn, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    hung = tmp_path / "hung"
+    yarn.node(FLAKY_MARKER=str(hung), FLAKY_HANGS="1")
+    flaky = {"spark.executorEnv.PYTHONPATH": str(ROOT), "spark.python.daemon.module": "tests.engine.flaky_daemon"}
+    one = {"spark.executor.instances": "1", "spark.pyspark.python": sys.executable}
+    with (
+        contextlib.closing(Spark(tmp_path, {**yarn.properties, **one, **flaky})) as spark,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        running = pool.submit(spark.run, filled(topic), tmp_path)
+        # A task has written its files, and waits.
+        eventually(lambda: hung.exists() or running.done())
+        before = yarn.executors()
+        for executor in before:
+            os.kill(executor, signal.SIGKILL)
+        found = running.result()
+        assert (found["rows"], found["distinct"]) == (RECORDS, RECORDS)
+        assert not set(before) & set(yarn.executors())
+
+
+def test_an_application_that_ends_with_its_master_is_started_again_on_another_node(
+    yarn: Yarn, topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    lost, sent = yarn.node(), filled(topic)
+    own = {"spark.pyspark.python": sys.executable, "spark.calving.slots": "2", "spark.yarn.maxAppAttempts": "1"}
+    with contextlib.closing(Spark(tmp_path, {**yarn.properties, **own})) as spark:
+        assert spark.insist(sent, tmp_path / "first") == []
+        yarn.node(host="127.0.0.2")
+        lost.lose()
+        (error, *_) = spark.insist(sent, tmp_path / "again")
+        assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
+
+
+def test_a_sink_waits_aloud_for_room_for_its_application_master(yarn: Yarn, sink: Cli) -> None:
+    for node in yarn.nodes:
+        node.stop()
+    yarn.nodes.clear()
+    sink.keys |= {"spark.pyspark.python": sys.executable, "iceberg.engine.resources-timeout-ms": "60000"}
+    worker = Process(sink.command("run"), sink.folder / "sink.log")
+    late = "the engine has not started for 60 s (iceberg.engine.resources-timeout-ms): is its cluster up"
+    eventually(lambda: late in worker.log.read_text() or worker.returncode is not None)
+    yarn.node()
+    eventually(lambda: "batch: 20000 records" in worker.log.read_text() or worker.returncode is not None, 400)
+    worker.stop(120)
+    assert worker.returncode == 0, worker.log.read_text()[-3000:]
+    sink.assert_exactly_once(20_000)
 
 
 def test_a_sink_whose_containers_are_killed_is_exactly_once(yarn: Yarn, sink: Cli) -> None:

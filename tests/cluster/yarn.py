@@ -14,7 +14,7 @@ import pyspark
 from calving.host import java
 from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Process, free_port
-from tests.engine.standalone import executors_in
+from tests.engine.standalone import executors_in, processes_in
 
 _JARS = Path(pyspark.__file__).parent / "jars"
 _LEFT_OUT = [Artifact("org.bouncycastle", name, "1.78.1") for name in ("bcprov-jdk18on", "bcpkix-jdk18on")]
@@ -92,10 +92,10 @@ class Node:
         return executors_in(self._local)
 
     def lose(self) -> None:
-        """The node is gone for good: its daemon is killed together with its executors."""
+        """The node is gone for good: its daemon is killed together with its executors and application masters."""
         self._daemon.kill()
-        for executor in self.executors():
-            os.kill(executor, signal.SIGKILL)
+        for container in [*self.executors(), *processes_in(self._local, "yarn.ExecutorLauncher")]:
+            os.kill(container, signal.SIGKILL)
 
     def stop(self) -> None:
         self._daemon.stop()

@@ -16,6 +16,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
 from calving.engine.interface import Engine, Patience
+from calving.engine.opening import OpeningEngine
 from calving.engine.registry import open_engine
 from calving.errors import CalvingError
 from calving.iceberg.resolution import Resolver
@@ -101,8 +102,12 @@ def change(engine: Engine, job: dict[str, Any]) -> dict[str, int]:
 
 
 def main() -> None:
-    engine = open_engine("spark", "test", json.loads(sys.argv[1]), Patience(*map(float, sys.argv[2:])))
+    patience = Patience(*map(float, sys.argv[2:]))
+    settings = json.loads(sys.argv[1])
+    # The start of a JVM on a busy machine takes its time.
+    engine = OpeningEngine(lambda: open_engine("spark", "test", settings, patience), Patience(resources=600))
     try:
+        _ = engine.slots  # now, so that an engine that does not start is an error before the first job
         for line in sys.stdin:
             try:
                 job = json.loads(line)

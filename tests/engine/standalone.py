@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
+import re
 import shutil
 import subprocess
 import time
+import urllib.parse
+import urllib.request
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +36,8 @@ class Cluster:
         port = free_port()
         self.url = f"spark://{LOOPBACK}:{port}"
         main = [f"{_CLASS}master.Master", "--host", LOOPBACK, "--webui-port", "0", "--port", str(port)]
-        self._master = Process([*_LAUNCH, *main], folder / "master.log", self.env())
-        self._master.wait_for_port(port, 60)
+        self._command, self._port = [*_LAUNCH, *main], port
+        self.start()
         self.properties = {
             "spark.master": self.url,
             "spark.driver.host": LOOPBACK,
@@ -41,6 +45,28 @@ class Cluster:
             "spark.executor.memory": "512m",
             "spark.ui.showConsoleProgress": "false",
         }
+
+    def start(self) -> None:
+        """The master, which may have been killed. It remembers nothing."""
+        log = self.folder / f"master-{next(self._numbers)}.log"
+        self._master = Process(self._command, log, self.env())
+        self._master.wait_for_port(self._port, 60)
+
+    def lose(self) -> None:
+        """The master is killed."""
+        self._master.kill()
+
+    def end_applications(self) -> None:
+        """As an operator does on the master's page."""
+        (page,) = re.findall(r"MasterWebUI .*started at (http://\S+)", self._master.log.read_text())
+        with urllib.request.urlopen(f"{page}/json/") as answer:
+            active = json.load(answer)["activeapps"]
+        assert active
+        for app in active:
+            with urllib.request.urlopen(page) as answer:
+                tokens = re.findall(r'name="(csrfToken)" value="(\w+)"', answer.read().decode())  # of Spark 4.3
+            form = urllib.parse.urlencode({"id": app["id"], "terminate": "true", **dict(tokens)})
+            urllib.request.urlopen(f"{page}/app/kill/", form.encode()).close()
 
     def env(self) -> dict[str, str]:
         path = f"{self.folder / 'bare' / 'bin'}:{os.environ['PATH']}"
@@ -87,7 +113,12 @@ class Worker:
 
 def executors_in(folder: Path) -> list[int]:
     """The processes of executors that run below ``folder``."""
-    found = subprocess.run(["pgrep", "-f", "YarnCoarse|executor.Coarse"], capture_output=True, check=False)
+    return processes_in(folder, "YarnCoarse|executor.Coarse")
+
+
+def processes_in(folder: Path, pattern: str) -> list[int]:
+    """The processes whose command matches ``pattern`` and that run below ``folder``."""
+    found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=False)
     return [pid for pid in map(int, found.stdout.split()) if folder in Path(f"/proc/{pid}/cwd").resolve().parents]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from harness.topic import Topic
 from tests.engine.connect_server import ConnectServer
-from tests.engine.test_engine import RECORDS, Spark, filled
+from tests.engine.standalone import Cluster
+from tests.engine.test_engine import ALL, RECORDS, Spark, filled
 
 pytestmark = pytest.mark.services
 
@@ -37,3 +39,50 @@ def test_a_server_whose_python_lacks_calving_is_named_as_the_reason_and_stops_th
     with server(tmp_path, str(tmp_path / "bare" / "bin" / "python")) as spark:
         error = spark.run(filled(topic), tmp_path)["error"]
     assert error.startswith("ConfigError: the Python of Spark's workers lacks the package 'calving': install calving")
+
+
+def test_a_session_that_the_server_has_ended_is_opened_again(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    """A server ends a session that has been idle for an hour."""
+    idle = {"defaultSessionTimeout": "15s", "maintenanceInterval": "1s"}
+    settings = {"spark.master": "local[2]", **{f"spark.connect.session.manager.{k}": v for k, v in idle.items()}}
+    made, sent = ConnectServer(tmp_path, sys.executable, settings), filled(topic)
+    with contextlib.closing(made), contextlib.closing(Spark(tmp_path, made.properties)) as spark:
+        spark.insist(sent, tmp_path / "first")
+        time.sleep(20)
+        error = spark.run(sent, tmp_path / "idle")["error"]
+        assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
+        assert "INVALID_HANDLE.SESSION_" in error
+        spark.insist(sent, tmp_path / "again")
+
+
+def test_a_server_that_starts_again_gets_a_new_session(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    made, sent = ConnectServer(tmp_path, sys.executable, {"spark.master": "local[2]"}), filled(topic)
+    with contextlib.closing(made), contextlib.closing(Spark(tmp_path, made.properties)) as spark:
+        assert spark.run(sent, tmp_path / "first") == ALL
+        made.close()
+        error = spark.run(sent, tmp_path / "away")["error"]
+        assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
+        made.start()
+        spark.insist(sent, tmp_path / "again")
+
+
+def test_a_server_that_is_not_up_yet_is_waited_for(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    made = ConnectServer(tmp_path, sys.executable, {"spark.master": "local[2]"})
+    made.close()
+    spark, sent = Spark(tmp_path, made.properties), filled(topic)
+    with contextlib.closing(made), contextlib.closing(spark):
+        time.sleep(5)
+        made.start()
+        assert spark.run(sent, tmp_path / "first") == ALL
+
+
+def test_a_server_whose_cluster_has_no_room_says_so(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    """A cluster without nodes."""
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        made = ConnectServer(tmp_path, sys.executable, cluster.properties)
+        with contextlib.closing(made), contextlib.closing(Spark(tmp_path, made.properties, (8, 600))) as spark:
+            error = spark.run(filled(topic), tmp_path)["error"]
+    finally:
+        cluster.stop()
+    assert error.startswith("ConfigError: Spark gave the job no resources for 8 s")

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.services
 
 RECORDS = 120_000
 CONTRACT = Path(__file__).parent / "contract.py"
+ALL = {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 CONNECT = {"spark.remote": "local[2]"}
 LOCAL = {"spark.master": "local[2]", "spark.ui.showConsoleProgress": "false"}
 
@@ -68,6 +70,21 @@ class Spark:
         answer = self._process.stdout.readline()
         assert answer, self.log.read_text()[-3000:]
         return dict(json.loads(answer))
+
+    def insist(self, topic: Topic, folder: Path) -> list[str]:
+        """A batch that is tried again, as the sink does, while Spark is away. Returns the errors until it ends."""
+        errors: list[str] = []
+        for number in range(8):
+            if (found := self.run(topic, folder / str(number))) == ALL:
+                return errors
+            errors.append(found["error"])
+            assert errors[-1].startswith(("EngineLostError: ", "UnavailableError: ", "NoResourcesError: ")), errors
+        raise AssertionError(errors)
+
+    def kill_java(self) -> None:
+        found = subprocess.run(["pgrep", "-P", str(self._process.pid), "java"], capture_output=True, check=True)
+        (java,) = map(int, found.stdout.split())
+        os.kill(java, signal.SIGKILL)
 
     def close(self) -> None:
         self._process.communicate(timeout=120)
@@ -126,6 +143,16 @@ def test_a_java_that_does_not_start_says_why(tmp_path: Path) -> None:
     said = spark.log.read_text()
     assert "/no/such.jar" in said
     assert "ConfigError: spark.*: Spark does not start" in said
+
+
+def test_a_java_that_dies_is_started_again(topic: Callable[..., Topic], tmp_path: Path) -> None:
+    made = filled(topic)
+    with contextlib.closing(Spark(tmp_path, LOCAL)) as spark:
+        assert spark.run(made, tmp_path / "first") == ALL
+        spark.kill_java()
+        error = spark.run(made, tmp_path / "dead")["error"]
+        assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
+        assert spark.run(made, tmp_path / "again") == ALL
 
 
 def test_a_batch_runs_on_spark_connect(connect: Spark, topic: Callable[..., Topic], tmp_path: Path) -> None:

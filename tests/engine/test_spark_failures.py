@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from calving.engine.failures import verdict
+from calving.engine.failures import is_forgotten, not_started, verdict
 from calving.engine.interface import Patience
 from calving.engine.watch import Watch
 from calving.errors import CalvingError, ConfigError, JobFailedError, UnavailableError
@@ -39,7 +39,19 @@ _ABORTED = "An error occurred while calling o47.collect.\n: org.apache.spark.Spa
             "RuntimeError: calving 1.0 is installed for Spark's workers, calving 1.1 for the driver",
             "calving 1.0 is installed for Spark's workers, calving 1.1 for the driver",
         ),
-        ("Cannot call methods on a stopped SparkContext.", "start the sink again"),
+        (
+            "Error from python worker:\n  Traceback (most recent call last):\n    File x\n"
+            "  ModuleNotFoundError: No module named 'pyarrow'\nPYTHONPATH was: /x",
+            "lacks the package 'pyarrow'",
+        ),
+        (
+            'java.io.IOException: Cannot run program "/secret/python": error=13, Permission denied',
+            "no Python at '/secret/python'",
+        ),
+        (
+            'java.io.IOException: Cannot run program "x" (in directory "."): Exec failed, error: 2 (No such file)',
+            "no Python at 'x'",
+        ),
     ],
 )
 def test_what_no_attempt_can_change_is_said_in_one_sentence(said: str, told: str) -> None:
@@ -58,6 +70,22 @@ def test_what_no_attempt_can_change_is_said_in_one_sentence(said: str, told: str
             UnavailableError,
         ),
         ("", JobFailedError),
+        (
+            'java.io.IOException: Cannot run program "/bin/python": error=12, Cannot allocate memory',
+            JobFailedError,
+        ),
+        (
+            'java.io.IOException: Cannot run program "/bin/python": error=11, Resource temporarily unavailable',
+            JobFailedError,
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nValueError: field 'note': \"No module named 'acme'\"",
+            JobFailedError,
+        ),
+        (
+            "Traceback (most recent call last):\n  File x\nValueError: \"ModuleNotFoundError: No module named 'acme'\"",
+            JobFailedError,
+        ),
     ],
 )
 def test_what_may_pass_is_tried_again(said: str, kind: type[CalvingError]) -> None:
@@ -89,3 +117,64 @@ def test_a_job_that_runs_too_long_is_cancelled() -> None:
     with Watch(Patience(60, 0.1), lambda: True, cancelled.set) as watch:
         assert cancelled.wait(30)
     assert (watch.no_resources, watch.too_long) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (
+            "java.net.ConnectException: Call From vm/127.0.0.1 to rm:8032 failed on connection exception",
+            UnavailableError,
+        ),
+        ("org.apache.spark.SparkException: YARN application has already ended! It might have been", UnavailableError),
+        (
+            "org.apache.hadoop.yarn.exceptions.YarnException: Failed to submit application_1_2 to YARN :"
+            " application application_1_2 was killed",
+            UnavailableError,
+        ),
+        ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", UnavailableError),
+        ("org.apache.spark.SparkException: Could not parse Master URL: 'spark:/bad'", ConfigError),
+        (
+            "org.apache.spark.SparkException: Exception when registering SparkListener\nClassNotFoundException",
+            ConfigError,
+        ),
+        ("java.lang.NumberFormatException: Size must be specified as bytes (b)", ConfigError),
+    ],
+)
+def test_a_cluster_that_is_away_is_told_from_wrong_settings(said: str, kind: type[CalvingError]) -> None:
+    error = not_started(
+        f"An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n: {said}\n\tat x"
+    )
+    assert type(error) is kind
+    assert said.splitlines()[0] in str(error)
+
+
+_AWAY = """<_MultiThreadedRendezvous of RPC that terminated with:
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:15002: Connection refused"
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "(org.apache.spark.SparkSQLException) [INVALID_HANDLE.SESSION_CLOSED] The handle 1-2 is invalid.",
+        "[INVALID_HANDLE.SESSION_CHANGED] The existing Spark server driver instance has restarted.",
+        "[NO_ACTIVE_SESSION] No active Spark session found. Please create a new Spark session.",
+        "[RETRIES_EXCEEDED] The maximum number of retries has been exceeded.",
+        _AWAY,
+    ],
+)
+def test_a_server_that_is_away_or_has_forgotten_the_session_is_told(said: str) -> None:
+    assert is_forgotten(said)
+    assert type(not_started(said)) is UnavailableError
+
+
+def test_what_is_said_of_a_server_that_is_away_is_one_sentence() -> None:
+    assert str(not_started(_AWAY)).startswith(
+        "Spark does not start yet: failed to connect to all addresses; last error"
+    )
+
+
+def test_the_error_of_a_task_may_name_anything() -> None:
+    assert not is_forgotten("Traceback (most recent call last):\n  File x\nValueError: INVALID_HANDLE.SESSION_CLOSED")

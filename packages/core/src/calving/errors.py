@@ -33,6 +33,18 @@ class CredentialsExpiredError(AccessDeniedError):
     """
 
 
+class EngineLostError(UnavailableError):
+    """The engine takes no more jobs: its cluster or its server is gone, or has forgotten it. Nothing was written. Open
+    the engine again.
+    """
+
+
+class NoResourcesError(EngineLostError):
+    """No task of a job has begun in time, and the job was cancelled. Nothing was written. A new engine may get
+    resources; if no job has ever run, an operator has to act.
+    """
+
+
 class OutcomeUnknownError(CalvingError):
     """The write may or may not have happened. Drop local state and start over from the stored positions."""
 
@@ -67,6 +79,10 @@ class ProtocolError(CalvingError):
 
 class JobFailedError(CalvingError):
     """The tasks of a batch failed. Try again; a failure that returns every time needs an operator."""
+
+
+class RestartNeededError(CalvingError):
+    """This process cannot go on, but a new one can. The process ends with the code at which supervisors restart it."""
 
 
 class GaveUpError(CalvingError):
@@ -118,8 +134,8 @@ class ResignedError(UnavailableError):
     """This process cannot lead. Leave the group for a while, so that another worker leads."""
 
 
-FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError)
-"""Errors that a retry cannot fix."""
+FATAL = (AccountingError, ConfigError, DataLossError, BadRecordError, ProtocolError, RestartNeededError)
+"""Errors that a retry in this process cannot fix."""
 
 
 def first_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from calving.errors import CalvingError, ConfigError, UnavailableError
+from calving.errors import CalvingError, ConfigError, RestartNeededError, UnavailableError
 from calving.optional import reason
 from calving.settings.load import load
 from calving.version import __version__
@@ -295,13 +295,21 @@ def main() -> None:
     except typer.Abort:
         sys.exit(1)
     except CalvingError as error:
-        _fail(error, 2 if isinstance(error, ConfigError) else 1)
+        _fail(error, _code(error))
     except ModuleNotFoundError as error:
         _fail(error, 2, reason(error))
     except Exception as error:
         if hasattr(error, "format_message"):  # a usage error of the command line library
             _fail(error, 2, error.format_message())
         raise
+
+
+def _code(error: CalvingError) -> int:
+    if isinstance(error, RestartNeededError):
+        from calving.runtime.watch import EXIT_CODE
+
+        return EXIT_CODE
+    return 2 if isinstance(error, ConfigError) else 1
 
 
 def _fail(error: Exception, code: int, text: str | None = None) -> None:

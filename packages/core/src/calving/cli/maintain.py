@@ -35,7 +35,7 @@ def maintain(sink: Sink, names: Collection[str], *, dry_run: bool) -> Iterator[s
     """
     catalog = components.catalog(sink)
     cache = KeyCache(sink.keys.key_cache_bytes)
-    with closing(OpeningEngine(lambda: components.engine(sink))) as engine:
+    with closing(OpeningEngine(lambda: components.engine(sink), sink.patience)) as engine:
         for name in _tables(catalog, sink, names):
             if dry_run:
                 yield f"table {name}: {_seen(catalog, sink, name)}"

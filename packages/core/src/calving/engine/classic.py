@@ -18,11 +18,12 @@ from pyspark import RDD, SparkConf, SparkContext, StorageLevel
 
 from calving.engine import shipping
 from calving.engine.class_archive import ClassArchive
+from calving.engine.failures import not_started
 from calving.engine.interface import Function, Patience
-from calving.engine.java import ask_about_numpy_alone, launch
+from calving.engine.java import ask_about_numpy_alone, forget_a_dead_jvm, launch
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
-from calving.errors import ConfigError
+from calving.errors import UnavailableError
 from calving.tasks.ranges import TablePartition
 from calving.version import __version__
 
@@ -46,23 +47,30 @@ class ClassicEngine(SparkEngine):
     """Runs tasks on classic Spark. Uses the context of this process, if there is one already."""
 
     def __init__(self, name: str, properties: Mapping[str, str], patience: Patience) -> None:
-        """:raises ConfigError: Spark does not start."""
+        """:raises ConfigError: Spark does not start.
+        :raises UnavailableError: its cluster does not answer, or has ended it: try again.
+        """
         super().__init__(patience)
         self._name, self._jobs, self._group = f"calving-{name}", itertools.count(), ""
         self._archive: ClassArchive | None = None
         settings = self._settings(properties)
         self._slots = int(settings.get("spark.calving.slots", 0))
-        conf = SparkConf().setAppName(self._name).setAll(list(settings.items()))
         ask_about_numpy_alone()
+        forget_a_dead_jvm()
+        conf = SparkConf().setAppName(self._name).setAll(list(settings.items()))
         try:
             self._context = _context(conf)
         except Exception as error:  # py4j and Spark each have their own
-            raise ConfigError(f"spark.*: Spark does not start: {error}") from error
+            raise not_started(str(error)) from error
+        if self._is_stopped():
+            self.close()
+            raise UnavailableError(
+                "Spark does not start yet: its cluster cannot be reached, or has ended the application"
+            )
         if "spark.log.level" not in settings:
             self._context.setLogLevel("ERROR")
 
-    @property
-    def slots(self) -> int:
+    def count_slots(self) -> int:
         # Spark counts only the present executors. With dynamic allocation there may be too few of them, or none.
         return self._slots or int(self._context.defaultParallelism)
 
@@ -81,7 +89,7 @@ class ClassicEngine(SparkEngine):
         sent = sent.persist(StorageLevel.DISK_ONLY)
         try:
             samples = sent.filter(lambda each: each[0] == shipping.SAMPLES).collect()
-            how = shipping.plan(texts[0], samples, self.slots)
+            how = shipping.plan(texts[0], samples, self.count_slots())
             return self._received(sent.mapPartitions(partial(shipping.cut, texts[0], how)), texts[0], how.receivers)
         finally:
             sent.unpersist()
@@ -90,7 +98,7 @@ class ClassicEngine(SparkEngine):
         # Sorted, so that a receiver has one file open at a time. Rows that do not fit into memory are meanwhile on
         # disk.
         placed = sent.map(lambda each: (each[:2], each[2]))
-        received = placed.repartitionAndSortWithinPartitions(self.slots, partial(_receiver, receivers))
+        received = placed.repartitionAndSortWithinPartitions(self.count_slots(), partial(_receiver, receivers))
         return list(received.mapPartitions(partial(_receive, text)).collect())
 
     def began(self) -> bool:
@@ -106,6 +114,9 @@ class ClassicEngine(SparkEngine):
     def cancel(self) -> None:
         self._context.cancelJobGroup(self._group)
 
+    def is_lost(self, error: Exception) -> bool:
+        return self._is_stopped()
+
     def _tasks(self, texts: Sequence[str]) -> RDD[str]:
         self._group = f"{self._name}-{next(self._jobs)}"
         self._context.setJobGroup(self._group, "a batch")  # for jobs of this thread
@@ -115,6 +126,12 @@ class ClassicEngine(SparkEngine):
         self._context.stop()
         if self._archive is not None:
             self._archive.close()
+
+    def _is_stopped(self) -> bool:
+        try:
+            return bool(self._context._jsc.sc().isStopped())
+        except Exception:  # py4j's: the JVM has ended
+            return True
 
     def _settings(self, properties: Mapping[str, str]) -> dict[str, str]:
         master = properties.get("spark.master") or os.environ.get("SPARK_MASTER") or "local[*]"

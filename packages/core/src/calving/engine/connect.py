@@ -5,47 +5,59 @@ from __future__ import annotations
 import copy
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.connect.client.retries import DefaultPolicy
+from pyspark.sql.connect.shell.progress import ProgressHandler, StageInfo
 
 from calving.engine import shipping
+from calving.engine.failures import is_forgotten, not_started
 from calving.engine.interface import Function, Patience
 from calving.engine.shipping import Sent
 from calving.engine.spark import SparkEngine
-from calving.errors import ConfigError
 from calving.tasks.ranges import RangeBounds
 from calving.version import __version__
 
 _PLACE = ("tbl", "place")
 _RESULT = "result string"
 _SENT = "tbl string, place string, content binary"
+_RETRIES = 5
+"""How often PySpark repeats a call to a server that cannot be reached: for about 20 s. Then the sink tries again."""
 _BLOCKS = 64
 """The most shuffle blocks that a receiver gets at once. Spark's default of 10,000 could be gigabytes."""
 
 
 class ConnectEngine(SparkEngine):
     def __init__(self, name: str, properties: Mapping[str, str], patience: Patience) -> None:
-        """:raises ConfigError: Spark does not start, or cannot be reached."""
+        """:raises ConfigError: Spark does not start.
+        :raises UnavailableError: the server cannot be reached, or has ended the session: try again.
+        """
         super().__init__(patience)
         if properties["spark.remote"].startswith("local"):
             os.environ["PYSPARK_PYTHON"] = sys.executable
         builder = SparkSession.builder.appName(f"calving-{name}")
         for key, value in properties.items():
             builder = builder.config(key, value)
-        self._tag = f"calving-{name}"
+        self._tag, self._thread, self._began = f"calving-{name}", 0, _Began()
         try:
             self._spark = builder.getOrCreate()
+            self._spark.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES)])
+            interval = self._spark.conf.get("spark.connect.progress.reportInterval", "2s") or ""
+            self._reports = not interval.startswith("-")
             self._spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_BLOCKS))
         except Exception as error:  # gRPC and Spark each have their own
-            raise ConfigError(f"spark.*: Spark does not start: {error}") from error
+            if (broken := SparkSession.getActiveSession()) is not None:
+                _drop(broken)  # otherwise the next attempt would get it again
+            raise not_started(str(error)) from error
+        self._spark.registerProgressHandler(self._began)
 
-    @property
-    def slots(self) -> int:
+    def count_slots(self) -> int:
         return int(self._spark.conf.get("spark.calving.slots", "2") or 2)
 
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
@@ -63,13 +75,16 @@ class ConnectEngine(SparkEngine):
         sent = sent.persist(StorageLevel.DISK_ONLY)
         try:
             samples = [(row.tbl, row.place, row.content) for row in sent.filter(sent.tbl == shipping.SAMPLES).collect()]
-            how = shipping.plan(texts[0], samples, self.slots)
+            how = shipping.plan(texts[0], samples, self.count_slots())
             return self._received(sent.mapInArrow(partial(_cut, texts[0], how), _SENT), texts[0])
         finally:
             sent.unpersist()
 
     def began(self) -> bool:
-        return True  # a client does not learn it
+        return self._thread in self._began.threads or not self._reports
+
+    def is_lost(self, error: Exception) -> bool:
+        return is_forgotten(str(error))  # PySpark's errors have their classes in the text
 
     def cancel(self) -> None:
         self._spark.interruptTag(self._tag)
@@ -78,13 +93,35 @@ class ConnectEngine(SparkEngine):
         self._spark.stop()
 
     def _tasks(self, texts: Sequence[str]) -> DataFrame:
+        self._thread = threading.get_ident()
+        self._began.threads.discard(self._thread)
         self._spark.addTag(self._tag)  # for jobs of this thread
         return self._spark.range(len(texts), numPartitions=len(texts))
 
     def _received(self, sent: DataFrame, text: str) -> list[str]:
         # Sorted, so that a receiver has one file open at a time.
-        received = sent.repartition(self.slots, *_PLACE).sortWithinPartitions(*_PLACE)
+        received = sent.repartition(self.count_slots(), *_PLACE).sortWithinPartitions(*_PLACE)
         return _results(received.mapInArrow(partial(_receive, text), _RESULT))
+
+
+class _Began(ProgressHandler):
+    """The threads in whose job a task runs or has run."""
+
+    def __init__(self) -> None:
+        self.threads: set[int] = set()
+
+    def __call__(
+        self, stages: Iterable[StageInfo] | None, inflight_tasks: int, operation_id: str | None, done: bool
+    ) -> None:
+        # PySpark calls it in the thread that waits for the job.
+        if inflight_tasks or any(stage.num_completed_tasks for stage in stages or ()):
+            self.threads.add(threading.get_ident())
+
+
+def _drop(session: SparkSession) -> None:
+    """Stop a session without a call to its server, which may be away."""
+    session.release_session_on_close = False  # type: ignore[attr-defined]
+    session.stop()
 
 
 def _results(frame: DataFrame) -> list[str]:

@@ -14,13 +14,27 @@ from calving.errors import (
 )
 
 _INTERPRETER = "the setting spark.pyspark.python, or PYSPARK_PYTHON, names the interpreter"
-_MISSING = re.compile(r"No module named '([\w.]+)'")
-_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
-_PYTHONS = re.compile(r"Python in worker:? has different version:? \"?([\d.]+)\"? than that in driver:? \"?([\d.]+)")
-_VERSIONS = re.compile(r"calving (\S+) is installed for Spark's workers, calving (\S+) for the driver")
-_STOPPED = re.compile(
-    r"stopped SparkContext|SparkContext (?:was|has been) ?shut ?down|SparkContext is shutting down", re.I
+_TASKS = "Traceback (most recent call last):\n"
+"""What precedes the error of a task. The text after it may hold anything."""
+_GRPC = re.compile(r'details = "(.+)"')
+_MISSING = re.compile(
+    r"(?:^\s*|Error while finding module specification for .*\()ModuleNotFoundError: No module named '([\w.]+)'", re.M
 )
+_NO_PROGRAM = re.compile(r'IOException: Cannot run program "([^"]+)"[^:]*: (?:Exec failed, )?error[=:] ?(?:2|13)\b')
+_PYTHONS = re.compile(r"Python in worker:? has different version:? \"?([\d.]+)\"? than that in driver:? \"?([\d.]+)")
+_VERSIONS = re.compile(r"RuntimeError: (calving \S+ is installed for Spark's workers, calving \S+ for the driver)")
+_FORGOTTEN = re.compile(
+    r"INVALID_HANDLE\.|NO_ACTIVE_SESSION|StatusCode\.UNAVAILABLE|RETRIES_EXCEEDED|stopped SparkContext"
+)
+"""Spark Connect's server is away, or knows the session no more."""
+_AWAY = re.compile(
+    r"All masters are unresponsive|error from cluster scheduler|stopped SparkContext|on a running MetricsSystem"
+    r"|(?:YARN )?application \S* ?(?:has (?:already )?ended|was killed|.*failed \d+ times)"
+    r"|ConnectException|UnknownHostException|NoRouteToHostException|SocketTimeoutException|ConnectTimeout"
+    r"|StandbyException|Only one SparkContext|connect to the Java server",
+    re.I,
+)
+"""A cluster that is away, or has ended the application, while Spark starts."""
 
 _TOLD = (CredentialsExpiredError, AccessDeniedError, UnavailableError)
 """Errors of tasks that are raised with their own class. All other errors fail the job."""
@@ -39,12 +53,26 @@ def verdict(text: str) -> CalvingError:
     return JobFailedError(f"the Spark job failed: {reason}") if kind is None else kind(its_text)
 
 
+def not_started(text: str) -> CalvingError:
+    """The error to raise for Spark's text about its start: ``UnavailableError`` if its cluster or server is away."""
+    if _AWAY.search(text) or is_forgotten(text):
+        return UnavailableError(f"Spark does not start yet: {task_error(text)}")
+    return ConfigError(f"spark.*: Spark does not start: {text}")
+
+
+def is_forgotten(text: str) -> bool:
+    """Whether an error of Spark Connect says that its server is away, or does not know the session any more."""
+    return _TASKS not in text and _FORGOTTEN.search(text) is not None
+
+
 def task_error(text: str) -> str:
     """The task's error in a Spark stack trace; if there is none, the first line with text."""
-    _, found, after = text.rpartition("Traceback (most recent call last):\n")
+    if _TASKS not in text and (told := _GRPC.search(text)):
+        return told.group(1)
+    _, found, after = text.rpartition(_TASKS)
     lines = [line for line in (after if found else text).splitlines() if line.strip(": ")]
-    told = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]
-    return next(iter(told or lines), "").strip(": ") or "Spark does not say why"
+    first = [line for line in lines if not line.startswith((" ", "\t", "An error occurred while calling"))]
+    return next(iter(first or lines), "").strip(": ") or "Spark does not say why"
 
 
 def _lasting(text: str) -> str | None:
@@ -62,9 +90,5 @@ def _lasting(text: str) -> str | None:
             f" version; {_INTERPRETER}"
         )
     if found := _VERSIONS.search(text):
-        return f"{found.group(0)}: install the same version for both; {_INTERPRETER}"
-    if _STOPPED.search(text):
-        return (
-            f"Spark has stopped and cannot be started again in this process ({task_error(text)}): start the sink again"
-        )
+        return f"{found.group(1)}: install the same version for both; {_INTERPRETER}"
     return None

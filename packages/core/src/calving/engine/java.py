@@ -8,10 +8,12 @@ import sys
 import threading
 from typing import Any
 
-from py4j.protocol import INPUT_CONVERTER
-from pyspark import SparkConf
+from py4j.protocol import INPUT_CONVERTER, Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+from calving.errors import RestartNeededError
 
 _EXPECTED = "WARNING: Using incubator modules: jdk.incubator.vector"
 """Java says so at each start, because Spark's launcher adds the module."""
@@ -35,6 +37,24 @@ def launch(conf: SparkConf) -> Any:
     except Exception:
         lines.join(_LAST_WORDS_SECONDS)
         raise
+
+
+def forget_a_dead_jvm() -> None:
+    """Let PySpark start another JVM, if the JVM of this process has ended.
+
+    :raises RestartNeededError: spark-submit started the JVM, and this process in it.
+    """
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    try:
+        gateway.jvm.System.nanoTime()
+    except (Py4JError, OSError) as error:
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            raise RestartNeededError("the JVM of spark-submit has ended: start the sink again") from error
+        with contextlib.suppress(Exception):  # its connections are broken
+            gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
 
 
 class _NumpyConverter:

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from calving.engine.failures import verdict
+from calving.engine.failures import task_error, verdict
 from calving.engine.interface import Engine, Function, Patience
 from calving.engine.watch import Watch
-from calving.errors import CalvingError, ConfigError, UnavailableError
+from calving.errors import CalvingError, EngineLostError, NoResourcesError, UnavailableError
 from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
@@ -20,7 +20,10 @@ class SparkEngine(Engine):
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
-        self._has_worked = False
+
+    @abstractmethod
+    def count_slots(self) -> int:
+        """Like ``slots``, but raises Spark's own errors."""
 
     @abstractmethod
     def map_job(self, function: Function, payloads: Sequence[str]) -> list[str]:
@@ -38,6 +41,17 @@ class SparkEngine(Engine):
     def cancel(self) -> None:
         """End the running job. Called from another thread."""
 
+    @abstractmethod
+    def is_lost(self, error: Exception) -> bool:
+        """Whether Spark takes no more jobs from this engine after this error."""
+
+    @property
+    def slots(self) -> int:
+        try:
+            return self.count_slots()
+        except Exception as error:  # from py4j, gRPC or Spark
+            raise self._verdict(error) from error
+
     def map(self, function: Function, payloads: Sequence[str]) -> list[str]:
         return self._watched(lambda: self.map_job(function, payloads)) if payloads else []
 
@@ -54,18 +68,21 @@ class SparkEngine(Engine):
             try:
                 found = job()
             except Exception as error:  # from py4j, gRPC or Spark: the job failed, or its JVM is ending
-                raise self._cancelled(watch) or verdict(str(error)) from error
-        self._has_worked = True
+                raise self._cancelled(watch) or self._verdict(error) from error
         return found
+
+    def _verdict(self, error: Exception) -> CalvingError:
+        if self.is_lost(error):
+            return EngineLostError(f"Spark is gone, and is started again: {task_error(str(error))}")
+        return verdict(str(error))
 
     def _cancelled(self, watch: Watch) -> CalvingError | None:
         if watch.no_resources:
-            text = (
+            return NoResourcesError(
                 f"Spark gave the job no resources for {self._patience.resources:.0f} s"
                 " (iceberg.engine.resources-timeout-ms), and it was cancelled: are there executors, and are they large"
                 " enough for what spark.executor.* asks for?"
             )
-            return UnavailableError(text) if self._has_worked else ConfigError(text)
         if watch.too_long:
             return UnavailableError(
                 f"the Spark job took longer than {self._patience.job:.0f} s (iceberg.engine.job-timeout-ms), and was"

@@ -63,7 +63,7 @@ class App:
         self._sink, self._alone = sink, alone
         keys = sink.keys
         self._backend: Backend = components.backend(sink)
-        self._engine = OpeningEngine(lambda: self._staying(engine or components.engine(sink)))
+        self._engine = OpeningEngine(lambda: self._staying(engine or components.engine(sink)), sink.patience)
         self._parts: Parts | None = None
         self._stop = threading.Event()
         self._member = str(uuid4())

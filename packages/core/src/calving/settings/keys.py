@@ -369,7 +369,8 @@ class SinkKeys(BaseModel):
         ge=1000,
         alias="iceberg.engine.resources-timeout-ms",
         description="How long a Spark job may wait for its first task to run, in milliseconds. Then the sink cancels"
-        " the job. The sink stops if no job has ever run.",
+        " the job, and starts Spark again. The sink stops if no job has ever run. A start of Spark that takes longer is"
+        " an error that returns in this interval; the start goes on.",
     )
     job_timeout_ms: int = Field(
         int(_PATIENCE.job * 1000),
