@@ -173,7 +173,7 @@ def _converters(rows: Sequence[Fields], plain: Sequence[bytes], registry: Schema
         Case("json", plain),
         Case("json, schema evolution on", plain, evolve=True),
         Case("json, epoch and text mixed in one column", [*plain[::2], *(_json({**r, "id": "7"}) for r in rows[1::2])]),
-        Case("json, exact way (1e400 in every block)", _with(plain, 64, _json(rows[0]).replace(b"0.0", b"1e400"))),
+        Case("json, exact path (1e400 in every block)", _with(plain, 64, _json(rows[0]).replace(b"0.0", b"1e400"))),
         Case(
             "json with the Connect envelope",
             [_json({"schema": envelope, "payload": row}) for row in rows],

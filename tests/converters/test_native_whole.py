@@ -89,7 +89,7 @@ def exact() -> JsonConverter:
 
 @pytest.mark.parametrize("columns", [False, True], ids=["objects", "columns"])
 @pytest.mark.parametrize("projection", [SHOWN, HIDDEN, Projection()], ids=["in order", "in any order", "every digit"])
-def test_values_with_nulls_and_missing_fields_and_arrays_are_those_of_the_exact_way(
+def test_values_with_nulls_and_missing_fields_and_arrays_are_those_of_the_exact_path(
     monkeypatch: pytest.MonkeyPatch, projection: Projection, columns: bool
 ) -> None:
     taken: list[int] = []
@@ -108,7 +108,7 @@ def test_values_with_nulls_and_missing_fields_and_arrays_are_those_of_the_exact_
     assert sum(taken) > 400
 
 
-def test_each_odd_value_is_that_of_the_exact_way() -> None:
+def test_each_odd_value_is_that_of_the_exact_path() -> None:
     usual = [value(Random(i), odd=0) for i in range(40)]
     for name in PLAIN:
         for text in ODD:
@@ -120,7 +120,7 @@ def test_each_odd_value_is_that_of_the_exact_way() -> None:
 
 
 def kinds(values: Sequence[bytes], projection: Projection = SHOWN) -> list[str]:
-    """Of what each part consists: the exact way leaves objects."""
+    """Of what each part consists: the exact path leaves objects."""
     parts = JsonConverter({}, is_key=False, limits=LIMITS).decode(values, projection).values
     return ["objects" if isinstance(part.data, list) else str(part.data.type) for part in parts]
 
@@ -146,13 +146,13 @@ def test_an_array_of_objects_of_one_shape_is_a_list_of_them() -> None:
     ]  # fmt: skip
 
 
-def test_a_name_that_stands_in_text_with_escapes_is_left_to_the_exact_way() -> None:
+def test_a_name_that_stands_in_text_with_escapes_is_left_to_the_exact_path() -> None:
     values = [json.dumps({'a"b': 1, "a\\b": 2}).encode()] * 40 + [b'{"a"b":1}', b'{"a\\b":2}']
     converter = JsonConverter({}, is_key=False, limits=LIMITS)
     assert decoded(converter, values, SHOWN) == decoded(exact(), values, SHOWN)
 
 
-def test_a_name_with_a_zero_is_left_to_the_exact_way_with_its_records() -> None:
+def test_a_name_with_a_zero_is_left_to_the_exact_path_with_its_records() -> None:
     values = [b'{"a":1}'] * 60 + [rb'{"a":1,"\u0000":2}', rb'{"a":1,"o":{"x\u0000":2}}']
     assert kinds(values) == ["struct<a: int64>", "objects"]
     converter = JsonConverter({}, is_key=False, limits=LIMITS)
@@ -172,7 +172,7 @@ def test_rust_reads_the_first_block_and_those_with_new_fields(monkeypatch: pytes
         assert odd.data == [{"id": 1.0}]
 
 
-def test_a_block_of_too_many_shapes_goes_the_exact_way() -> None:
+def test_a_block_of_too_many_shapes_goes_the_exact_path() -> None:
     names = [f"f{i}" for i in range(12)]
     values = [json.dumps({name: 1 for n, name in enumerate(names) if i >> n & 1}).encode() for i in range(1, 3_000)]
     converter = JsonConverter({}, is_key=False)

@@ -36,7 +36,7 @@ from pyiceberg.types import (
 from calving.casting.temporal import date_text, time_text, timestamp_text, timestamptz_text
 from calving.casting.texts import plain_text
 from calving.records.arrays import children_of, entries, items_of, lists, maps, offsets_of, struct
-from calving.records.failures import ExactWayError
+from calving.records.failures import ExactPathError
 from calving.records.fields import Lookup
 
 _DAY_MS = 86_400_000
@@ -48,10 +48,10 @@ Lookups = Callable[[StructType], Lookup]
 def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
     """``column`` as ``kind``; nulls stay nulls.
 
-    :raises ExactWayError, ValueError, pa.ArrowException: a value does not fit, or needs the exact way.
+    :raises ExactPathError, ValueError, pa.ArrowException: a value does not fit, or needs the exact path.
     """
     if pa.types.is_null(column.type) or column.null_count == len(column):
-        raise ExactWayError("only nulls")
+        raise ExactPathError("only nulls")
     match kind:
         case StructType():
             return _struct(column, kind, lookups)
@@ -60,13 +60,13 @@ def cast(column: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
         case MapType():
             return _map(column, kind, lookups)
     if type(kind) not in _CASTS:
-        raise ExactWayError(f"columns of type {kind} cannot be written")
+        raise ExactPathError(f"columns of type {kind} cannot be written")
     return _CASTS[type(kind)](column, kind)
 
 
 def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
     if not isinstance(column, pa.StructArray):
-        raise ExactWayError("not a struct")
+        raise ExactPathError("not a struct")
     lookup = lookups(kind)
     children: dict[int, pa.Array] = {}
     for field, child in zip(column.type, children_of(column), strict=True):
@@ -74,13 +74,13 @@ def _struct(column: pa.Array, kind: StructType, lookups: Lookups) -> pa.Array:
         if target is None:
             continue
         if target.field_id in children:
-            raise ExactWayError("two fields for one column")
+            raise ExactPathError("two fields for one column")
         children[target.field_id] = _child(child, target.field_type, lookups)
     present = len(column) - column.null_count
     for target in kind.fields:
         source = children.get(target.field_id)
         if target.required and (source is None or len(source) - source.null_count < present):
-            raise ExactWayError("nulls in a required column")
+            raise ExactPathError("nulls in a required column")
     found = [children.get(f.field_id, pa.nulls(len(column))) for f in kind.fields]
     return struct(
         found,
@@ -98,20 +98,20 @@ def _child(child: pa.Array, kind: IcebergType, lookups: Lookups) -> pa.Array:
 
 def _list(column: pa.Array, kind: ListType, lookups: Lookups) -> pa.Array:
     if not isinstance(column, pa.ListArray) or isinstance(column, pa.MapArray):
-        raise ExactWayError("not a list")
+        raise ExactPathError("not a list")
     items = _child(items_of(column), kind.element_type, lookups)
     if kind.element_required and items.null_count:
-        raise ExactWayError("nulls in a required element")
+        raise ExactPathError("nulls in a required element")
     return lists(offsets_of(column), items, pa.list_(items.type), column.is_null() if column.null_count else None)
 
 
 def _map(column: pa.Array, kind: MapType, lookups: Lookups) -> pa.Array:
     if not isinstance(column, pa.MapArray):
-        raise ExactWayError("not a map")
+        raise ExactPathError("not a map")
     keys, items = entries(column)
     keys, items = _child(keys, kind.key_type, lookups), _child(items, kind.value_type, lookups)
     if keys.null_count or (kind.value_required and items.null_count):
-        raise ExactWayError("nulls in a required key or value")
+        raise ExactPathError("nulls in a required key or value")
     nulls = column.is_null() if column.null_count else None
     return maps(offsets_of(column), keys, items, pa.map_(keys.type, items.type), nulls)
 
@@ -140,7 +140,7 @@ def _integer(column: pa.Array, kind: IcebergType) -> pa.Array:
     if pa.types.is_string(column.type):
         # Arrow would accept hexadecimal text as well.
         if not pc.all(pc.match_substring_regex(column, "^-?[0-9]{1,19}$")).as_py():
-            raise ExactWayError("not integers")
+            raise ExactPathError("not integers")
     else:
         _only(column, pa.types.is_integer, pa.types.is_floating)
     return column.cast(wanted)
@@ -154,7 +154,7 @@ def _float(column: pa.Array, kind: IcebergType) -> pa.Array:
     double = column.cast(pa.float64(), safe=False)
     single = double.cast(pa.float32(), safe=False)
     if pc.any(pc.and_(pc.is_inf(single), pc.invert(pc.is_inf(double)))).as_py():
-        raise ExactWayError("a number does not fit a float")
+        raise ExactPathError("a number does not fit a float")
     return single
 
 
@@ -223,7 +223,7 @@ def _time(column: pa.Array, kind: IcebergType) -> pa.Array:
     if pa.types.is_time(column.type):
         return column.cast(pa.time64("us"), safe=False)
     if pc.any(pc.or_(pc.less(column, 0), pc.greater_equal(column, _DAY_MS))).as_py():
-        raise ExactWayError("not a time of day")
+        raise ExactPathError("not a time of day")
     return column.cast(pa.int32()).cast(pa.time32("ms")).cast(pa.time64("us"))
 
 
@@ -239,7 +239,7 @@ def _timestamp(column: pa.Array, kind: IcebergType) -> pa.Array:
         return column.cast(pa.int64()).cast(pa.timestamp("ms", zone)).cast(pa.timestamp(unit, zone))
     moments = column.type
     if not pa.types.is_timestamp(moments):
-        raise ExactWayError(f"no vectorised cast from {moments}")
+        raise ExactPathError(f"no vectorised cast from {moments}")
     if moments.unit == "ns" and unit == "us":
         # Rounds down, also before 1970; a plain cast goes towards zero.
         nanos = column.cast(pa.int64())
@@ -255,7 +255,7 @@ def _remainder(numbers: pa.Array, by: int) -> pa.Array:
 
 def _only(column: pa.Array, *accepted: Callable[[pa.DataType], bool]) -> None:
     if not any(accepts(column.type) for accepts in accepted):
-        raise ExactWayError(f"no vectorised cast from {column.type}")
+        raise ExactPathError(f"no vectorised cast from {column.type}")
 
 
 def missing_rows(column: pa.Array) -> Sequence[int]:

@@ -41,7 +41,7 @@ from calving.records.arrays import (
     items_of,
     without,
 )
-from calving.records.failures import ExactWayError
+from calving.records.failures import ExactPathError
 from calving.records.fields import Target, arrow_schema
 from calving.records.inferred import of_array, of_type
 from calving.records.values import RecordError, Values, objects
@@ -144,7 +144,7 @@ class TableConverter:
 
     def _temporal(self, source: pa.Array, target: NestedField, wanted: pa.DataType, found: _Found) -> pa.Array:
         """Arrow casts each value that it can, because Python's dates have a smaller range. The other values go the
-        exact way.
+        exact path.
         """
         parts: list[pa.Array] = []
         pending = [(0, len(source))]
@@ -153,7 +153,7 @@ class TableConverter:
             piece = source.slice(start, count)
             try:
                 if piece.null_count == count:
-                    raise ExactWayError("only nulls")
+                    raise ExactPathError("only nulls")
                 parts.append(conform(cast(piece, target.field_type, self._lookup), wanted))
             except _REFUSALS:
                 if count > 1:
@@ -328,7 +328,7 @@ class _Found:
                 self.reasons.setdefault(rows[i], reason)
 
 
-_REFUSALS = (ExactWayError, ValueError, ArithmeticError, pa.ArrowException)
+_REFUSALS = (ExactPathError, ValueError, ArithmeticError, pa.ArrowException)
 
 
 def _is_json(kind: pa.DataType) -> bool:

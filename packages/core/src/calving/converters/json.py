@@ -2,8 +2,8 @@
 
 The fast way hands a whole block to Arrow's JSON reader, with types that ``json_plan`` has found to be safe. It never
 looks at a single record, and it refuses a block rather than guess. A refused block is split, until only refused values
-are left; these go the exact way, value by value. If there is a decoder in Rust for the block, it replaces the fast way.
-Values that the decoder refuses go the exact way at once.
+are left; these go the exact path, value by value. If there is a decoder in Rust for the block, it replaces the fast way.
+Values that the decoder refuses go the exact path at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from calving.converters.native_json import NativeJson, native_json
 from calving.converters.native_whole import NativeWhole, native_whole
 from calving.model.record_path import Limits
 from calving.records.arrays import Indices, chosen, without
-from calving.records.failures import ExactWayError
+from calving.records.failures import ExactPathError
 from calving.records.fields import Projection
 from calving.records.json_plan import NoPlanError, Plan, Seen
 from calving.records.json_table_plan import RoutePlan, TablePlan
@@ -29,18 +29,18 @@ from calving.records.payloads import Payloads
 from calving.records.values import RecordError, Values
 
 _EXACT_AT_MOST = 64
-"""At most this many refused values go the exact way together, without another try of the fast way."""
+"""At most this many refused values go the exact path together, without another try of the fast way."""
 _SAMPLE = 20
 _RARE = 3
 """Up to this many refusals in a block, the next piece has full size, because each piece has a fixed cost."""
 _PIECE, _WARY_BLOCKS = 2_000, 16
 """After a refusal, this many blocks are read in pieces of this many values."""
 _PATIENCE, _PATIENCE_AT_MOST = 4, 64
-"""If most values of a block had to go the exact way, this many later blocks go the exact way without a try. After each
+"""If most values of a block had to go the exact path, this many later blocks go the exact path without a try. After each
 further such block the number doubles, up to the second number.
 """
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
-"""After the first number of refusals in a block, its rest goes the exact way. More than the second number are enough if
+"""After the first number of refusals in a block, its rest goes the exact path. More than the second number are enough if
 there are fewer values between two refusals than the third number.
 """
 
@@ -48,7 +48,7 @@ there are fewer values between two refusals than the third number.
 class JsonConverter(Converter):
     projects = True
     small = 32
-    """At most this many values go the exact way at once: setting up Arrow's reader takes as long as decoding a hundred
+    """At most this many values go the exact path at once: setting up Arrow's reader takes as long as decoding a hundred
     values.
     """
 
@@ -146,13 +146,13 @@ class JsonConverter(Converter):
                 self._take(block, start, values, self._read(values))
                 start, size = start + len(values), min(size * 4, most)
                 continue
-            except ExactWayError as refused:
+            except ExactPathError as refused:
                 row = refused.row if refused.row is not None and refused.row < len(values) else None
             if self._learn(values if row is None else values[row : row + 1]):
                 continue
             block.refusals += 1
             if row is not None:
-                # Arrow names the refused row. The rows before it are read together, and this row goes the exact way.
+                # Arrow names the refused row. The rows before it are read together, and this row goes the exact path.
                 self._decode(block, start, start + row, row)
                 block.exact.append(start + row)
                 start += row + 1
@@ -164,7 +164,7 @@ class JsonConverter(Converter):
                 start += len(values)
 
     def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
-        """Take the rows that are not doubtful. The others go the exact way."""
+        """Take the rows that are not doubtful. The others go the exact path."""
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
         doubtful = {
             *self._plan.doubtful(rows, values),
@@ -229,14 +229,14 @@ class JsonConverter(Converter):
     def _read(self, values: Sequence[bytes]) -> pa.StructArray:
         schema = self._read_schema() if self.fast else None
         if schema is None:
-            raise ExactWayError("no type for it")
+            raise ExactPathError("no type for it")
         closed = self._plan is not None and self._plan.ignores_unknown
         rows, self._nested = read_rows(values, schema, closed=closed)
         return rows
 
 
 class _Block:
-    """One block while it is decoded: values that Arrow has read, and values that go the exact way."""
+    """One block while it is decoded: values that Arrow has read, and values that go the exact path."""
 
     def __init__(self, payloads: Payloads) -> None:
         self.payloads, self.size = payloads, len(payloads)
@@ -268,7 +268,7 @@ class _Block:
 
 
 def _plan(projection: Projection | None) -> Plan | None:
-    """The plan for a projection; None if only the exact way can read its values."""
+    """The plan for a projection; None if only the exact path can read its values."""
     if projection is None:
         return None
     if projection.targets:

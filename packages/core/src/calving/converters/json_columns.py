@@ -15,7 +15,7 @@ import pyarrow.json as pj
 
 from calving.converters.building import DAY_MS
 from calving.converters.typed_json import FLOAT_BELOW, Declared, Form
-from calving.records.failures import ExactWayError
+from calving.records.failures import ExactPathError
 
 _NEGATIVE_ZERO = re.compile(rb"-0[,}\]\s]")
 """Arrow reads it as a fraction; in JSON it is the whole number 0."""
@@ -53,7 +53,7 @@ class Reader:
             columns = [column.combine_chunks() for column in table.columns]
             rows = pa.StructArray.from_arrays(columns, fields=list(table.schema))
             return _fitted(rows, self._form)
-        except (pa.ArrowException, UnicodeDecodeError, ExactWayError):
+        except (pa.ArrowException, UnicodeDecodeError, ExactPathError):
             return None
 
 
@@ -76,7 +76,7 @@ def _read_type(form: Form) -> pa.DataType:
 def _fitted(column: pa.Array, form: Form) -> pa.Array:
     """The column in the form's type.
 
-    :raises ExactWayError, pa.ArrowException: a value is not of this type.
+    :raises ExactPathError, pa.ArrowException: a value is not of this type.
     """
     kind = form.type
     if pa.types.is_struct(kind) and isinstance(column, pa.StructArray):
@@ -92,10 +92,10 @@ def _fitted(column: pa.Array, form: Form) -> pa.Array:
     if pa.types.is_floating(kind):
         below = FLOAT_BELOW if pa.types.is_float32(kind) else float("inf")
         if pc.all(pc.less(pc.abs(column), below)).as_py() is False:
-            raise ExactWayError("a number is too large")
+            raise ExactPathError("a number is too large")
     elif pa.types.is_time(kind):
         if pc.all(pc.and_(pc.greater_equal(column, 0), pc.less(column, DAY_MS))).as_py() is False:
-            raise ExactWayError("not a time of day")
+            raise ExactPathError("not a time of day")
         column = column.cast(pa.int32())
     elif pa.types.is_date(kind):
         column = column.cast(pa.int32())
@@ -107,7 +107,7 @@ def _part(column: pa.Array, part: Declared, nulls_above: int) -> pa.Array:
     it.
     """
     if (part.replaced or not part.nullable) and column.null_count > nulls_above:
-        raise ExactWayError("a null without a place")
+        raise ExactPathError("a null without a place")
     return _fitted(column, part.form)
 
 

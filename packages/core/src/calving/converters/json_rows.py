@@ -9,7 +9,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.json as pj
 
-from calving.records.failures import ExactWayError
+from calving.records.failures import ExactPathError
 
 _FIRST, _LAST = itemgetter(0), itemgetter(-1)
 _OPEN, _CLOSE = b"{}"
@@ -25,14 +25,14 @@ def read_rows(values: Sequence[bytes], schema: pa.Schema, *, closed: bool) -> tu
     A newline between ``}`` and ``{`` can only stand between two objects. So if all values begin with ``{`` and end with
     ``}``, each holds at least one object. If there are as many rows as values, each holds exactly one.
 
-    :raises ExactWayError: Arrow refuses these values.
+    :raises ExactPathError: Arrow refuses these values.
     """
     data = _joined(values)
     if closed:
         _refuse_constants(data)
     rows = _parsed(data, schema, closed)
     if len(rows) != len(values):
-        raise ExactWayError("not one row per record")
+        raise ExactPathError("not one row per record")
     return rows, closed and (b"[" in data or data.count(b"{") > len(values))
 
 
@@ -40,13 +40,13 @@ def _joined(values: Sequence[bytes]) -> bytes:
     """The values joined, one on each line."""
     if b"" in values or {*map(_FIRST, values)} != {_OPEN} or {*map(_LAST, values)} != {_CLOSE}:
         odd = (i for i, value in enumerate(values) if value[:1] != b"{" or value[-1:] != b"}")
-        raise ExactWayError("not one object per record", next(odd, None))
+        raise ExactPathError("not one object per record", next(odd, None))
     data = b"\n".join(values)
     if not data.isascii():
         try:
             data.decode()  # Arrow would accept invalid text
         except UnicodeDecodeError as error:
-            raise ExactWayError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
+            raise ExactPathError("invalid UTF-8", data.count(b"\n", 0, error.start)) from error
     return data
 
 
@@ -57,7 +57,7 @@ def _refuse_constants(data: bytes) -> None:
     # One letter is found much faster than three.
     named = (b"N" in data and b"NaN" in data) or (b"I" in data and b"Inf" in data)
     if named and (constant := _CONSTANT.search(data)):
-        raise ExactWayError("not a JSON number", data.count(b"\n", 0, constant.start()))
+        raise ExactPathError("not a JSON number", data.count(b"\n", 0, constant.start()))
 
 
 def _parsed(data: bytes, schema: pa.Schema, closed: bool) -> pa.StructArray:
@@ -71,7 +71,7 @@ def _parsed(data: bytes, schema: pa.Schema, closed: bool) -> pa.StructArray:
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
         row = _ROW.search(str(error))
-        raise ExactWayError(str(error), int(row.group(1)) if row else None) from error
+        raise ExactPathError(str(error), int(row.group(1)) if row else None) from error
     if not table.num_columns:
         return pa.array([{}] * table.num_rows, pa.struct([]))
     return pa.StructArray.from_arrays([_whole(c) for c in table.columns], fields=list(table.schema))

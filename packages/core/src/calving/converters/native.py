@@ -1,7 +1,7 @@
 """The decoders in Rust of the distribution ``calving-native``, if it is installed.
 
-The decoders read a value only if they read it exactly as the exact way does. They refuse all other values, which go the
-exact way.
+The decoders read a value only if they read it exactly as the exact path does. They refuse all other values, which go the
+exact path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"
 _ROUNDS = 8
-"""Values of at most this many schemas in a block are read in Rust. Values of other schemas go the exact way."""
+"""Values of at most this many schemas in a block are read in Rust. Values of other schemas go the exact path."""
 
 NULL_VALUE, NO_NULL = -2, -1
 """How a null is written: as a value, or never. Any other number is the branch of a union that means null."""
@@ -140,10 +140,10 @@ class Frame:
 def read_framed(
     values: Payloads, frame_of: Callable[[bytes], Frame | None]
 ) -> tuple[list[tuple[pa.Array, Indices]], list[int]]:
-    """Columns of values, with their places; and the places of the values that have to go the exact way.
+    """Columns of values, with their places; and the places of the values that have to go the exact path.
 
     ``frame_of`` returns the frame of a value, and of all values with the same bytes around them; None if the value goes
-    the exact way.
+    the exact path.
     """
     found: list[tuple[pa.Array, Indices]] = []
     rest: list[int] = []

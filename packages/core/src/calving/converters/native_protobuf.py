@@ -64,7 +64,7 @@ class _Value:
 
 
 def message_decoder(descriptor: Descriptor, enums_as_int: bool) -> Decoder | None:
-    """A decoder of messages of this type, with the same columns as the exact way; None if there is none."""
+    """A decoder of messages of this type, with the same columns as the exact path; None if there is none."""
     if absence() is not None:
         return None
     try:
@@ -84,7 +84,7 @@ class _Messages:
         :raises NoWayError: the decoder cannot read one of the message's fields.
         """
         choices = [each for each in message.oneofs if len(each.fields) > 1]
-        # The exact way reads an extension by its own type if the type is known, and a damaged one is an error.
+        # The exact path reads an extension by its own type if the type is known, and a damaged one is an error.
         if not message.fields or message.full_name in above or message.is_extendable or len(choices) > _CHOICES:
             raise NoWayError
         found = [self._field(each, (*above, message.full_name)) for each in message.fields]

@@ -22,8 +22,8 @@ _OF_VALUES = (
 )
 
 
-class ExactWayError(Exception):
-    """Arrow cannot convert these values together and exactly: they have to go the exact way, one by one. ``row``: the
+class ExactPathError(Exception):
+    """Arrow cannot convert these values together and exactly: they have to go the exact path, one by one. ``row``: the
     value that Arrow refuses, if it is known.
     """
 

@@ -1,7 +1,7 @@
-"""Plans: the types with which Arrow's JSON reader reads each value of a block exactly as the exact way does.
+"""Plans: the types with which Arrow's JSON reader reads each value of a block exactly as the exact path does.
 
 The reader gets a type for every field. Values seen so far only decide which types are tried. For every JSON token that
-Arrow accepts for a type, the exact way must give the same value. Arrow refuses all other tokens, or ``doubtful`` finds
+Arrow accepts for a type, the exact path must give the same value. Arrow refuses all other tokens, or ``doubtful`` finds
 their rows. So a wrong guess costs time, but never changes a value.
 """
 
@@ -37,7 +37,7 @@ all.
 
 
 class NoPlanError(Exception):
-    """No type suits some field: the block goes the exact way."""
+    """No type suits some field: the block goes the exact path."""
 
 
 class Seen:
@@ -97,7 +97,7 @@ class Plan(ABC):
 
     @abstractmethod
     def doubtful(self, rows: pa.StructArray, values: Sequence[bytes]) -> list[int]:
-        """The rows that the exact way may read differently."""
+        """The rows that the exact path may read differently."""
 
 
 UNSEEN = Seen()
