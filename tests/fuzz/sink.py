@@ -138,7 +138,7 @@ class Run:
     slots: int = 1
     """Tasks at the same time; with several, rows are shuffled as the tables want it."""
     exactly: bool = False
-    """Nothing goes a fast way."""
+    """Nothing goes a fast path."""
     native: bool = True
     """Whether what is decoded by Rust may be, where it is installed."""
     partitions: tuple[TopicPartition, ...] = (TopicPartition(TOPIC, 0),)

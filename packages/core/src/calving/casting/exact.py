@@ -1,7 +1,8 @@
 """One value into one Iceberg type: the Java sink's ``RecordConverter``, with repairs.
 
-The repairs: a value that does not fit is an error; it is never wrapped around or truncated. The fast way in ``columns``
-must give the same result for every value that it accepts. Both use the same Arrow casts for text of temporal columns.
+The repairs: a value that does not fit is an error; it is never wrapped around or truncated. The fast path in
+``columns`` must give the same result for every value that it accepts. Both use the same Arrow casts for text of
+temporal columns.
 """
 
 from __future__ import annotations

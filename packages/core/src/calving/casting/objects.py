@@ -47,7 +47,7 @@ def columns_of(
 def _by_name(
     records: Sequence[dict[str, Any]], struct: StructType, lookup: Lookup, *, whole: bool
 ) -> Mapping[int, Sequence[Any]] | None:
-    """The fast way, name by name; None if several names lead to one column, or if a needed name leads to none."""
+    """The fast path, name by name; None if several names lead to one column, or if a needed name leads to none."""
     names = {*chain.from_iterable(records)}
     targets = {name: target for name in names if (target := lookup.find(name)) is not None}
     known = {target.field_id: name for name, target in targets.items()}

@@ -1,9 +1,9 @@
 """Schemaless JSON.
 
-The fast way hands a whole block to Arrow's JSON reader, with types that ``json_plan`` has found to be safe. It never
+The fast path hands a whole block to Arrow's JSON reader, with types that ``json_plan`` has found to be safe. It never
 looks at a single record, and it refuses a block rather than guess. A refused block is split, until only refused values
-are left; these go the exact path, value by value. If there is a decoder in Rust for the block, it replaces the fast way.
-Values that the decoder refuses go the exact path at once.
+are left; these take the exact path, value by value. If there is a decoder in Rust for the block, it replaces the fast
+path. Values that the decoder refuses take the exact path at once.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from calving.records.payloads import Payloads
 from calving.records.values import RecordError, Values
 
 _EXACT_AT_MOST = 64
-"""At most this many refused values go the exact path together, without another try of the fast way."""
+"""At most this many refused values take the exact path together, without another try of the fast path."""
 _SAMPLE = 20
 _RARE = 3
 """Up to this many refusals in a block, the next piece has full size, because each piece has a fixed cost."""
 _PIECE, _WARY_BLOCKS = 2_000, 16
 """After a refusal, this many blocks are read in pieces of this many values."""
 _PATIENCE, _PATIENCE_AT_MOST = 4, 64
-"""If most values of a block had to go the exact path, this many later blocks go the exact path without a try. After each
+"""If most values of a block had to take the exact path, this many later blocks take it without a try. After each
 further such block the number doubles, up to the second number.
 """
 _REFUSALS_AT_MOST, _FEW, _APART = 24, 8, 128
-"""After the first number of refusals in a block, its rest goes the exact path. More than the second number are enough if
-there are fewer values between two refusals than the third number.
+"""After the first number of refusals in a block, its rest takes the exact path. More than the second number are enough
+if there are fewer values between two refusals than the third number.
 """
 
 
 class JsonConverter(Converter):
     projects = True
     small = 32
-    """At most this many values go the exact path at once: setting up Arrow's reader takes as long as decoding a hundred
-    values.
+    """At most this many values take the exact path at once: setting up Arrow's reader takes as long as decoding a
+    hundred values.
     """
 
     def __init__(self, options: Mapping[str, str], *, is_key: bool, limits: Limits | None = None) -> None:
@@ -152,7 +152,7 @@ class JsonConverter(Converter):
                 continue
             block.refusals += 1
             if row is not None:
-                # Arrow names the refused row. The rows before it are read together, and this row goes the exact path.
+                # Arrow names the refused row. The rows before it are read together, and this row takes the exact path.
                 self._decode(block, start, start + row, row)
                 block.exact.append(start + row)
                 start += row + 1
@@ -164,7 +164,7 @@ class JsonConverter(Converter):
                 start += len(values)
 
     def _take(self, block: _Block, start: int, values: Sequence[bytes], rows: pa.StructArray) -> None:
-        """Take the rows that are not doubtful. The others go the exact path."""
+        """Take the rows that are not doubtful. The others take the exact path."""
         assert self._plan is not None  # noqa: S101 - without a plan nothing is read
         doubtful = {
             *self._plan.doubtful(rows, values),
@@ -218,7 +218,7 @@ class JsonConverter(Converter):
         return self._read_schema() != before
 
     def _read_schema(self) -> pa.Schema | None:
-        """The schema for Arrow's reader; None if there is no fast way for values of this shape."""
+        """The schema for Arrow's reader; None if there is no fast path for values of this shape."""
         if self._schema is None and self._plan is not None:
             try:
                 self._schema = pa.schema(self._plan.type(self._seen).fields)
@@ -236,7 +236,7 @@ class JsonConverter(Converter):
 
 
 class _Block:
-    """One block while it is decoded: values that Arrow has read, and values that go the exact path."""
+    """One block while it is decoded: values that Arrow has read, and values that take the exact path."""
 
     def __init__(self, payloads: Payloads) -> None:
         self.payloads, self.size = payloads, len(payloads)

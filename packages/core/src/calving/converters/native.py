@@ -1,7 +1,7 @@
 """The decoders in Rust of the distribution ``calving-native``, if it is installed.
 
-The decoders read a value only if they read it exactly as the exact path does. They refuse all other values, which go the
-exact path.
+The decoders read a value only if they read it exactly as the exact path does. They refuse all other values, which take
+the exact path.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calving.version import __version__
 
 SWITCH = "CALVING_NATIVE"
 _ROUNDS = 8
-"""Values of at most this many schemas in a block are read in Rust. Values of other schemas go the exact path."""
+"""Values of at most this many schemas in a block are read in Rust. Values of other schemas take the exact path."""
 
 NULL_VALUE, NO_NULL = -2, -1
 """How a null is written: as a value, or never. Any other number is the branch of a union that means null."""
@@ -140,7 +140,7 @@ class Frame:
 def read_framed(
     values: Payloads, frame_of: Callable[[bytes], Frame | None]
 ) -> tuple[list[tuple[pa.Array, Indices]], list[int]]:
-    """Columns of values, with their places; and the places of the values that have to go the exact path.
+    """Columns of values, with their places; and the places of the values that have to take the exact path.
 
     ``frame_of`` returns the frame of a value, and of all values with the same bytes around them; None if the value goes
     the exact path.

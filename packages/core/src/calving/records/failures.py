@@ -23,8 +23,8 @@ _OF_VALUES = (
 
 
 class ExactPathError(Exception):
-    """Arrow cannot convert these values together and exactly: they have to go the exact path, one by one. ``row``: the
-    value that Arrow refuses, if it is known.
+    """Arrow cannot convert these values together and exactly: they have to take the exact path, one by one. ``row``:
+    the value that Arrow refuses, if it is known.
     """
 
     def __init__(self, reason: str, row: int | None = None) -> None:

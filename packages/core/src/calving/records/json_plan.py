@@ -37,7 +37,7 @@ all.
 
 
 class NoPlanError(Exception):
-    """No type suits some field: the block goes the exact path."""
+    """No type suits some field: the block takes the exact path."""
 
 
 class Seen:
