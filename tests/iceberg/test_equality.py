@@ -68,6 +68,16 @@ def test_a_history_of_changes_leaves_what_a_dict_has(catalog: Catalog, layout: s
     assert duckdb_rows(table.table) == table.rows() == rows_of(table.table)
 
 
+@pytest.mark.parametrize("file_format", ["avro", "orc"])
+def test_rows_in_files_of_other_formats_are_deleted_by_their_keys(catalog: Catalog, file_format: str) -> None:
+    table = create(catalog, "by key", 2, file_format=file_format)
+    table.equality = True
+    play(table, "by key", 5, 8, 2)
+    assert rows_of(table.table) == table.rows()
+    table.maintain()
+    assert rows_of(table.table) == table.rows()
+
+
 @pytest.mark.parametrize("layout", ["flat", "by key", "moving"])
 def test_of_several_partitions_that_change_a_key_at_once_the_later_one_wins(catalog: Catalog, layout: str) -> None:
     table = made(catalog, layout)
