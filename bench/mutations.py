@@ -59,13 +59,18 @@ class Case:
     """Keys are text of 32 characters, not numbers."""
     equality: bool = False
     """Keys stay keys: nothing is resolved."""
+    files: int | None = None
+    """How many files the table has; None: by its size."""
 
     @property
     def rows_a_file(self) -> int:
+        if self.files is not None:
+            return self.millions * 1_000_000 // self.files
         return 250_000 if self.millions >= 50 else 100_000
 
     def __str__(self) -> str:
         layout = ", ".join(self.terms) or "not partitioned"
+        layout += f" in {self.files:,} files" if self.files is not None else ""
         kind = ("text " if self.text else "") + "keys" + (" that stay keys" if self.equality else "")
         return f"{self.millions} M rows, {layout}, {self.keys:,} {kind}, version {self.version}"
 
@@ -89,6 +94,9 @@ def cases(millions: Iterable[int]) -> Iterator[Case]:
         if size == 4:
             yield from (Case(size, version=2), Case(size, keys=500), Case(size, keys=500, version=2))
             yield from (Case(size, version=2, equality=True), Case(size, keys=500, version=2, equality=True))
+            yield Case(size, files=1_000)
+        if size == 20:
+            yield from (Case(size, version=2), Case(size, version=2, equality=True))
         if size in (4, 20):
             yield Case(size, text=True)
 
