@@ -30,6 +30,8 @@ REFUSED = (
     KafkaError._AUTHENTICATION,
 )
 """Errors that only an operator can fix."""
+_UNTRUSTED = "certificate verify failed"
+"""OpenSSL's words for a broker whose certificate the client does not trust. Other errors of TLS may pass."""
 
 
 def client_config(kafka: Mapping[str, str], **ours: str | int | bool) -> dict[str, Any]:
@@ -91,6 +93,7 @@ def reaching(what: str) -> Iterator[None]:
         text = cause.str() if isinstance(cause, KafkaError) else str(cause)
         if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and (said := _said_since(start)) is not None:
             code, text = said.code(), said.str()
-        if code in _SETTINGS or code in REFUSED:
+        untrusted = code == KafkaError._SSL and _UNTRUSTED in text
+        if code in _SETTINGS or code in REFUSED or untrusted:
             raise ConfigError(f"{what}: {text}; check the kafka.* settings and the privileges") from error
         raise UnavailableError(f"{what}: {text}") from error
