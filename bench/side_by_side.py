@@ -49,7 +49,8 @@ def _both(
             else:
                 found.append(throughput.drain(calving, servers, folder, case))
             shutil.rmtree(folder / case.name)
-            console.print(f"{case.name}: {found[-1]['cpu_seconds']} CPU s, {found[-1]['wall_seconds']} s")
+            said = f"{found[-1]['cpu_seconds']} CPU s, {found[-1]['wall_seconds']} s"
+            console.print(f"{case.name}: {said}, {found[-1]['bytes_per_row']} bytes a row")
     return found
 
 

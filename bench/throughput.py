@@ -166,6 +166,7 @@ def _measured(sink: str, usage: meter.Usage, catalog_keys: Mapping[str, str], ca
     distinct = rows if case.distinct is None else case.distinct
     table = open_catalog("iceberg", catalog_keys).load_table(_TABLE)
     ids = table.scan(selected_fields=("id",)).to_arrow()["id"]
+    size = sum(task.file.file_size_in_bytes for task in table.scan().plan_files())
     if len(ids) != rows or len(ids.unique()) != distinct:
         sys.exit(f"the table of {case.name} is wrong: {len(ids)} rows, {len(ids.unique())} distinct, {rows} expected")
     return {
@@ -178,6 +179,7 @@ def _measured(sink: str, usage: meter.Usage, catalog_keys: Mapping[str, str], ca
         "cpu_seconds": round(usage.cpu_seconds, 2),
         "cpu_seconds_per_million": round(usage.cpu_seconds / case.records * 1e6, 3),
         "peak_mib": round(usage.peak_bytes / 2**20),
+        "bytes_per_row": round(size / rows, 1),
     }
 
 
