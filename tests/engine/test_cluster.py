@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import time
@@ -14,9 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import calving.version
-from calving.errors import NotInstalledError
-from calving.version import __version__
 from harness.topic import Topic
 from tests.cli.commands import Cli
 from tests.engine.standalone import Cluster, eventually
@@ -91,24 +87,6 @@ def test_an_application_that_the_cluster_has_ended_is_started_again(
         assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
 
 
-def test_a_master_that_starts_again_and_knows_nobody_gets_a_new_application(
-    topic: Callable[..., Topic], tmp_path: Path
-) -> None:
-    cluster, sent = Cluster(tmp_path / "cluster"), filled(topic)
-    properties = {**cluster.properties, "spark.pyspark.python": sys.executable}
-    try:
-        cluster.worker(2)
-        with contextlib.closing(Spark(tmp_path, properties, (45, 600))) as spark:
-            assert spark.run(sent, tmp_path / "first") == ALL
-            cluster.lose()
-            cluster.start()
-            eventually(lambda: not cluster.executors())  # nobody knows what they are for
-            (error, *_) = spark.insist(sent, tmp_path / "again")
-            assert error.startswith(("NoResourcesError: Spark gave the job no resources", "EngineLostError: "))
-    finally:
-        cluster.stop()
-
-
 def test_a_sink_whose_workers_lack_calving_ends_with_code_2_and_says_so_once(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path, unique: str
 ) -> None:
@@ -117,40 +95,3 @@ def test_a_sink_whose_workers_lack_calving_ends_with_code_2_and_says_so_once(
     sink.send(0, 10)
     said = sink.run("run", code=2, seconds=300)
     assert said.count("the Python of Spark's workers lacks the package 'calving': install calving") == 1
-
-
-def test_a_python_of_another_minor_version_is_named(
-    cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
-) -> None:
-    """It needs no package: Spark compares the versions first."""
-    other = another_python()
-    properties = {"spark.pyspark.python": other, "spark.python.daemon.module": "pyspark.daemon"}
-    with contextlib.closing(Spark(tmp_path, {**cluster.properties, **properties})) as spark:
-        error = spark.run(filled(topic), tmp_path)["error"]
-    assert error.startswith("ConfigError: Spark's workers run Python 3.")
-    assert f"the driver 3.{sys.version_info.minor}: they must be of the same minor version" in error
-
-
-def another_python() -> str:
-    """An interpreter of another minor version of Python 3."""
-    for minor in (11, 12, 13):
-        found = Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python")
-        program = next(map(str, found), None) or shutil.which(f"python3.{minor}")
-        if minor != sys.version_info.minor and program is not None:
-            return program
-    raise NotInstalledError("this machine has no other Python")
-
-
-def test_executors_with_another_version_of_calving_are_named(
-    cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
-) -> None:
-    other = tmp_path / "other" / "calving"
-    shutil.copytree(Path(calving.version.__file__).parent, other)
-    version = other / "version.py"
-    version.write_text(version.read_text().replace(__version__, "0.0.9"))
-    properties = {"spark.pyspark.python": sys.executable, "spark.executorEnv.PYTHONPATH": str(other.parent)}
-    with contextlib.closing(Spark(tmp_path, {**cluster.properties, **properties})) as spark:
-        error = spark.run(filled(topic), tmp_path)["error"]
-    assert error.startswith(
-        f"ConfigError: calving 0.0.9 is installed for Spark's workers, calving {__version__} for the driver"
-    )

@@ -13,8 +13,7 @@ import pytest
 
 from harness.topic import Topic
 from tests.engine.connect_server import ConnectServer
-from tests.engine.standalone import Cluster
-from tests.engine.test_engine import ALL, RECORDS, Spark, filled
+from tests.engine.test_engine import RECORDS, Spark, filled
 
 pytestmark = pytest.mark.services
 
@@ -53,36 +52,3 @@ def test_a_session_that_the_server_has_ended_is_opened_again(topic: Callable[...
         assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
         assert "INVALID_HANDLE.SESSION_" in error
         spark.insist(sent, tmp_path / "again")
-
-
-def test_a_server_that_starts_again_gets_a_new_session(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    made, sent = ConnectServer(tmp_path, sys.executable, {"spark.master": "local[2]"}), filled(topic)
-    with contextlib.closing(made), contextlib.closing(Spark(tmp_path, made.properties)) as spark:
-        assert spark.run(sent, tmp_path / "first") == ALL
-        made.close()
-        error = spark.run(sent, tmp_path / "away")["error"]
-        assert error.startswith("EngineLostError: Spark is gone, and is started again: ")
-        made.start()
-        spark.insist(sent, tmp_path / "again")
-
-
-def test_a_server_that_is_not_up_yet_is_waited_for(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    made = ConnectServer(tmp_path, sys.executable, {"spark.master": "local[2]"})
-    made.close()
-    spark, sent = Spark(tmp_path, made.properties), filled(topic)
-    with contextlib.closing(made), contextlib.closing(spark):
-        time.sleep(5)
-        made.start()
-        assert spark.run(sent, tmp_path / "first") == ALL
-
-
-def test_a_server_whose_cluster_has_no_room_says_so(topic: Callable[..., Topic], tmp_path: Path) -> None:
-    """A cluster without nodes."""
-    cluster = Cluster(tmp_path / "cluster")
-    try:
-        made = ConnectServer(tmp_path, sys.executable, cluster.properties)
-        with contextlib.closing(made), contextlib.closing(Spark(tmp_path, made.properties, (8, 600))) as spark:
-            error = spark.run(filled(topic), tmp_path)["error"]
-    finally:
-        cluster.stop()
-    assert error.startswith("ConfigError: Spark gave the job no resources for 8 s")
