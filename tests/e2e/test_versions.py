@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +35,20 @@ def former(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("0.1.0")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
+    for name in DISTRIBUTIONS:
+        _describe(folder / "packages" / name)
     return folder
+
+
+def _describe(package: Path) -> None:
+    """Leave the metadata of an installed distribution beside its code: its name, and its entry points."""
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    folder = package / "src" / f"{project['name'].replace('-', '_')}-0.1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+    groups = project.get("entry-points", {})
+    lines = [line for group, points in groups.items() for line in (f"[{group}]", *map(" = ".join, points.items()))]
+    (folder / "entry_points.txt").write_text("\n".join(lines))
 
 
 def run(former: Path, sink: Cli, *command: str, fault: str | None = None) -> int:
