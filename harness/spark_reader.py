@@ -1,15 +1,20 @@
 """Reads tables with Spark and Iceberg's own runtime: ``python -m harness.spark_reader CATALOG STATEMENT ...``.
 
-CATALOG is the folder of an embedded one, or the address of a REST server.
+CATALOG is the folder of an embedded one, or the address of a REST server. Without arguments the process answers requests
+from its standard input, so that many tests share one Spark.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,32 +26,106 @@ RUNTIME = Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12
 SQLITE = Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0", transitive=False)
 
 
+_SECONDS = 170
+
+
 def main() -> None:
-    where, *statements = sys.argv[1:]
-    with session(where) as spark:
-        for statement in statements:
-            rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
-            print("ROWS " + json.dumps(rows, default=str))
+    if len(sys.argv) > 1:
+        where, *statements = sys.argv[1:]
+        with session(where) as spark:
+            for rows in _rows(spark, statements):
+                print("ROWS " + json.dumps(rows, default=str))
+    else:
+        with started() as spark:
+            for line in sys.stdin:
+                print(_answer(spark, *json.loads(line)), flush=True)
+
+
+def _answer(spark: SparkSession, where: str, statements: Sequence[str]) -> str:
+    """A line with the rows of each statement, or with the error. Each request has a session, and so a catalog, of its
+    own, which has cached nothing.
+    """
+    fresh = spark.newSession()
+    for key, value in _catalog(where).items():
+        fresh.conf.set(key, value)
+    try:
+        return "ROWS " + json.dumps(list(_rows(fresh, statements)), default=str)
+    except Exception:
+        return "ERROR " + json.dumps(traceback.format_exc())
+
+
+def _rows(spark: SparkSession, statements: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    for statement in statements:
+        yield [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
 
 
 def spark_on(catalog: str, *statements: str) -> list[list[dict[str, Any]]]:
-    """The rows of each statement, from a Spark in a process of its own; timestamps and decimals as text.
+    """The rows of each statement, from a Spark in another process; timestamps and decimals as text.
 
-    :raises AssertionError: a statement fails.
+    :raises AssertionError: a statement fails, or takes longer than 170 seconds.
     """
-    command = [sys.executable, "-m", "harness.spark_reader", catalog, *statements]
+    process = _serving()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    late = threading.Timer(_SECONDS, process.kill)
+    late.start()
+    try:
+        process.stdin.write(json.dumps([catalog, statements]) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            kind, _, answer = line.partition(" ")
+            if kind == "ROWS":
+                found: list[list[dict[str, Any]]] = json.loads(answer)
+                return found
+            assert kind != "ERROR", json.loads(answer)[-3000:]
+    finally:
+        late.cancel()
+    _serving.cache_clear()
+    raise AssertionError(f"Spark ended, or took longer than {_SECONDS} s")
+
+
+@cache
+def _serving() -> subprocess.Popen[str]:
+    """The process that answers; it ends with this one."""
+    command = [sys.executable, "-m", "harness.spark_reader"]
     root = Path(__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=170, check=False)
-    said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
-    assert done.returncode == 0, "\n".join(said)[-3000:]
-    return [json.loads(line[5:]) for line in done.stdout.splitlines() if line.startswith("ROWS ")]
+    process = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.kill)
+    return process
 
 
 @contextmanager
 def session(where: str) -> Iterator[SparkSession]:
     """With the catalog `iceberg`, which is there: a folder or an address."""
+    with started() as spark:
+        for key, value in _catalog(where).items():
+            spark.conf.set(key, value)
+        yield spark
+
+
+@contextmanager
+def started() -> Iterator[SparkSession]:
+    """A Spark with Iceberg's runtime, and no catalog."""
     classpath = ":".join(map(str, sorted(jars("iceberg-spark", [RUNTIME, SQLITE]).glob("*.jar"))))
-    catalog = "spark.sql.catalog.iceberg"
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraClassPath", classpath)
+        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _catalog(where: str) -> dict[str, str]:
+    """The settings of the catalog `iceberg`."""
+    name = "spark.sql.catalog.iceberg"
     rest = {"type": "rest", "uri": where, "io-impl": "org.apache.iceberg.hadoop.HadoopFileIO"}
     embedded = {
         "catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -55,22 +134,7 @@ def session(where: str) -> Iterator[SparkSession]:
         "warehouse": f"file://{where}",
     }
     settings = rest if where.startswith("http") else embedded
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraClassPath", classpath)
-        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-        .config(catalog, "org.apache.iceberg.spark.SparkCatalog")
-        .config(map={f"{catalog}.{key}": value for key, value in settings.items()})
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    try:
-        yield spark
-    finally:
-        spark.stop()
+    return {name: "org.apache.iceberg.spark.SparkCatalog", **{f"{name}.{key}": each for key, each in settings.items()}}
 
 
 if __name__ == "__main__":
