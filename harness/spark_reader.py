@@ -24,9 +24,8 @@ from calving.services.maven import Artifact, jars
 
 RUNTIME = Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0", transitive=False)
 SQLITE = Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0", transitive=False)
-
-
 _SECONDS = 170
+"""How long all statements of a request may take."""
 
 
 def main() -> None:

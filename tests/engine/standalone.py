@@ -47,7 +47,7 @@ class Cluster:
         }
 
     def start(self) -> None:
-        """The master, which may have been killed. It remembers nothing."""
+        """The master, which may have been killed. It starts without state."""
         log = self.folder / f"master-{next(self._numbers)}.log"
         self._master = Process(self._command, log, self.env())
         self._master.wait_for_port(self._port, 60)

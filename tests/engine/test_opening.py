@@ -1,4 +1,4 @@
-"""An engine that is lost, cannot be reached, or starts late is opened again, or waited for."""
+"""The sink opens a lost engine again, and waits for one that cannot be reached or starts late."""
 
 from __future__ import annotations
 
