@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -74,11 +75,13 @@ class Spark:
     def insist(self, topic: Topic, folder: Path) -> list[str]:
         """A batch that is tried again, as the sink does, while Spark is away. Returns the errors until it ends."""
         errors: list[str] = []
-        for number in range(8):
-            if (found := self.run(topic, folder / str(number))) == ALL:
+        deadline = time.monotonic() + 300
+        while time.monotonic() < deadline:
+            if (found := self.run(topic, folder / str(len(errors)))) == ALL:
                 return errors
             errors.append(found["error"])
             assert errors[-1].startswith(("EngineLostError: ", "UnavailableError: ", "NoResourcesError: ")), errors
+            time.sleep(0.5)
         raise AssertionError(errors)
 
     def kill_java(self) -> None:

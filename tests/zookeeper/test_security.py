@@ -60,7 +60,9 @@ def works(guarded: Guarded, root: str, **options: object) -> bool:
 
 
 def sasl(username: str, password: str) -> dict[str, object]:
-    return {"authentication": "sasl-digest", "username": username, "password": password}
+    # The wait for an answer is long: on a busy machine, the handshakes of TLS and SASL take more than two seconds.
+    waits = {"session_ms": 60_000, "timeout_ms": 20_000}
+    return {"authentication": "sasl-digest", "username": username, "password": password, **waits}
 
 
 def test_tls_with_certificates_on_both_sides(guarded: Guarded, unique: str) -> None:
