@@ -8,6 +8,7 @@ from pathlib import Path
 import pyspark
 
 from calving.services.process import LOOPBACK, Process, free_port
+from harness.jvm import SPARK
 
 
 class ConnectServer:
@@ -20,6 +21,7 @@ class ConnectServer:
             "spark.connect.grpc.binding.port": str(self._port),
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
+            **SPARK,
             "spark.ui.enabled": "false",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }

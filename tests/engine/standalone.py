@@ -18,6 +18,7 @@ from pathlib import Path
 import pyspark
 
 from calving.services.process import LOOPBACK, Process, free_port
+from harness.jvm import SHORT_LIVED, SPARK
 
 _HOME = Path(pyspark.__file__).parent
 _LAUNCH = [str(_HOME / "bin" / "spark-class")]
@@ -43,6 +44,7 @@ class Cluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": "512m",
+            **SPARK,
             "spark.ui.showConsoleProgress": "false",
         }
 
@@ -70,7 +72,8 @@ class Cluster:
 
     def env(self) -> dict[str, str]:
         path = f"{self.folder / 'bare' / 'bin'}:{os.environ['PATH']}"
-        return {"SPARK_HOME": str(_HOME), "SPARK_LOCAL_IP": LOOPBACK, "PATH": path, "PYTHONPATH": ""}
+        daemons = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, "SPARK_LOCAL_IP": LOOPBACK}
+        return {**daemons, "PATH": path, "PYTHONPATH": ""}
 
     def worker(self, cores: int, host: str = LOOPBACK, **env: str) -> Worker:
         """One more node. ``env``: of its executors."""

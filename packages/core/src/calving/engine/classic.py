@@ -22,7 +22,7 @@ from calving.engine.failures import not_started
 from calving.engine.interface import Function, Patience
 from calving.engine.java import ask_about_numpy_alone, forget_a_dead_jvm, launch
 from calving.engine.shipping import Sent
-from calving.engine.spark import SparkEngine
+from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA, SparkEngine
 from calving.errors import UnavailableError
 from calving.tasks.ranges import TablePartition
 from calving.version import __version__
@@ -38,9 +38,6 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "512m",
 }
-_JAVA = "spark.driver.extraJavaOptions"
-# A local JVM only schedules, so optimising its code would cost more than it saves.
-_LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 
 class ClassicEngine(SparkEngine):
@@ -140,9 +137,9 @@ class ClassicEngine(SparkEngine):
             settings["spark.master"] = master
         if master.startswith("local"):
             settings = {**_LOCAL_DEFAULTS, **settings}
-            if _JAVA not in settings:
-                self._archive = ClassArchive(_LOCAL_JAVA)
-                settings[_JAVA] = f"{self._archive.options}{_quiet()}"
+            if JAVA_OPTIONS not in settings:
+                self._archive = ClassArchive(LOCAL_JAVA)
+                settings[JAVA_OPTIONS] = f"{self._archive.options}{_quiet()}"
             # Otherwise workers would use whatever `python3` is on PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Only spark-submit reads this setting, which takes precedence over the variable.

@@ -14,6 +14,10 @@ from calving.tasks.result import TaskResult
 from calving.tasks.spec import TaskSpec
 from calving.tasks.task import run_json
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+LOCAL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""A local JVM only schedules, so optimising its code would cost more than it saves."""
+
 
 class SparkEngine(Engine):
     """An engine on Spark. Tasks and results are sent as JSON, and each job is watched."""
