@@ -11,10 +11,21 @@ from campaign import records
 
 Workload = Literal["append", "upsert", "cdc"]
 Warehouse = Literal["local", "rest", "s3"]
-Kind = Literal["plain", "by key", "equality", "by key, equality", "ordered", "by key, ordered"]
+Kind = Literal[
+    "plain",
+    "by key",
+    "equality",
+    "by key, equality",
+    "ordered",
+    "by key, ordered",
+    "ordered, soft",
+    "by key, ordered, soft",
+]
 """Of a table: partitioned by its key or not; its deletes are positions or keys; the offset of a record decides which
-change is the last, or a column does.
+change is the last, or a column does; rows that are deleted go, or stay and are marked.
 """
+GONE = "deleted by "
+"""Before the proof of a row that is marked as deleted."""
 PARTITIONS = 3
 """Of the source topic."""
 _KEYS = 300
@@ -24,8 +35,8 @@ _LATE = 500
 
 
 class Change(NamedTuple):
-    """``proof`` is None if the row of the key is deleted. Of the changes of a key the last with the greatest ``order``
-    counts.
+    """``proof`` is None if the row of the key goes, and begins with ``GONE`` if it stays, marked as deleted. Of the
+    changes of a key the last with the greatest ``order`` counts.
     """
 
     table: str
@@ -36,14 +47,16 @@ class Change(NamedTuple):
 
 def kind(place: int, workload: Workload, warehouse: Warehouse) -> Kind:
     """The kind of the table that comes at this place among the tables. Those behind a REST catalog have format version
-    3, which takes no keys as deletes. A column decides about updates only: a row that is deleted leaves nothing that a
-    late change could be compared with.
+    3, which takes no keys as deletes. Where a column decides, no row goes: it would leave nothing that a late change
+    could be compared with.
     """
     kinds: list[Kind] = ["plain", "by key"]
     if warehouse == "local":
         kinds += ["equality", "by key, equality"]
     if workload == "upsert":
         kinds += ["ordered", "by key, ordered"]
+    if workload == "cdc":
+        kinds += ["ordered, soft", "by key, ordered, soft"]
     return kinds[place % len(kinds)]
 
 
@@ -56,16 +69,25 @@ def change(number: int, tables: Sequence[str], workload: Workload, warehouse: Wa
         return None
     own = (number * 2654435761 >> 7) % _KEYS
     key = own * PARTITIONS + number * 7 % PARTITIONS  # the partition, as it is sent
-    deletes = workload == "cdc" and number % 5 == 3
-    proof = hashlib.sha256(str(number).encode()).hexdigest()[:16]
     at = own % len(tables)
-    order = _order(number) if "ordered" in kind(at, workload, warehouse) else 0
-    return Change(tables[at], key, None if deletes else proof, order)
+    words = kind(at, workload, warehouse)
+    proof: str | None = _proof(number)
+    if _deletes(number, workload):
+        proof = f"{GONE}{proof}" if "soft" in words else None
+    return Change(tables[at], key, proof, _order(number) if "ordered" in words else 0)
+
+
+def _proof(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()[:16]
+
+
+def _deletes(number: int, workload: Workload) -> bool:
+    return workload == "cdc" and number % 5 == 3
 
 
 def _order(number: int) -> int:
-    """One record in ten comes late. No two have the same."""
-    return number - _LATE if number % 10 == 7 else number
+    """One record in five comes late, half of the deletes among them. No two have the same."""
+    return number - _LATE if number % 10 in (7, 8) else number
 
 
 def place(number: int, tables: Sequence[str], workload: Workload) -> tuple[str, str]:
@@ -79,8 +101,8 @@ def payload(number: int, tables: Sequence[str], workload: Workload) -> bytes | N
     found = change(number, tables, workload)
     if found is None:
         return records.payload(number, tables)
-    op = {"op": "d" if found.proof is None else "cu"[number % 2]} if workload == "cdc" else {}
-    row = {"id": found.key, "route": found.table, "proof": found.proof or "", "seq": _order(number), **op}
+    op = {"op": "d" if _deletes(number, workload) else "cu"[number % 2]} if workload == "cdc" else {}
+    row = {"id": found.key, "route": found.table, "proof": _proof(number), "seq": _order(number), **op}
     return json.dumps(row).encode()
 
 
@@ -99,4 +121,6 @@ def settings(workload: Workload, warehouse: Warehouse, tables: Sequence[str]) ->
             own |= {f"iceberg.table.{name}.row-deletes": "equality", f"iceberg.table.{name}.inserts": "upsert"}
         if "ordered" in words:
             own[f"iceberg.table.{name}.order-field"] = "seq"
+        if "soft" in words:
+            own[f"iceberg.table.{name}.delete-mode"] = "soft"
     return {"iceberg.tables.default-id-columns": "id", **how, **version, **own}

@@ -10,7 +10,7 @@ import signal
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,18 +45,14 @@ from campaign.rows import FOREIGN
 from harness.proxy import Proxy
 from harness.run import Run, Store, pause
 
-ARMED = [
-    f"{place}:{when}:{count}"
-    for place, whens in (
-        ("publish", ("before", "after")),
-        ("acknowledge", ("before", "after")),
-        ("table", ("before", "after", "lost-request", "lost-answer", "false-conflict")),
-        ("batch", ("before", "after")),
-    )
-    for when in whens
-    for count in (1, 2, 3)
-]
-"""Faults that a worker may be started with."""
+_PLACES = {
+    "publish": ("before", "after"),
+    "acknowledge": ("before", "after"),
+    "table": ("before", "after", "lost-request", "lost-answer", "false-conflict"),
+    "batch": ("before", "after"),
+    "deletes": ("before", "after"),
+}
+"""Where a fault may strike that a worker is started with, and how."""
 INSIDE = "offsets:after:@{folder},transaction:before:@{folder}"
 """The fault of every worker on request: it dies inside its next transaction."""
 OF_ONE = ("deaf cursor", "stuck worker")
@@ -86,6 +82,8 @@ class Field:
     """The catalog's."""
     lake: Lake | None = None
     """Where the tables are, if they are not in the embedded catalog."""
+    armory: Sequence[str] = ()
+    """Faults that workers may be started with."""
     sabotage: str | None = None
     """Of every worker, or of one in three: see ``OF_ONE``."""
     recovered: int = 0
@@ -124,7 +122,7 @@ class Field:
     def revive(self, *, armed: bool = True) -> None:
         """As many workers as there should be; every other one carries a fault of its own, if they are ``armed``."""
         while len(self.living()) < self.workers:
-            fault = self.rng.choice(ARMED) if armed and self.rng.random() < 0.5 else None
+            fault = self.rng.choice(self.armory) if armed and self.rng.random() < 0.5 else None
             self.run.environment.pop("SABOTAGE", None)
             if self.sabotage is not None and (self.sabotage not in OF_ONE or len(self.run.workers) % 3 == 1):
                 self.run.environment["SABOTAGE"] = self.sabotage
@@ -545,6 +543,12 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
 }
 """With how often each comes, relative to the others."""
 OF_S3 = {kind for kind in FAULTS if kind.startswith("object store")}
+
+
+def armory(workload: Workload) -> list[str]:
+    """The faults that a worker may be started with: deletes are written only for tables whose rows records change."""
+    places = _PLACES.items() if workload != "append" else [each for each in _PLACES.items() if each[0] != "deletes"]
+    return [f"{place}:{when}:{count}" for place, whens in places for when in whens for count in (1, 2, 3)]
 
 
 def faults_of(store: Store, workload: Workload = "append", warehouse: Warehouse = "local") -> list[str]:

@@ -17,8 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyroaring import BitMap64
 
 from campaign.audit import Row
-
-_COLUMNS = ["id", "route", "proof"]
+from campaign.changes import GONE
 
 
 def content(location: str) -> bytes:
@@ -70,7 +69,12 @@ def keys(location: str) -> set[int]:
 def rows(location: str) -> list[Row]:
     """The rows of a data file, whichever format its name says."""
     if location.endswith(".avro"):
-        return [Row(*(record[name] for name in _COLUMNS)) for record in avro(location)]
+        return [_row(record) for record in avro(location)]
     read = orc.read_table if location.endswith(".orc") else pq.read_table
-    columns: Mapping[str, list[Any]] = read(io.BytesIO(content(location)), columns=_COLUMNS).to_pydict()
-    return [Row(*row) for row in zip(*(columns[name] for name in _COLUMNS), strict=True)]
+    return [_row(record) for record in read(io.BytesIO(content(location))).to_pylist()]
+
+
+def _row(record: Mapping[str, Any]) -> Row:
+    """The mark of a deleted row is a part of its proof."""
+    mark = GONE if record.get("_deleted") else ""
+    return Row(record["id"], record["route"], f"{mark}{record['proof']}")

@@ -37,7 +37,7 @@ from campaign.audit import INVARIANTS
 from campaign.books import Counters, asked, miscounted, wrong
 from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
-from campaign.faults import FAULTS, Field, faults_of
+from campaign.faults import FAULTS, Field, armory, faults_of
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
 from harness.producing import Producing
@@ -112,9 +112,9 @@ def campaign(folder: Path, plan: Plan) -> dict[str, Any]:
     checker = Checker(run, database, lake.s3 if lake is not None else None, plan.workload, plan.warehouse)
     producing = Producing(run, _RECORDS_PER_SECOND)
     rng = random.Random(plan.seed)
-    field = Field(
-        run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake, sabotage=plan.sabotage
-    )
+    arms = armory(plan.workload)
+    parts = run, broker, store, proxy, folder, rng, 3, checker, producing.quiet, database, lake
+    field = Field(*parts, armory=arms, sabotage=plan.sabotage)
     run.environment["HANG"] = str(field.hang)
     try:
         field.revive(armed=plan.kinds is None)

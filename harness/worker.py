@@ -1,11 +1,12 @@
 """A worker process of the sink that dies, or is lied to, at one chosen place.
 
 ``FAULT = <place>:<when>:<count>``: at the ``count``-th call of a place the process kills itself ``before`` or ``after``
-it takes effect, hangs, or (for ``table``, ``table=<name>``) the commit is made to answer wrongly. ``<place>:<when>:@<folder>``: as soon as the
-file ``<place>-<when>`` is there, which the first takes away that finds it. Several faults are separated by commas.
-``<place>:broken:@<folder>``: every call fails while that
-file is there. ``PARK_BEHIND`` is ``Coordinator.park_behind``, and a commit fails soon. ``FORCE_LEAD = <file>``: while the file exists,
-this worker believes that it leads. ``BACKEND`` names the sink's backend.
+it takes effect, hangs, or (for ``table``, ``table=<name>``) the commit is made to answer wrongly.
+``<place>:<when>:@<folder>``: as soon as the file ``<place>-<when>`` is there, which the first takes away that finds it.
+Several faults are separated by commas. ``<place>:broken:@<folder>``: every call fails while that file is there.
+``deletes`` is where a commit of a mutation table has found the rows to delete, and writes its delete files; its call of
+``table`` comes next. ``PARK_BEHIND`` is ``Coordinator.park_behind``, and a commit fails soon. ``FORCE_LEAD = <file>``:
+while the file exists, this worker believes that it leads. ``BACKEND`` names the sink's backend.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from pyiceberg.exceptions import CommitFailedException
@@ -24,7 +26,7 @@ from pyiceberg.table import Table
 
 from calving.backend.interface import Cursor, Session
 from calving.cli.main import main
-from calving.iceberg import commit
+from calving.iceberg import commit, resolution
 from calving.protocol.coordinator import Coordinator
 from calving.runtime.batch import BatchRunner
 from calving_kafka.cursor import KafkaCursor
@@ -41,10 +43,11 @@ STORES: dict[str, tuple[type[Session], type[Cursor]]] = {
     "zookeeper": (ZooKeeperSession, ZooKeeperCursor),
 }
 SESSION, CURSOR = STORES[os.environ.get("BACKEND", "kafka")]
-PLACES: dict[str, tuple[type, str]] = {
+PLACES: dict[str, tuple[type | ModuleType, str]] = {
     "batch": (BatchRunner, "run"),
     "publish": (SESSION, "publish"),
     "acknowledge": (CURSOR, "acknowledge"),
+    "deletes": (resolution, "write_deleted"),
     "table": (Table, "_do_commit"),
     "offsets": (Transactions, "_store"),
     "transaction": (Transactions, "_commit"),

@@ -15,6 +15,19 @@ def test_an_append_workload_sends_each_record_as_a_row_of_its_own() -> None:
     assert sent == [records.payload(number, TABLES) for number in range(100)]
 
 
+def test_where_a_column_decides_deletes_mark_rows_and_some_of_them_come_late() -> None:
+    soft = "db.t4"  # the fifth of six kinds
+    tables = [f"db.t{place}" for place in range(6)]
+    changed = [changes.change(number, tables, "cdc") for number in range(20_000)]
+    found = [(number, made) for number, made in enumerate(changed) if made is not None and made.table == soft]
+    assert all(made.proof is not None for _, made in found)
+    deletes = [(number, made) for number, made in found if (made.proof or "").startswith(changes.GONE)]
+    late = [number for number, made in deletes if made.order < number]
+    assert 0.15 < len(deletes) / len(found) < 0.25
+    assert 0.4 < len(late) / len(deletes) < 0.6
+    assert len({made.order for _, made in found}) == len(found)
+
+
 @pytest.mark.parametrize("workload", ["upsert", "cdc"])
 def test_a_key_stays_in_its_table_and_its_partition(workload: Workload) -> None:
     found = [(number, changes.change(number, TABLES, workload)) for number in range(5000)]

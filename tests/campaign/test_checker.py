@@ -81,8 +81,13 @@ def test_a_compaction_doubles_nothing(seen: Fixture) -> None:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "avro"])
-def test_data_files_are_read_in_every_format(tmp_path: Path, kind: str) -> None:
-    values = [{"id": n, "route": "db.t", "proof": f"proof of {n}", "pad": "x"} for n in range(3)]
+@pytest.mark.parametrize(
+    ("marks", "deleted"), [({}, ""), ({"_deleted": False}, ""), ({"_deleted": True}, "deleted by ")]
+)
+def test_data_files_are_read_in_every_format_with_the_marks_of_deleted_rows(
+    tmp_path: Path, kind: str, marks: dict[str, bool], deleted: str
+) -> None:
+    values = [{"id": n, "route": "db.t", "proof": f"proof of {n}", "pad": "x", **marks} for n in range(3)]
     path = tmp_path / f"a.{kind}"
     match kind:
         case "parquet":
@@ -90,7 +95,8 @@ def test_data_files_are_read_in_every_format(tmp_path: Path, kind: str) -> None:
         case "orc":
             orc.write_table(pa.Table.from_pylist(values), path)
         case "avro":
-            fields = [{"name": name, "type": "long" if name == "id" else "string"} for name in values[0]]
+            types = {"id": "long", "_deleted": "boolean"}
+            fields = [{"name": name, "type": types.get(name, "string")} for name in values[0]]
             with path.open("wb") as file:
                 fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, values)
-    assert rows(f"file://{path}") == [Row(n, "db.t", f"proof of {n}") for n in range(3)]
+    assert rows(f"file://{path}") == [Row(n, "db.t", f"{deleted}proof of {n}") for n in range(3)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from campaign.audit import Claim, Row
-from campaign.changes import Change, change
+from campaign.changes import GONE, Change, change
 from campaign.rows import RowAudit
 
 TABLE = "db.t"
@@ -59,6 +59,17 @@ def test_each_wrong_key_counts_once_however_often_it_is_seen(
     counts = {"lost": "GAP", "doubled": "DUPLICATE", "wrong": "MISMATCH"}
     (kind,) = found
     assert (report["resurrected"] if kind == "resurrected" else sum(report[counts[kind]])) == 1
+
+
+def test_of_the_changes_of_a_key_the_greatest_counts_deletes_that_mark_the_row_among_them() -> None:
+    changes = [Change(TABLE, 1, "a", 5), Change(TABLE, 1, f"{GONE}b", 7), Change(TABLE, 1, "c", 6)]
+    audit = RowAudit([TABLE], 1, lambda number: (TABLE, ""), change=changes.__getitem__)
+    for number in range(len(changes)):
+        audit.produced(0, number, number)
+    audit.compare(TABLE, claim(3), [row(1, f"{GONE}b")])
+    assert not audit.found
+    audit.compare(TABLE, claim(3), [row(1, "b")])
+    assert audit.found == {"wrong": 1}
 
 
 def test_a_row_of_a_record_that_the_ledger_does_not_claim_is_wrong(audit: RowAudit) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from campaign.changes import Workload
 from campaign.run import Plan, campaign
 
 pytestmark = pytest.mark.services
@@ -43,6 +44,9 @@ def test_a_sabotaged_sink_whose_records_change_rows_makes_the_verdict_red(tmp_pa
     assert any(found[verdict] for verdict in FOUND_IN_ROWS[sabotage]), found
 
 
-def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(tmp_path: Path) -> None:
-    plan = Plan("kafka", 6, workload="upsert", seconds=15, kinds=(), sabotage="ignored order", settle_seconds=20)
+@pytest.mark.parametrize("workload", ["upsert", "cdc"])
+def test_a_sabotaged_sink_that_ignores_the_order_field_makes_the_verdict_red(
+    tmp_path: Path, workload: Workload
+) -> None:
+    plan = Plan("kafka", 6, workload=workload, seconds=15, kinds=(), sabotage="ignored order", settle_seconds=20)
     assert campaign(tmp_path, plan)["wrong"]
