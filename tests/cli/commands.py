@@ -97,8 +97,12 @@ class Cli:
 
     def publish_without_commit(self) -> None:
         """A worker that is killed right after its publication, and that nobody remembers."""
+        self.run_until_killed("publish:after:1")
+
+    def run_until_killed(self, fault: str) -> None:
+        """A worker that ``fault`` kills, and that nobody remembers."""
         backend = str(self.keys.get("iceberg.control.backend", "kafka"))
-        env = {**os.environ, "FAULT": "publish:after:1", "BACKEND": backend}
+        env = {**os.environ, "FAULT": fault, "BACKEND": backend}
         command = [sys.executable, "-m", "harness.worker", str(self.config)]
         done = subprocess.run(command, env=env, timeout=90, check=False, capture_output=True)
         assert done.returncode == -signal.SIGKILL, done.stderr

@@ -138,13 +138,21 @@ def change(sink: Cli, first: int, end: int) -> None:
     sink.topic.send(*encode(*({"id": n % 7, "n": n, "op": "d" if n % 5 == 4 else "u"} for n in range(first, end))))
 
 
-def assert_replayed(sink: Cli, end: int) -> None:
+def upsert(sink: Cli, first: int, end: int) -> None:
+    """The same changes; a row is deleted by a tombstone of its key."""
+    for n in range(first, end):
+        value = None if n % 5 == 4 else json.dumps({"id": n % 7, "n": n}).encode()
+        sink.topic.producer.produce(sink.topic.name, value, str(n % 7).encode())
+    assert sink.topic.producer.flush(20) == 0
+
+
+def assert_replayed(sink: Cli, end: int, name: str = "db.t") -> None:
     expected: dict[int, int] = {}
     for n in range(end):
         expected.pop(n % 7, None)
         if n % 5 != 4:
             expected[n % 7] = n
-    table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
+    table = open_catalog("iceberg", sink.catalog_keys).load_table(name)
     assert sorted((row["id"], row["n"]) for row in table.scan().to_arrow().to_pylist()) == sorted(expected.items())
 
 
@@ -192,6 +200,38 @@ def test_a_rolled_back_table_gets_its_changes_again_and_none_beneath_later_ones(
     changing.recover_here(rolled_back=["db.t"])
     changing.run_here()
     assert_replayed(changing, 230)
+
+
+@pytest.mark.parametrize("keys", ["kafka"], indirect=True)
+def test_upserts_that_are_read_again_for_one_table_leave_another_as_it_is(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str, keys: dict[str, str]
+) -> None:
+    """What was deleted stays deleted in both."""
+    sink = Cli(tmp_path, topic(), unique)
+    sink.keys |= keys | {
+        "iceberg.tables": "db.t,db.u",
+        "iceberg.tables.default-id-columns": "id",
+        "iceberg.tables.upsert-mode-enabled": "true",
+        "iceberg.tables.tombstones": "delete",
+        "iceberg.batch.max-records": "25",
+        "key.converter": "json",
+        "key.converter.schemas.enable": "false",
+    }
+    upsert(sink, 0, 60)
+    sink.run_here()
+    catalog = open_catalog("iceberg", sink.catalog_keys)
+    snapshot = catalog.load_table("db.t").metadata.current_snapshot_id
+    assert snapshot is not None
+    upsert(sink, 60, 160)
+    sink.run_here()
+    with catalog.load_table("db.t").manage_snapshots() as rollback:
+        rollback.rollback_to_snapshot(snapshot)
+    assert_replayed(sink, 60)
+    assert "table db.u skips 100 offsets that it already holds" in sink.recover_here(rolled_back=["db.t"])
+    upsert(sink, 160, 170)
+    sink.run_here()
+    for name in ("db.t", "db.u"):
+        assert_replayed(sink, 170, name)
 
 
 def roll_back_to(sink: Cli, rows: int, after: int) -> int:

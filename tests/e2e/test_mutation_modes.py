@@ -62,7 +62,13 @@ def test_upserts_leave_the_last_record_of_each_key(sink: Cli) -> None:
 
 
 def change(sink: Cli, chance: random.Random, expected: Rows) -> None:
-    """One run over 200 inserts, updates and deletes of 40 keys; ``expected`` gets the rows that they leave."""
+    """One run over changes."""
+    send_changes(sink, chance, expected)
+    sink.run_here()
+
+
+def send_changes(sink: Cli, chance: random.Random, expected: Rows) -> None:
+    """200 inserts, updates and deletes of 40 keys; ``expected`` gets the rows that they leave."""
     for _ in range(200):
         key = chance.randrange(40)
         operation = "c" if key not in expected else chance.choice("uud")
@@ -72,7 +78,6 @@ def change(sink: Cli, chance: random.Random, expected: Rows) -> None:
             expected[key] = (key, f"v{chance.random()}")
         send(sink, key, {"id": key, "op": operation, "name": expected.get(key, (0, "gone"))[1]})
     sink.topic.producer.flush()
-    sink.run_here()
 
 
 def test_the_operation_of_a_record_decides_what_becomes_of_its_row(sink: Cli) -> None:
@@ -92,6 +97,18 @@ def test_the_operation_of_a_record_decides_with_equality_too(sink: Cli) -> None:
         table = open_catalog("iceberg", sink.catalog_keys).load_table("db.t")
         check(table, equality=True)
         assert sorted(duckdb_rows(table, "id, name")) == sorted(expected.values())
+
+
+@pytest.mark.parametrize("fault", ["deletes:before:1", "deletes:after:1", "table:after:1"])
+def test_a_worker_killed_while_it_commits_deletes_loses_no_change_and_brings_no_row_back(sink: Cli, fault: str) -> None:
+    """Before it writes the delete files of the rows it has found, before the catalog's commit, or after it."""
+    sink.keys["iceberg.tables.cdc-field"] = "op"
+    chance, expected = random.Random(7), Rows()
+    change(sink, chance, expected)
+    send_changes(sink, chance, expected)
+    sink.run_until_killed(fault)
+    sink.run_here()
+    assert table_of(sink) == sorted(expected.values())
 
 
 def test_rows_of_the_branch_in_the_settings_change_and_those_of_main_stay(sink: Cli) -> None:

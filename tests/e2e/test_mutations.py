@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+import calving
 from calving.iceberg.catalog import open_catalog
 from calving.runtime.app import App
 from calving.settings.load import load
@@ -181,6 +182,50 @@ def test_history_of_two_workers_comes_to_what_a_dict_says(
     finally:
         run.close()
     assert found == expected
+
+
+def test_history_of_two_workers_in_one_process_over_the_memory_backend_comes_to_what_a_dict_says(
+    tmp_path: Path, topic: Callable[..., Topic], unique: str
+) -> None:
+    """The second worker leads once the first has gone, and the third once the second has."""
+    made = Cli(tmp_path, topic(partitions=3), unique)
+    made.keys |= {
+        "iceberg.control.backend": "memory",
+        "iceberg.table.db.t.id-columns": "id",
+        "iceberg.tables.cdc-field": "op",
+        "iceberg.batch.max-records": "50",
+    }
+    rng, expected = random.Random(3), dict[int, int]()
+
+    def change(first: int, end: int) -> None:
+        for n in range(first, end):
+            key, op = rng.randrange(40), rng.choice("cuud")
+            value = json.dumps({"id": key, "n": n, "op": op}).encode()
+            made.topic.producer.produce(made.topic.name, value, partition=key % 3)
+            expected.pop(key, None)
+            if op != "d":
+                expected[key] = n
+        assert made.topic.producer.flush(30) == 0
+
+    change(0, 300)
+    with calving.Worker(calving.build(made.keys)) as first:
+        _wait(lambda: first.progress.files > 0)
+        with calving.Worker(calving.build(made.keys)) as second:
+            _wait(lambda: second.progress.held > 0)
+            change(300, 600)
+            _wait(lambda: second.progress.read > 0)
+            first.stop()
+            change(600, 900)
+            _wait(lambda: second.progress.files > 0)
+    calving.Worker(calving.build(made.keys)).run(until_caught_up=True)
+    assert rows(made, "id", "n") == sorted(expected.items())
+
+
+def _wait(until: Callable[[], bool], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def _settled(run: Run, expected: dict[int, int], seconds: float = 90) -> dict[int, int]:
