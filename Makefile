@@ -66,7 +66,7 @@ demo: $(BIN)/calving
 
 test: $(BIN)/uv $(BUILT)
 	@$(MAKE) --no-print-directory --jobs 2 $(call spark_wheel,$(SPARK)) $(call spark_wheel,$(OLDER_SPARK))
-	@PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$(if $(NATIVE),$(native_wheel))" $(BIN)/tox run-parallel --parallel 4 --parallel-no-spinner
+	@PATH="$(CURDIR)/$(BIN):$$PATH" CALVING_NATIVE_WHEEL="$(if $(NATIVE),$(native_wheel))" $(BIN)/tox run-parallel --parallel 3 --parallel-no-spinner
 
 SLOWER = packaging fuzz serving iceberg cli records/test_neighbours.py
 test-quick: $(BIN)/calving
