@@ -4,12 +4,12 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native docs pictures site matrix lock release-check clean
+.PHONY: help demo test test-quick types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native docs pictures site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
 	@echo "make test      everything through tox"
-	@echo "make test-quick  most of what needs no services, in three to four minutes; left out are tests"
+	@echo "make test-quick  most of what needs no services, in less than three minutes; left out are tests"
 	@echo "               of packaging, fuzz, serving, iceberg, cli, neighbours, and broken rules"
 	@echo "make bench     throughput and commit cost, with figures (RECORDS=5000000);"
 	@echo "               BENCH='--only java' takes the Java sink beside it, also over 3 * RECORDS"
@@ -70,7 +70,13 @@ test: $(BIN)/uv $(BUILT)
 
 SLOWER = packaging fuzz serving iceberg cli records/test_neighbours.py
 test-quick: $(BIN)/calving
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 types quick
+
+types: $(BIN)/calving
+	@$(BIN)/mypy
+
+quick: $(BIN)/calving
 	@CALVING_SEEDS=3 $(BIN)/pytest -q -n 2 -m 'not services' -k 'not broken_rule and not contracts_in_the_manual' tests \
 		$(SLOWER:%=--ignore tests/%)
 

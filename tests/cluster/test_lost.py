@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import calving.version
-from calving.errors import NotInstalledError
 from calving.version import __version__
+from harness.pythons import python
 from harness.topic import Topic
 from tests.engine.connect_server import ConnectServer
-from tests.engine.standalone import Cluster, eventually
+from tests.engine.standalone import Cluster, eventually, with_one_node
 from tests.engine.test_engine import ALL, Spark, filled
 
 pytestmark = pytest.mark.services
@@ -24,12 +24,8 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        made.worker(2)
+    with with_one_node(tmp_path_factory.mktemp("cluster")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def test_a_master_that_starts_again_and_knows_nobody_gets_a_new_application(
@@ -54,22 +50,12 @@ def test_a_python_of_another_minor_version_is_named(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
     """It needs no package: Spark compares the versions first."""
-    other = another_python()
+    other = python(12 if sys.version_info.minor == 11 else 11)
     properties = {"spark.pyspark.python": other, "spark.python.daemon.module": "pyspark.daemon"}
     with contextlib.closing(Spark(tmp_path, {**cluster.properties, **properties})) as spark:
         error = spark.run(filled(topic), tmp_path)["error"]
     assert error.startswith("ConfigError: Spark's workers run Python 3.")
     assert f"the driver 3.{sys.version_info.minor}: they must be of the same minor version" in error
-
-
-def another_python() -> str:
-    """An interpreter of another minor version of Python 3."""
-    for minor in (11, 12, 13):
-        found = Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python")
-        program = next(map(str, found), None) or shutil.which(f"python3.{minor}")
-        if minor != sys.version_info.minor and program is not None:
-            return program
-    raise NotInstalledError("this machine has no other Python")
 
 
 def test_executors_with_another_version_of_calving_are_named(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.pythons import python
 from tests.packaging.test_wheels import ROOT, uv
 
 pytestmark = pytest.mark.services
@@ -28,9 +29,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-@pytest.mark.parametrize(("python", "spark"), [("3.11", "4.0.5"), ("3.12", "4.1.4"), ("3.13", "4.3.0")])
-def test_the_demo_runs_from_wheels(wheels: list[Path], tmp_path: Path, python: str, spark: str) -> None:
-    uv("venv", "--quiet", "--no-python-downloads", "--python", python, tmp_path / "env")
+@pytest.mark.parametrize(("minor", "spark"), [(11, "4.0.5"), (12, "4.1.4"), (13, "4.3.0")])
+def test_the_demo_runs_from_wheels(wheels: list[Path], tmp_path: Path, minor: int, spark: str) -> None:
+    uv("venv", "--quiet", "--no-python-downloads", "--python", python(minor), tmp_path / "env")
     program = tmp_path / "env" / "bin" / "python"
     # uv's cache knows a wheel by its folder and version, not by what it holds.
     rebuilt = [f"--refresh-package={wheel.name.partition('-')[0].replace('_', '-')}" for wheel in wheels]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ import time
 import urllib.parse
 import urllib.request
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyspark
@@ -88,6 +89,17 @@ class Cluster:
         for worker in self.workers:
             worker.stop()
         self._master.stop()
+
+
+@contextlib.contextmanager
+def with_one_node(folder: Path) -> Iterator[Cluster]:
+    """A cluster with a worker of two cores."""
+    cluster = Cluster(folder)
+    try:
+        cluster.worker(2)
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 class Worker:

@@ -15,7 +15,7 @@ import pytest
 
 from harness.topic import Topic
 from tests.cli.commands import Cli
-from tests.engine.standalone import Cluster, eventually
+from tests.engine.standalone import Cluster, eventually, with_one_node
 from tests.engine.test_engine import ALL, RECORDS, Spark, filled
 
 pytestmark = pytest.mark.services
@@ -23,12 +23,8 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
-    try:
-        made.worker(2)
+    with with_one_node(tmp_path_factory.mktemp("cluster")) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def test_a_batch_runs_on_a_cluster_in_the_interpreter_that_the_settings_name(

@@ -193,13 +193,13 @@ def check_with_spark(catalog: str, tables: Sequence[MutationTable]) -> None:
 
 
 def _read(table: Table, mode: str, layout: str) -> dict[str, list[tuple[Any, ...]]]:
-    """By whom reads tables like this one: pyiceberg knows no equality deletes, and DuckDB 1.5 fails for those of specs
-    that have changed.
+    """By whom reads tables like this one: pyiceberg knows no equality deletes. Where the spec has changed, DuckDB 1.5
+    fails for them, and now and then loses a row that no vector of its file deletes (1.4 and Spark do not: mode `upgraded`, seed 5).
     """
     found = {"the specification": rows_of(table)}
     if not mode.startswith("equality"):
         found["pyiceberg"] = pyiceberg_rows(table)
-    if not (mode.startswith("equality") and layout == "evolved"):
+    if layout != "evolved" or not (has_version_3(mode) or mode.startswith("equality")):
         found["DuckDB"] = duckdb_rows(table)
     return found
 
