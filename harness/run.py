@@ -24,6 +24,7 @@ from calving.services.process import LOOPBACK, Process, Service
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
+from harness.nursery import Forked
 from harness.sent import TABLES, value
 
 Store = KafkaServer | RedisServer | ZooKeeperServer
@@ -128,7 +129,7 @@ class Run:
         if aside is None:
             aside = len(self.workers) % 3 == 0
         config = self.aside if self.aside is not None and aside else self.config
-        worker = Process([sys.executable, "-m", self.module, str(config)], log, env)
+        worker = Forked(self.module, [str(config)], log, env)
         self.workers.append(worker)
         return worker
 
