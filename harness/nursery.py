@@ -79,7 +79,10 @@ def _nursery() -> socket.socket:
     ours, theirs = socket.socketpair()
     with theirs:
         command = [sys.executable, "-m", "harness.nursery", str(theirs.fileno())]
-        subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=Path(__file__).parents[1], stdin=subprocess.DEVNULL)
+        env = {**os.environ, "COLUMNS": "200"}  # consoles that modules make have this width
+        subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], cwd=Path(__file__).parents[1], stdin=subprocess.DEVNULL, env=env
+        )
     return ours
 
 

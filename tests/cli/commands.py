@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import re
 import signal
 import subprocess
@@ -23,8 +23,11 @@ from calving.model.offsets import TopicPartition
 from calving.runtime.app import App
 from calving.settings.load import load
 from calving.source.kafka import members
+from harness.nursery import Forked
 from harness.topic import Topic
 from tests.tasks.conftest import encode
+
+_NUMBERS = itertools.count()
 
 
 class Cli:
@@ -56,12 +59,20 @@ class Cli:
         return [sys.executable, "-c", "from calving.cli.main import main; main()", *arguments, str(self.config)]
 
     def run(self, *arguments: str, code: int = 0, seconds: float = 90) -> str:
-        env = {**os.environ, "COLUMNS": "200"}
-        done = subprocess.run(
-            self.command(*arguments), capture_output=True, text=True, timeout=seconds, check=False, env=env
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout + done.stderr
+        ended, said = self._ended("harness.command", *arguments, seconds=seconds)
+        assert ended == code, said
+        return said
+
+    def _ended(self, module: str, *arguments: str, seconds: float, **env: str) -> tuple[int, str]:
+        """The exit code of a process, and what it has written."""
+        log = self.folder / f"{next(_NUMBERS)}.log"
+        process = Forked(module, [*arguments, str(self.config)], log, env)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            pytest.fail(f"{module} {arguments} has not ended for {seconds} s: {log.read_text()}")
+        return code, log.read_text()
 
     def rows(self) -> int:
         return len(open_catalog("iceberg", self.catalog_keys).load_table("db.t").scan().to_arrow())
@@ -102,10 +113,8 @@ class Cli:
     def run_until_killed(self, fault: str) -> None:
         """A worker that ``fault`` kills, and that nobody remembers."""
         backend = str(self.keys.get("iceberg.control.backend", "kafka"))
-        env = {**os.environ, "FAULT": fault, "BACKEND": backend}
-        command = [sys.executable, "-m", "harness.worker", str(self.config)]
-        done = subprocess.run(command, env=env, timeout=90, check=False, capture_output=True)
-        assert done.returncode == -signal.SIGKILL, done.stderr
+        code, said = self._ended("harness.worker", seconds=90, FAULT=fault, BACKEND=backend)
+        assert code == -signal.SIGKILL, said
         self._wait_until_forgotten()
 
     def _wait_until_forgotten(self, seconds: float = 30) -> None:

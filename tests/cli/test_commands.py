@@ -284,9 +284,7 @@ def test_files_of_a_table_that_was_recreated_stay_buffered_until_an_operator_let
     schema = catalog.load_table("db.t").schema()
     # A worker that is killed after it has published: its files are in the control log, and in no table.
     cli.topic.send(*encode(*({"id": i} for i in range(100, 110))))
-    env = {**os.environ, "FAULT": "publish:after:1"}
-    command = [sys.executable, "-m", "harness.worker", str(cli.config)]
-    subprocess.run(command, env=env, timeout=60, check=False, capture_output=True)
+    cli.run_until_killed("publish:after:1")
     catalog.drop_table("db.t")
     catalog.create_table("db.t", schema)
     record = cli.folder / "released.json"
