@@ -188,9 +188,9 @@ def test_a_job_that_never_ends_is_cancelled_and_the_next_one_runs(topic: Callabl
     properties = {**LOCAL, "spark.python.daemon.module": "tests.engine.flaky_daemon"}
     env = {"FLAKY_MARKER": str(tmp_path / "hung-once"), "FLAKY_HANGS": "1"}
     made = filled(topic)
-    with contextlib.closing(Spark(tmp_path, properties, (120, 15), **env)) as spark:
+    with contextlib.closing(Spark(tmp_path, properties, (120, 60), **env)) as spark:
         assert spark.run(made, tmp_path / "a")["error"].startswith(
-            "UnavailableError: the Spark job took longer than 15 s"
+            "UnavailableError: the Spark job took longer than 60 s"
         )
         assert spark.run(made, tmp_path / "b") == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
 
