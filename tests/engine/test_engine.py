@@ -192,7 +192,7 @@ def test_a_job_that_never_ends_is_cancelled_and_the_next_one_runs(topic: Callabl
         assert spark.run(made, tmp_path / "a")["error"].startswith(
             "UnavailableError: the Spark job took longer than 60 s"
         )
-        assert spark.run(made, tmp_path / "b") == {"rows": RECORDS, "distinct": RECORDS, "files": 2}
+        spark.insist(made, tmp_path / "b")
 
 
 def test_a_shuffle_makes_one_file_of_each_partition(

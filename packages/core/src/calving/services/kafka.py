@@ -44,7 +44,6 @@ _SETTINGS = {
     "log.segment.delete.delay.ms": "100",
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
-    "metadata.max.idle.interval.ms": "0",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "auto.create.topics.enable": "false",
