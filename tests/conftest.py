@@ -26,6 +26,8 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
+_LONGEST = {"test_campaign.py", "test_engine.py", "test_parking.py", "test_cluster.py", "test_connect_server.py"}
+"""Modules that take minutes. They come first, so that none of several processes is left with one at the end."""
 _SERVICES = {"servers", "own_broker", "rest_uri"}
 """Fixtures that start a service. Tests that start one by another way carry the marker themselves."""
 
@@ -34,6 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _SERVICES & set(getattr(item, "fixturenames", ())):
             item.add_marker("services")
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 def pytest_collection_finish() -> None:
