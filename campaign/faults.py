@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import shutil
 import signal
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -33,103 +29,20 @@ from pyiceberg.types import LongType
 from calving.errors import CalvingError
 from calving.iceberg.catalog import find_table
 from calving.services.kafka import KafkaServer
-from calving.services.process import Process
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from campaign import records
 from campaign.changes import Warehouse, Workload
-from campaign.checker import Checker
-from campaign.lake import Lake, S3Lake
+from campaign.field import Field
+from campaign.lake import S3Lake
 from campaign.rows import FOREIGN
-from harness.proxy import Proxy
-from harness.run import Run, Store, pause
+from harness.run import Store, pause
 
-_PLACES = {
-    "publish": ("before", "after"),
-    "acknowledge": ("before", "after"),
-    "table": ("before", "after", "lost-request", "lost-answer", "false-conflict"),
-    "batch": ("before", "after"),
-    "deletes": ("before", "after"),
-}
-"""Where a fault may strike that a worker is started with, and how."""
-INSIDE = "offsets:after:@{folder},transaction:before:@{folder}"
-"""The fault of every worker on request: it dies inside its next transaction."""
-OF_ONE = ("deaf cursor", "stuck worker")
-"""Sabotage that one worker in three is enough for; the rest is in what a leader does, whoever that is."""
 _IN_VAIN = (CommitFailedException, ValidationException, RESTError, OSError)
 """Others give up, too."""
-
 _MEMBERS_SECONDS = 240
 """So long a group may have members that were killed, on a machine that is busy."""
-
-
-@dataclass
-class Field:
-    """The parts to break."""
-
-    run: Run
-    broker: KafkaServer
-    store: Store
-    proxy: Proxy
-    folder: Path
-    rng: random.Random
-    workers: int
-    checker: Checker
-    quiet: Callable[[], AbstractContextManager[None]]
-    """While it is entered, no records are sent."""
-    database: Path
-    """The catalog's."""
-    lake: Lake | None = None
-    """Where the tables are, if they are not in the embedded catalog."""
-    armory: Sequence[str] = ()
-    """Faults that workers may be started with."""
-    sabotage: str | None = None
-    """Of every worker, or of one in three: see ``OF_ONE``."""
-    recovered: int = 0
-    """How often an operator has."""
-    appended: int = 0
-    """How many rows somebody else has appended, or tried to."""
-    armed: dict[str, int] = field(default_factory=dict)
-    """Faults that workers were started with; not all live long enough to commit theirs."""
-
-    @property
-    def hang(self) -> Path:
-        """While this exists, the catalog hangs."""
-        return self.folder / "hang"
-
-    def all_there(self) -> bool:
-        """Whether all that was sent, and was not dropped since, is committed."""
-        return self.checker.is_complete(self.run.sent)
-
-    def wait(self, seconds: float, while_waiting: Callable[[], None] = lambda: None) -> float | None:
-        """Seconds until everything that was sent is committed; None: it is not."""
-        started = time.monotonic()
-        while time.monotonic() - started < seconds:
-            while_waiting()
-            if self.all_there():
-                return time.monotonic() - started
-            time.sleep(0.5)
-        return None
-
-    def living(self) -> list[Process]:
-        return [w for w in self.run.workers if w.returncode is None]
-
-    def victim(self) -> Process | None:
-        living = self.living()
-        return self.rng.choice(living) if living else None
-
-    def revive(self, *, armed: bool = True) -> None:
-        """As many workers as there should be; every other one carries a fault of its own, if they are ``armed``."""
-        while len(self.living()) < self.workers:
-            fault = self.rng.choice(self.armory) if armed and self.rng.random() < 0.5 else None
-            self.run.environment.pop("SABOTAGE", None)
-            if self.sabotage is not None and (self.sabotage not in OF_ONE or len(self.run.workers) % 3 == 1):
-                self.run.environment["SABOTAGE"] = self.sabotage
-            if fault is not None:
-                self.armed[fault.rpartition(":")[0]] = self.armed.get(fault.rpartition(":")[0], 0) + 1
-            inside = INSIDE.format(folder=self.folder) if isinstance(self.store, KafkaServer) else None
-            self.run.start(",".join(filter(None, (fault, inside))), forced=True)
 
 
 def worker_killed(f: Field) -> None:
@@ -543,12 +456,6 @@ FAULTS: dict[str, tuple[Callable[[Field], None], int]] = {
 }
 """With how often each comes, relative to the others."""
 OF_S3 = {kind for kind in FAULTS if kind.startswith("object store")}
-
-
-def armory(workload: Workload) -> list[str]:
-    """The faults that a worker may be started with: deletes are written only for tables whose rows records change."""
-    places = _PLACES.items() if workload != "append" else [each for each in _PLACES.items() if each[0] != "deletes"]
-    return [f"{place}:{when}:{count}" for place, whens in places for when in whens for count in (1, 2, 3)]
 
 
 def faults_of(store: Store, workload: Workload = "append", warehouse: Warehouse = "local") -> list[str]:

@@ -37,7 +37,8 @@ from campaign.audit import INVARIANTS
 from campaign.books import Counters, asked, miscounted, wrong
 from campaign.changes import Warehouse, Workload
 from campaign.checker import LETTERS, Checker
-from campaign.faults import FAULTS, Field, armory, faults_of
+from campaign.faults import FAULTS, faults_of
+from campaign.field import Field, armory
 from campaign.lake import Lake, S3Lake, on_disk
 from campaign.latency import recovered, summary
 from harness.producing import Producing

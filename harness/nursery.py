@@ -69,7 +69,9 @@ class _Child:
 
     def _ended(self, seconds: float | None) -> int | None:
         if self._code is None and select.select([self._status], [], [], seconds)[0]:
-            self._code = int.from_bytes(os.read(self._status, 4), "big", signed=True)
+            told = os.read(self._status, 4)
+            # Without an answer the nursery has ended, and the kernel has killed its children.
+            self._code = int.from_bytes(told, "big", signed=True) if told else -signal.SIGKILL
             os.close(self._status)
         return self._code
 
@@ -144,8 +146,7 @@ def _tell(children: dict[int, int]) -> None:
 
 def _become(request: dict[str, object], log: int) -> None:
     os.setsid()
-    if sys.platform == "linux":
-        die_with_parent()
+    die_with_parent()
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

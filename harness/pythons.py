@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import sys
 from pathlib import Path
 
 from calving.errors import NotInstalledError
@@ -19,3 +21,14 @@ def python(minor: int) -> str:
     if program is None:
         raise NotInstalledError(f"this machine has no Python 3.{minor}")
     return str(program)
+
+
+def another_python() -> str:
+    """An interpreter of another minor version of Python 3.
+
+    :raises NotInstalledError: there is none.
+    """
+    for minor in {11, 12, 13} - {sys.version_info.minor}:
+        with contextlib.suppress(NotInstalledError):
+            return python(minor)
+    raise NotInstalledError("this machine has no other Python")

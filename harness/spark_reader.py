@@ -20,8 +20,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from calving.engine.spark import JAVA_OPTIONS, LOCAL_JAVA
 from calving.services.maven import Artifact, jars
-from harness.jvm import SHORT_LIVED
 
 RUNTIME = Artifact("org.apache.iceberg", "iceberg-spark-runtime-4.1_2.13", "1.12.0", transitive=False)
 SQLITE = Artifact("org.xerial", "sqlite-jdbc", "3.50.3.0", transitive=False)
@@ -111,7 +111,7 @@ def started() -> Iterator[SparkSession]:
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", SHORT_LIVED)
+        .config(JAVA_OPTIONS, LOCAL_JAVA)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraClassPath", classpath)
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")

@@ -107,11 +107,11 @@ class Cli:
     # What dies
 
     def publish_without_commit(self) -> None:
-        """A worker that is killed right after its publication, and that nobody remembers."""
+        """Run a worker until it is killed right after its publication, and wait until its group has no members."""
         self.run_until_killed("publish:after:1")
 
     def run_until_killed(self, fault: str) -> None:
-        """A worker that ``fault`` kills, and that nobody remembers."""
+        """Run a worker until ``fault`` kills it, and wait until its group has no members."""
         backend = str(self.keys.get("iceberg.control.backend", "kafka"))
         code, said = self._ended("harness.worker", seconds=90, FAULT=fault, BACKEND=backend)
         assert code == -signal.SIGKILL, said

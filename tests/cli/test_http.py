@@ -28,6 +28,7 @@ from calving.source.kafka import KafkaGroup
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.session import KafkaSession
 from harness.topic import Topic
+from harness.waiting import wait_for
 from tests.cli.commands import Cli
 from tests.serving.collector import collecting, values
 from tests.serving.sinks import TOKEN, Client
@@ -60,13 +61,6 @@ def running(cli: Cli) -> Iterator[Client]:
     finally:
         app.stop()
         worker.join()
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
 
 
 def sums(client: Client) -> dict[str, float]:

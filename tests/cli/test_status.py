@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -32,6 +31,7 @@ from calving.runtime.heard import Heard, hear
 from calving.services.process import Process
 from calving.settings.load import load
 from harness.topic import Topic
+from harness.waiting import wait_for
 from tests.cli.commands import Cli
 
 
@@ -61,13 +61,6 @@ def table_of(cli: Cli) -> TableHealth:
     finally:
         session.close()
     return found
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def test_a_sink_that_is_well_has_committed_all_that_it_published(cli: Cli) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import calving.version
 from calving.version import __version__
-from harness.pythons import python
+from harness.pythons import another_python
 from harness.topic import Topic
 from tests.engine.connect_server import ConnectServer
 from tests.engine.standalone import Cluster, eventually, with_one_node
@@ -50,7 +50,7 @@ def test_a_python_of_another_minor_version_is_named(
     cluster: Cluster, topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
     """It needs no package: Spark compares the versions first."""
-    other = python(12 if sys.version_info.minor == 11 else 11)
+    other = another_python()
     properties = {"spark.pyspark.python": other, "spark.python.daemon.module": "pyspark.daemon"}
     with contextlib.closing(Spark(tmp_path, {**cluster.properties, **properties})) as spark:
         error = spark.run(filled(topic), tmp_path)["error"]

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pyspark
 
+from calving.engine.spark import LOCAL_JAVA
 from calving.host import java
 from calving.services.maven import Artifact, jars
 from calving.services.process import LOOPBACK, Process, free_port
-from harness.jvm import SHORT_LIVED, SPARK
+from harness.jvm import SPARK
 from tests.engine.standalone import executors_in, processes_in
 
 _JARS = Path(pyspark.__file__).parent / "jars"
@@ -47,7 +48,7 @@ class Yarn:
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": "512m",
             **SPARK,
-            "spark.yarn.am.extraJavaOptions": SHORT_LIVED,
+            "spark.yarn.am.extraJavaOptions": LOCAL_JAVA,
             "spark.ui.showConsoleProgress": "false",
             "spark.yarn.jars": f"local:{_JARS}/*",  # else Spark's own are copied for each application
             "spark.yarn.stagingDir": f"file://{folder / 'staging'}",
@@ -118,7 +119,7 @@ def start(conf: Path, main: str, log: Path) -> Process:
     (version,) = (name.rpartition("-")[2] for name in found if name.startswith("hadoop-client-api-"))
     minicluster = Artifact("org.apache.hadoop", "hadoop-client-minicluster", version, transitive=False)
     server = jars("yarn", [minicluster, *_LEFT_OUT])
-    command = [java(), "-Xmx512m", *SHORT_LIVED.split(), "-cp", f"{conf}:{server}/*:{_JARS}/*", f"{_SERVER}{main}"]
+    command = [java(), "-Xmx512m", *LOCAL_JAVA.split(), "-cp", f"{conf}:{server}/*:{_JARS}/*", f"{_SERVER}{main}"]
     return Process(command, log, {"HADOOP_CONF_DIR": str(conf), "JAVA_HOME": _java_home()})
 
 

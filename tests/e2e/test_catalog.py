@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from calving.source.client import client_config
 from harness.run import Run, died
 from harness.sent import TABLES
 from harness.topic import Topic
+from harness.waiting import wait_for
 from tests.cli.commands import Cli
 from tests.tasks.conftest import encode
 
@@ -346,10 +346,3 @@ def recreate(catalog: Catalog, table: str) -> None:
     schema = catalog.load_table(table).schema()
     catalog.drop_table(table)
     catalog.create_table(table, schema)
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)

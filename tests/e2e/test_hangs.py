@@ -18,6 +18,7 @@ from calving.services.zookeeper import ZooKeeperServer
 from harness.proxy import Proxy
 from harness.run import Run, Store, settings_of
 from harness.sent import TABLES
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.services
 
@@ -42,15 +43,8 @@ def rows_of(run: Run, table: str) -> int:
     return routes.count(table)
 
 
-def wait(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
-
-
 def wait_for_rows(run: Run, table: str, count: int) -> None:
-    wait(lambda: rows_of(run, table) == count)
+    wait_for(lambda: rows_of(run, table) == count)
 
 
 def stops_cleanly(worker: Process, seconds: float) -> bool:
@@ -67,13 +61,13 @@ def test_a_commit_that_hangs_stops_neither_the_other_tables_nor_a_clean_stop(
     r = run(settings=SOON | keys)
     worker = r.start("table=db.even:hang:2")
     r.produce(600)
-    wait(lambda: rows_of(r, "db.odd") == 300)
+    wait_for(lambda: rows_of(r, "db.odd") == 300)
     for sent in (600, 900):
         r.produce(600)
         wait_for_rows(r, "db.odd", sent)
     assert rows_of(r, "db.even") < 900
     assert "table db.even: still committing" in worker.log.read_text()
-    wait(lambda: "DEGRADED: table-failing: table db.even: " in worker.log.read_text())
+    wait_for(lambda: "DEGRADED: table-failing: table db.even: " in worker.log.read_text())
     assert stops_cleanly(worker, 20)
     r.start()
     r.wait_until_committed()
@@ -91,7 +85,7 @@ def silenced(run: Callable[..., Run], rest_uri: str, unique: str) -> Iterator[tu
     catalog = open_catalog("iceberg", {"type": "rest", "uri": rest_uri})
     r.start()
     r.produce(600)
-    wait(lambda: find_table(catalog, (space, "odd")) is not None)
+    wait_for(lambda: find_table(catalog, (space, "odd")) is not None)
     yield r, proxy
     proxy.close()
 
@@ -110,9 +104,9 @@ def test_a_catalog_that_is_silent_when_a_worker_starts_does_not_hold_up_its_clea
     r, proxy = silenced
     r.stop()
     proxy.hush()
-    wait(lambda: proxy.wires == 0)
+    wait_for(lambda: proxy.wires == 0)
     worker = r.start()
-    wait(lambda: proxy.wires > 0)
+    wait_for(lambda: proxy.wires > 0)
     assert stops_cleanly(worker, 15)
 
 
@@ -165,7 +159,7 @@ def test_a_leader_without_a_full_cycle_for_too_long_says_so_and_ends_itself(run:
     worker = r.start("table=db.even:hang:2")
     for _ in range(2):
         r.produce(600)
-        wait(lambda: rows_of(r, "db.odd") == r.sent // 2)
+        wait_for(lambda: rows_of(r, "db.odd") == r.sent // 2)
     assert worker.wait(90) == 75
     assert "this process ends itself: no commit cycle was full for" in worker.log.read_text()
     r.start()

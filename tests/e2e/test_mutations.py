@@ -19,6 +19,7 @@ from calving.settings.load import load
 from calving.source.client import client_config
 from harness.run import Run
 from harness.topic import Topic
+from harness.waiting import wait_for
 from tests.cli.commands import Cli
 
 pytestmark = pytest.mark.services
@@ -209,23 +210,16 @@ def test_history_of_two_workers_in_one_process_over_the_memory_backend_comes_to_
 
     change(0, 300)
     with calving.Worker(calving.build(made.keys)) as first:
-        _wait(lambda: first.progress.files > 0)
+        wait_for(lambda: first.progress.files > 0, 90)
         with calving.Worker(calving.build(made.keys)) as second:
-            _wait(lambda: second.progress.held > 0)
+            wait_for(lambda: second.progress.held > 0, 90)
             change(300, 600)
-            _wait(lambda: second.progress.read > 0)
+            wait_for(lambda: second.progress.read > 0, 90)
             first.stop()
             change(600, 900)
-            _wait(lambda: second.progress.files > 0)
+            wait_for(lambda: second.progress.files > 0, 90)
     calving.Worker(calving.build(made.keys)).run(until_caught_up=True)
     assert rows(made, "id", "n") == sorted(expected.items())
-
-
-def _wait(until: Callable[[], bool], seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not until():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def _settled(run: Run, expected: dict[int, int], seconds: float = 90) -> dict[int, int]:

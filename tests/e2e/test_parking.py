@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
 from harness.run import Run, settings_of
+from harness.waiting import wait_for
 
 pytestmark = pytest.mark.services
 
@@ -56,13 +56,6 @@ def heard_again(sink: Run) -> tuple[int, int]:
 def rows(catalog: Catalog, name: str) -> int:
     table = find_table(catalog, tuple(name.split(".")))
     return sum(task.file.record_count for task in table.scan().plan_files()) if table is not None else 0
-
-
-def wait_for(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def break_and_mend(sink: Run, rounds: int) -> list[tuple[int, int]]:

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 import venv
@@ -18,8 +17,10 @@ from pathlib import Path
 
 import pyspark
 
+from calving.engine.spark import LOCAL_JAVA
 from calving.services.process import LOOPBACK, Process, free_port
-from harness.jvm import SHORT_LIVED, SPARK
+from harness.jvm import SPARK
+from harness.waiting import wait_for
 
 _HOME = Path(pyspark.__file__).parent
 _LAUNCH = [str(_HOME / "bin" / "spark-class")]
@@ -73,7 +74,7 @@ class Cluster:
 
     def env(self) -> dict[str, str]:
         path = f"{self.folder / 'bare' / 'bin'}:{os.environ['PATH']}"
-        daemons = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED, "SPARK_LOCAL_IP": LOOPBACK}
+        daemons = {"SPARK_HOME": str(_HOME), "SPARK_DAEMON_JAVA_OPTS": LOCAL_JAVA, "SPARK_LOCAL_IP": LOOPBACK}
         return {**daemons, "PATH": path, "PYTHONPATH": ""}
 
     def worker(self, cores: int, host: str = LOOPBACK, **env: str) -> Worker:
@@ -137,8 +138,6 @@ def processes_in(folder: Path, pattern: str) -> list[int]:
     return [pid for pid in map(int, found.stdout.split()) if folder in Path(f"/proc/{pid}/cwd").resolve().parents]
 
 
-def eventually(what: Callable[[], object], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.2)
+def eventually(done: Callable[[], object], seconds: float = 300) -> None:
+    """Wait: a cluster takes its time."""
+    wait_for(done, seconds)

@@ -51,6 +51,8 @@ COMBINATIONS = list(itertools.product(MODES, LAYOUTS, CONTROL_PARTITIONS))
 _SOURCES, _KEYS, _CYCLES = 3, 24, 8
 _COMMIT = UUID(int=1)
 _EVENT_BYTES = 100_000
+_LOST_BY_DUCKDB = {("upgraded", "evolved", 1, 5)}
+"""Histories whose table DuckDB 1.5.2 to 1.5.5 reads without one of its rows. DuckDB 1.4.4, pyiceberg and Spark read the row."""
 
 
 @dataclass
@@ -176,7 +178,8 @@ def played(catalog: Catalog, mode: str, layout: str, control: int, seed: int) ->
     expected = table.rows()
     for reader, found in _read(table.table, mode, layout).items():
         where = f"{mode}, {layout}, {control} control partitions, seed {seed}, read by {reader}"
-        assert found == expected, f"{where}: the rows {found} are not {expected}"
+        is_known = reader == "DuckDB" and (mode, layout, control, seed) in _LOST_BY_DUCKDB
+        assert found == expected or is_known, f"{where}: the rows {found} are not {expected}"
     check(table.table, equality=mode.startswith("equality"))
     return history
 
@@ -193,13 +196,13 @@ def check_with_spark(catalog: str, tables: Sequence[MutationTable]) -> None:
 
 
 def _read(table: Table, mode: str, layout: str) -> dict[str, list[tuple[Any, ...]]]:
-    """By whom reads tables like this one: pyiceberg knows no equality deletes. Where the spec has changed, DuckDB 1.5
-    fails for them, and now and then loses a row that no vector of its file deletes (1.4 and Spark do not: mode `upgraded`, seed 5).
+    """By whom reads tables like this one: pyiceberg knows no equality deletes, and DuckDB 1.5 fails for those of specs
+    that have changed.
     """
     found = {"the specification": rows_of(table)}
     if not mode.startswith("equality"):
         found["pyiceberg"] = pyiceberg_rows(table)
-    if layout != "evolved" or not (has_version_3(mode) or mode.startswith("equality")):
+    if not (mode.startswith("equality") and layout == "evolved"):
         found["DuckDB"] = duckdb_rows(table)
     return found
 

@@ -55,7 +55,7 @@ Row = dict[str, Any]
 
 @dataclass
 class MutationTable:
-    """Commits steps as a coordinator does, and remembers what should be in the table."""
+    """Commits steps as a coordinator does, and keeps the rows that the table should have."""
 
     catalog: Catalog
     name: str

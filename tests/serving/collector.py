@@ -6,12 +6,13 @@ import contextlib
 import gzip
 import http.server
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from harness.waiting import wait_for
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Collector:
     url: str = ""
 
     def wait_for(self, count: int) -> None:
-        wait_for(lambda: len(self.requests) >= count)
+        wait_for(lambda: len(self.requests) >= count, 30, 0.02)
 
     @property
     def resource(self) -> dict[str, str]:
@@ -36,13 +37,6 @@ class Collector:
         (found,) = self.requests[-1].resource_metrics
         (scope,) = found.scope_metrics
         return {metric.name: metric for metric in scope.metrics}
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager

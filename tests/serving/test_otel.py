@@ -13,7 +13,8 @@ import pytest
 from calving.errors import ConfigError
 from calving.serving.metrics import METRICS
 from calving.serving.otel import Exporter
-from tests.serving.collector import Collector, collecting, values, wait_for
+from harness.waiting import wait_for
+from tests.serving.collector import Collector, collecting, values
 from tests.serving.sinks import sink, status
 
 
@@ -98,7 +99,7 @@ def test_a_collector_that_refuses_is_told_once_and_once_it_takes_them_again(
     export(collector.url)
     collector.wait_for(4)
     collector.code = 200
-    wait_for(lambda: len(caplog.messages) > 1)
+    wait_for(lambda: len(caplog.messages) > 1, 30, 0.02)
     assert caplog.messages == [
         "the collector at 127.0.0.1 does not accept metrics: HTTP 403; retrying",
         "the collector at 127.0.0.1 accepts metrics again",
@@ -109,7 +110,7 @@ def test_a_collector_that_is_not_there_is_told_once_and_holds_up_no_end(
     export: Callable[..., Exporter], caplog: pytest.LogCaptureFixture
 ) -> None:
     exporter = export("http://127.0.0.1:1/v1/metrics", OTEL_EXPORTER_OTLP_TIMEOUT="1")
-    wait_for(lambda: bool(caplog.messages))
+    wait_for(lambda: bool(caplog.messages), 30, 0.02)
     time.sleep(0.3)
     started = time.monotonic()
     exporter.close()

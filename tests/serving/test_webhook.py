@@ -14,6 +14,7 @@ import pytest
 
 from calving.serving.webhook import Changes, Webhook, told_by
 from calving.status.health import Cause, Reason
+from harness.waiting import wait_for
 from tests.serving.sinks import Worker, not_leading, status
 
 BAD = [Reason(Cause.TABLE_FAILING, "db.t", "table db.t: it is gone")]
@@ -55,20 +56,17 @@ def hook() -> Iterator[Hook]:
     found.server.server_close()
 
 
-def wait_for(hook: Hook, count: int) -> None:
-    deadline = time.monotonic() + 20
-    while len(hook.heard) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def wait_for_messages(hook: Hook, count: int) -> None:
+    wait_for(lambda: len(hook.heard) >= count, 20, 0.02)
 
 
 def test_degraded_and_recovery_are_each_told_once(hook: Hook) -> None:
     worker = Worker(status(time.time(), broken=1))
     webhook = Webhook(hook.url, lambda: worker.status, 0.02, (0.01,))
     try:
-        wait_for(hook, 1)
+        wait_for_messages(hook, 1)
         worker.status = status(time.time())
-        wait_for(hook, 2)
+        wait_for_messages(hook, 2)
         time.sleep(0.2)
     finally:
         webhook.close()
@@ -84,7 +82,7 @@ def test_a_hook_that_fails_is_told_again_and_its_secret_is_not_logged(
     caplog.set_level(logging.WARNING)
     webhook = Webhook(hook.url, lambda: status(time.time(), broken=1), 0.02, (0.01, 0.01, 0.01))
     try:
-        wait_for(hook, 1)
+        wait_for_messages(hook, 1)
     finally:
         webhook.close()
     assert len(caplog.messages) == 2 and "127.0.0.1" in caplog.text and "HTTPError 500" in caplog.text

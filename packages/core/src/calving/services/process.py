@@ -86,7 +86,7 @@ class Process(Service):
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
-                preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=die_with_parent,
             )
 
     @property
@@ -143,5 +143,6 @@ def interruptible() -> Iterator[None]:
 
 
 def die_with_parent() -> None:
-    """The kernel kills this process when its parent dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    """On Linux the kernel kills this process when its parent dies."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
