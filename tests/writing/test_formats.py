@@ -7,6 +7,7 @@ import struct
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,10 @@ from calving.model.files import DataFile
 from calving.model.record_path import Limits
 from calving.model.tables import TableSpec
 from calving.records.fields import arrow_schema
+from calving.writing.layout import Layout
 from calving.writing.properties import WriteProperties
 from calving.writing.table import TableWriter
+from tests.writing import written
 
 FORMATS = ("parquet", "orc", "avro")
 _F = NestedField
@@ -255,6 +258,22 @@ def test_bounds_are_the_same_in_every_format(name: str, write: Write) -> None:
     assert (low[12], high[12]) == (long(1), long(86_399_999_999))
     assert (low[14], high[14]) == (long(-2_000_000), long(1_704_164_645_678_901))
     assert (low[17], high[17]) == (long(-1_000_000), long(5))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("longest", ["a", "c"])
+def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_path: Path) -> None:
+    schema = Schema(_F(1, "s", StringType(), required=False), _F(2, "raw", BinaryType(), required=False))
+    properties = {"write.format.default": name, "write.metadata.metrics.default": "truncate(2)"}
+    layout = Layout(written.table(tmp_path, schema, properties=properties))
+    metrics, writer = layout.metrics(), layout.format.open(BytesIO())
+    for texts in (["b", None], [longest * 5000, "bb"], [None, None]):
+        rows = written.rows(schema, {"s": texts, "raw": [text and text.encode() for text in texts]})
+        writer.write(rows)
+        metrics.add(rows)
+    metrics.end(writer.close())
+    low, high = {"a": (b"aa", b"bb"), "c": (b"b", b"cd")}[longest]
+    assert (metrics.lower_bounds(), metrics.upper_bounds()) == ({1: low, 2: low}, {1: high, 2: high})
 
 
 def test_metrics_modes_are_honoured_by_column(write: Write) -> None:

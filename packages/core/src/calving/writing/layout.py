@@ -60,7 +60,7 @@ class Layout:
 
     def metrics(self) -> Metrics:
         """Statistics of a new file."""
-        return Metrics(self._measured)
+        return Metrics(self._measured, self.format.bounds)
 
     def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of one file, in the table's order if it has one."""
@@ -82,9 +82,9 @@ class Layout:
         try:
             writer.write(rows)
             metrics.add(rows)
-            metrics.lower_bounds(), metrics.upper_bounds()
         finally:
-            writer.close()
+            metrics.end(writer.close())
+        metrics.lower_bounds(), metrics.upper_bounds()
 
 
 def _checked(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -186,6 +186,7 @@ class TableWriter(BufferedWriter):
     def _described(self, file: _OpenFile, partition: Partition) -> DataFile:
         ends, metrics, order = file.writer.close(), file.metrics, self._layout.order
         file.out.close()
+        metrics.end(ends)
         return DataFile(
             file_path=file.location,
             file_format=self._layout.format.name.upper(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyiceberg.io import OutputStream
@@ -20,11 +20,16 @@ _PART_BYTES = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A finished file's size in bytes, its bytes by column id, and the offsets at which readers can split it."""
+    """A finished file's size in bytes, its bytes by column id, and the offsets at which readers can split it.
+
+    ``bounds`` are least and largest values of parts of the file, with their column ids: of all values that
+    ``FileFormat.bounds`` leaves to the format, and of no value that is not in the file.
+    """
 
     size: int
     column_sizes: Mapping[int, int] | None = None
     split_offsets: tuple[int, ...] | None = None
+    bounds: Sequence[tuple[int, Any, Any]] = ()
 
 
 class FileWriter(ABC):
@@ -52,6 +57,10 @@ class FileFormat(ABC):
 
     name: ClassVar[str]
     """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
+    bounds: ClassVar[int] = 0
+    """The format finds the bounds of text and binary values of up to so many bytes, unless they are in a list or a map:
+    ``Ending.bounds`` has them. The bounds of all other values are found without the format.
+    """
 
     @abstractmethod
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:

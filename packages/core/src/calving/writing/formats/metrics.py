@@ -25,6 +25,7 @@ from pyiceberg.types import (
 )
 
 from calving.records.fields import leaves
+from calving.writing.formats.interface import Ending
 from calving.writing.properties import WriteProperties
 
 _DEFAULT = "truncate(16)"
@@ -81,6 +82,8 @@ def _leaves(kind: IcebergType, schema: Schema, field_id: int = 0, *, repeated: b
 class _Column:
     leaf: _Leaf
     mode: str
+    by_format: int
+    """The bounds of texts and binaries of up to so many bytes come from the format."""
     values: int = 0
     nulls: int = 0
     nans: int = 0
@@ -95,11 +98,21 @@ class _Column:
             count = pc.sum(nans).as_py() or 0
             self.nans += count
             column = column.filter(pc.invert(nans)) if count else column
-        if not self._bounded or column.null_count == len(column):
+        if not self._bounded or column.null_count == len(column) or self._is_by_format(column):
             return
         number = next((wanted for accepts, wanted in _AS_NUMBERS if accepts(column.type)), None)
         found = pc.min_max(column if number is None else column.cast(number))
-        low, high = found["min"].as_py(), found["max"].as_py()
+        self.widen(found["min"].as_py(), found["max"].as_py())
+
+    def _is_by_format(self, column: pa.Array) -> bool:
+        if not self.by_format or not isinstance(self.leaf.kind, StringType | BinaryType):
+            return False
+        return bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
+
+    def widen(self, low: Any, high: Any) -> None:
+        """Take these values into the bounds, if the column has any."""
+        if not self._bounded:
+            return
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
 
@@ -158,8 +171,9 @@ def _bytes_not_below(value: bytes, width: int | None) -> bytes | None:
 class Metrics:
     """The statistics of one file, collected while it is written."""
 
-    def __init__(self, columns: Iterable[Measured]) -> None:
-        self._columns = [_Column(leaf, mode) for leaf, mode in columns]
+    def __init__(self, columns: Iterable[Measured], by_format: int) -> None:
+        """``by_format``: the ``bounds`` of the file's format."""
+        self._columns = [_Column(leaf, mode, by_format) for leaf, mode in columns]
         self.records = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
@@ -168,6 +182,12 @@ class Metrics:
         for column, values in zip(self._columns, found, strict=True):
             if column.mode != "none":
                 column.add(values)
+
+    def end(self, ending: Ending) -> None:
+        """Take the bounds that the format has found."""
+        by_id = {column.leaf.field_id: column for column in self._columns}
+        for field_id, low, high in ending.bounds:
+            by_id[field_id].widen(low, high)
 
     def value_counts(self) -> dict[int, int]:
         return {c.leaf.field_id: c.values for c in self._counted}

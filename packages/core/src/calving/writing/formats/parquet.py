@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, StringType
 
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, items_of
@@ -70,13 +71,16 @@ class ParquetWriter(FileWriter):
         size = self._out.tell()
         metadata, ids = writer.writer.metadata, self._table.ids
         sizes: Counter[int] = Counter()
-        splits = []
+        splits, bounds = [], []
         for group in map(metadata.row_group, range(metadata.num_row_groups)):
             columns = [group.column(i) for i in range(group.num_columns)]
             splits.append(min(_start(column) for column in columns))
             for column in columns:
-                sizes[ids[column.path_in_schema]] += column.total_compressed_size
-        return Ending(size, dict(sizes), tuple(sorted(splits)) or None)
+                field_id = ids[column.path_in_schema]
+                sizes[field_id] += column.total_compressed_size
+                if field_id in self._table.bounded and column.statistics.has_min_max:
+                    bounds.append((field_id, column.statistics.min, column.statistics.max))
+        return Ending(size, dict(sizes), tuple(sorted(splits)) or None, bounds)
 
 
 def _start(column: Any) -> int:
@@ -136,12 +140,14 @@ def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
 
 class Parquet(FileFormat):
     name = "parquet"
+    bounds = 4096  # Arrow leaves longer values out of a file's statistics.
 
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
         self.schema = arrow_schema(schema)
         for field in self.schema:
             _refuse_empty(field)
         self.ids = parquet_path_to_id_mapping(schema)
+        self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BinaryType | StringType)}
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
         self.dictionaries = properties.dictionaries
