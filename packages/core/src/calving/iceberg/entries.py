@@ -6,13 +6,18 @@ row ids.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.reader import Reader as AvroReader
+from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -27,6 +32,7 @@ from pyiceberg.manifest import (
     PartitionFieldSummary,
     _inherit_from_manifest,
 )
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from calving.mutations.candidates import Candidate
 
@@ -36,7 +42,8 @@ LIST_FIRST_ROW_ID = 15
 """The index of ``first_row_id`` in a manifest file of version 3. Records of older versions end before this field."""
 FILE_PATH_ID, POS_ID = 2147483546, 2147483545
 """The columns of a position-delete file."""
-_LIST = MANIFEST_LIST_FILE_SCHEMAS[3]
+_LIST, _ENTRIES = MANIFEST_LIST_FILE_SCHEMAS[3], MANIFEST_ENTRY_SCHEMAS[3]
+_SCHEMA = "avro.schema"
 _MOST_KNOWN = 200_000
 
 FileKey = tuple[str, int | None]
@@ -56,14 +63,35 @@ def is_vector(file: DataFile) -> bool:
     return file.file_format is FileFormat.PUFFIN
 
 
+class _AvroRows(AvroFile[Any]):
+    """Records of an Avro file. Files of one schema share a reader, because to make one costs more than to read a small
+    manifest.
+    """
+
+    def __enter__(self) -> _AvroRows:
+        with self.input_file.open() as stream:
+            self.decoder = new_decoder(stream.read())
+        self.header = self._read_header()
+        self.reader = _reader(self.header.meta[_SCHEMA], is_list=self.read_schema is _LIST)
+        return self
+
+
+@lru_cache(maxsize=256)
+def _reader(schema_json: str, *, is_list: bool) -> AvroReader:
+    schema = AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json))
+    if is_list:
+        return resolve_reader(schema, _LIST, {-1: ManifestFile, 508: PartitionFieldSummary}, {517: ManifestContent})
+    return resolve_reader(
+        schema,
+        _ENTRIES,
+        {-1: ManifestEntry, 2: DataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    )
+
+
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
     """The manifests, with their first row ids, which pyiceberg omits."""
-    with AvroFile[ManifestFile](
-        io.new_input(path),
-        _LIST,
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
+    with _AvroRows(io.new_input(path), _LIST) as reader:
         return list(reader)
 
 
@@ -71,12 +99,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
     manifest.
     """
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[3],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
+    with _AvroRows(io.new_input(manifest.manifest_path), _ENTRIES) as reader:
         found = [_inherit_from_manifest(entry, manifest) for entry in reader]
     live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
     next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None
