@@ -78,8 +78,9 @@ class ParquetWriter(FileWriter):
             for column in columns:
                 field_id = ids[column.path_in_schema]
                 sizes[field_id] += column.total_compressed_size
-                if field_id in self._table.bounded and column.statistics.has_min_max:
-                    bounds.append((field_id, column.statistics.min, column.statistics.max))
+                found = column.statistics if field_id in self._table.bounded else None
+                if found is not None and found.has_min_max:
+                    bounds.append((field_id, found.min, found.max))
         return Ending(size, dict(sizes), tuple(sorted(splits)) or None, bounds)
 
 
