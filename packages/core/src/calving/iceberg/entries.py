@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -18,7 +19,7 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import Reader as AvroReader
 from pyiceberg.avro.resolver import resolve_reader
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
@@ -32,6 +33,8 @@ from pyiceberg.manifest import (
     PartitionFieldSummary,
     _inherit_from_manifest,
 )
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import StructProtocol
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from calving.mutations.candidates import Candidate
@@ -42,7 +45,19 @@ LIST_FIRST_ROW_ID = 15
 """The index of ``first_row_id`` in a manifest file of version 3. Records of older versions end before this field."""
 FILE_PATH_ID, POS_ID = 2147483546, 2147483545
 """The columns of a position-delete file."""
-_LIST, _ENTRIES = MANIFEST_LIST_FILE_SCHEMAS[3], MANIFEST_ENTRY_SCHEMAS[3]
+_READ_AS: dict[type, tuple[Schema, dict[int, Callable[..., StructProtocol]], dict[int, Callable[..., Enum]]]] = {
+    ManifestFile: (
+        MANIFEST_LIST_FILE_SCHEMAS[3],
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    ),
+    ManifestEntry: (
+        MANIFEST_ENTRY_SCHEMAS[3],
+        {-1: ManifestEntry, 2: DataFile},
+        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ),
+}
+"""The schema by which records are read, and the classes and enums of its fields, by field id."""
 _SCHEMA = "avro.schema"
 _MOST_KNOWN = 200_000
 
@@ -63,35 +78,31 @@ def is_vector(file: DataFile) -> bool:
     return file.file_format is FileFormat.PUFFIN
 
 
-class _AvroRows(AvroFile[Any]):
-    """Records of an Avro file. Files of one schema share a reader, because to make one costs more than to read a small
-    manifest.
+class _SharedReader(AvroFile[Any]):
+    """An Avro file of records of one class. Files of one schema share a reader, because to make one costs more than to
+    read a small manifest.
     """
 
-    def __enter__(self) -> _AvroRows:
+    def __init__(self, file: InputFile, kind: type) -> None:
+        super().__init__(file)
+        self._kind = kind
+
+    def __enter__(self) -> _SharedReader:
         with self.input_file.open() as stream:
             self.decoder = new_decoder(stream.read())
         self.header = self._read_header()
-        self.reader = _reader(self.header.meta[_SCHEMA], is_list=self.read_schema is _LIST)
+        self.reader = _reader(self.header.meta[_SCHEMA], self._kind)
         return self
 
 
 @lru_cache(maxsize=256)
-def _reader(schema_json: str, *, is_list: bool) -> AvroReader:
-    schema = AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json))
-    if is_list:
-        return resolve_reader(schema, _LIST, {-1: ManifestFile, 508: PartitionFieldSummary}, {517: ManifestContent})
-    return resolve_reader(
-        schema,
-        _ENTRIES,
-        {-1: ManifestEntry, 2: DataFile},
-        {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    )
+def _reader(schema_json: str, kind: type) -> AvroReader:
+    return resolve_reader(AvroSchemaConversion().avro_to_iceberg(json.loads(schema_json)), *_READ_AS[kind])
 
 
 def read_manifest_list(io: FileIO, path: str) -> list[ManifestFile]:
     """The manifests, with their first row ids, which pyiceberg omits."""
-    with _AvroRows(io.new_input(path), _LIST) as reader:
+    with _SharedReader(io.new_input(path), ManifestFile) as reader:
         return list(reader)
 
 
@@ -99,7 +110,7 @@ def read_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest. They have the sequence numbers, spec and row ids that they inherit from the
     manifest.
     """
-    with _AvroRows(io.new_input(manifest.manifest_path), _ENTRIES) as reader:
+    with _SharedReader(io.new_input(manifest.manifest_path), ManifestEntry) as reader:
         found = [_inherit_from_manifest(entry, manifest) for entry in reader]
     live = [entry for entry in found if entry.status is not ManifestEntryStatus.DELETED]
     next_row_id = manifest._data[LIST_FIRST_ROW_ID] if len(manifest._data) > LIST_FIRST_ROW_ID else None

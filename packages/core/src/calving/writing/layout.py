@@ -60,7 +60,7 @@ class Layout:
 
     def metrics(self) -> Metrics:
         """Statistics of a new file."""
-        return Metrics(self._measured, self.format.bounds)
+        return Metrics(self._measured, self.format.measures_up_to)
 
     def arrange(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of one file, in the table's order if it has one."""

@@ -10,9 +10,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyiceberg.io import OutputStream
 from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, StringType
 
 from calving.writing.properties import WriteProperties
 
+BYTES = (BinaryType, StringType)
+"""The types of columns whose bounds a format may find."""
 _OPEN_BYTES = 64 * 1024
 """Estimated memory of an open file without rows, bytes."""
 _PART_BYTES = 10 * 1024 * 1024
@@ -22,8 +25,8 @@ _PART_BYTES = 10 * 1024 * 1024
 class Ending:
     """A finished file's size in bytes, its bytes by column id, and the offsets at which readers can split it.
 
-    ``bounds`` are least and largest values of parts of the file, with their column ids: of all values that
-    ``FileFormat.bounds`` leaves to the format, and of no value that is not in the file.
+    ``bounds`` are column ids with the least and the largest value of a part of the file. They cover all values that
+    ``FileFormat.measures_up_to`` leaves to the format.
     """
 
     size: int
@@ -57,10 +60,8 @@ class FileFormat(ABC):
 
     name: ClassVar[str]
     """The format's name in manifests, in lower case (parquet, orc, avro), and the suffix of its files."""
-    bounds: ClassVar[int] = 0
-    """The format finds the bounds of text and binary values of up to so many bytes, unless they are in a list or a map:
-    ``Ending.bounds`` has them. The bounds of all other values are found without the format.
-    """
+    measures_up_to: ClassVar[int] = 0
+    """The format finds the bounds of values of ``BYTES`` columns of up to so many bytes; ``Ending.bounds`` has them."""
 
     @abstractmethod
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:

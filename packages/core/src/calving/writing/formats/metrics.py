@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 
 from calving.records.fields import leaves
-from calving.writing.formats.interface import Ending
+from calving.writing.formats.interface import BYTES, Ending
 from calving.writing.properties import WriteProperties
 
 _DEFAULT = "truncate(16)"
@@ -83,7 +83,7 @@ class _Column:
     leaf: _Leaf
     mode: str
     by_format: int
-    """The bounds of texts and binaries of up to so many bytes come from the format."""
+    """The bounds of values of up to so many bytes come from the format."""
     values: int = 0
     nulls: int = 0
     nans: int = 0
@@ -105,9 +105,7 @@ class _Column:
         self.widen(found["min"].as_py(), found["max"].as_py())
 
     def _is_by_format(self, column: pa.Array) -> bool:
-        if not self.by_format or not isinstance(self.leaf.kind, StringType | BinaryType):
-            return False
-        return bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
+        return self.by_format > 0 and bool(pc.max(pc.binary_length(column)).as_py() <= self.by_format)
 
     def widen(self, low: Any, high: Any) -> None:
         """Take these values into the bounds, if the column has any."""
@@ -129,7 +127,7 @@ class _Column:
 
     def lower(self) -> bytes | None:
         low = self.low
-        if isinstance(self.leaf.kind, StringType | BinaryType):
+        if isinstance(self.leaf.kind, BYTES):
             low = None if low is None else low[: self._width]
         elif low == 0 and isinstance(low, float):
             low = -0.0  # -0.0 is less than 0.0, but Arrow takes them as equal
@@ -172,8 +170,10 @@ class Metrics:
     """The statistics of one file, collected while it is written."""
 
     def __init__(self, columns: Iterable[Measured], by_format: int) -> None:
-        """``by_format``: the ``bounds`` of the file's format."""
-        self._columns = [_Column(leaf, mode, by_format) for leaf, mode in columns]
+        """``by_format``: the ``measures_up_to`` of the file's format."""
+        self._columns = [
+            _Column(leaf, mode, by_format if isinstance(leaf.kind, BYTES) else 0) for leaf, mode in columns
+        ]
         self.records = 0
 
     def add(self, rows: pa.RecordBatch) -> None:

@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import parquet_path_to_id_mapping
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, StringType
 
 from calving.errors import ConfigError
 from calving.records.arrays import children_of, entries, items_of
 from calving.records.fields import arrow_schema
-from calving.writing.formats.interface import Ending, FileFormat, FileWriter
+from calving.writing.formats.interface import BYTES, Ending, FileFormat, FileWriter
 from calving.writing.properties import WriteProperties
 
 _CODECS = {"uncompressed": "none"}
@@ -141,14 +140,14 @@ def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
 
 class Parquet(FileFormat):
     name = "parquet"
-    bounds = 4096  # Arrow leaves longer values out of a file's statistics.
+    measures_up_to = 4096  # Arrow leaves longer values out of a file's statistics.
 
     def __init__(self, schema: Schema, properties: WriteProperties) -> None:
         self.schema = arrow_schema(schema)
         for field in self.schema:
             _refuse_empty(field)
         self.ids = parquet_path_to_id_mapping(schema)
-        self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BinaryType | StringType)}
+        self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BYTES)}
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
         self.dictionaries = properties.dictionaries
