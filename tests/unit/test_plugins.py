@@ -19,7 +19,7 @@ from calving.settings.load import parse
 from calving.transforms.registry import predicate, transform
 from calving.writing.formats.registry import file_format
 from calving.writing.properties import FORMAT, WriteProperties
-from tests.writing.test_formats import SCHEMA
+from tests.writing.every_type import SCHEMA
 
 BASE = {"name": "s", "topics": "t", "iceberg.tables": "db.t", "kafka.bootstrap.servers": "localhost:1"}
 Install = Callable[..., None]

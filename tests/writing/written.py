@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,6 +27,9 @@ from calving.records.fields import arrow_schema
 from calving.tasks.result import TaskResult
 from calving.wire.codec import Message, decode, encode
 from calving.writing.table import TableWriter
+
+Write = Callable[..., list[DataFile]]
+"""Writes rows with a table's properties; returns the files."""
 
 
 def table(
@@ -63,6 +66,11 @@ def write(target: TableSpec, *batches: pa.RecordBatch, limits: Limits | None = N
     for batch in batches:
         writer.write(batch)
     return writer.close()
+
+
+def local(file: DataFile) -> str:
+    """The path of a file on this machine."""
+    return file.file_path.removeprefix("file://")
 
 
 def partitions(files: Sequence[DataFile]) -> list[Any]:

@@ -1,0 +1,92 @@
+"""Statistics of data files: counts and bounds, the same in every format."""
+
+from __future__ import annotations
+
+import struct
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, NestedField, StringType
+
+from calving.writing.layout import Layout
+from tests.writing import written
+from tests.writing.every_type import COLUMNS, FORMATS, SCHEMA
+from tests.writing.written import Write, local
+
+_F = NestedField
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_statistics_are_the_same_in_every_format(name: str, write: Write) -> None:
+    (file,) = write({"write.format.default": name})
+    assert file.record_count == 3
+    assert file.file_size_in_bytes == Path(local(file)).stat().st_size
+    nulls = {f.name: (file.null_value_counts or {}).get(f.field_id) for f in SCHEMA.fields}
+    assert nulls == {
+        f.name: None if f.field_id in (15, 18, 20) else sum(v is None for v in COLUMNS[f.name]) for f in SCHEMA.fields
+    }
+    assert (file.value_counts or {})[1] == 3
+    assert ((file.value_counts or {})[16], (file.null_value_counts or {})[16]) == (3, 2)
+    assert ((file.value_counts or {})[19], (file.null_value_counts or {})[19]) == (2, 1)
+    assert ((file.value_counts or {})[21], (file.null_value_counts or {})[22]) == (2, 1)
+    assert file.nan_value_counts == {4: 1, 5: 0}
+
+
+def long(value: int) -> bytes:
+    return struct.pack("<q", value)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_bounds_are_the_same_in_every_format(name: str, write: Write) -> None:
+    (file,) = write({"write.format.default": name})
+    low, high = dict(file.lower_bounds or {}), dict(file.upper_bounds or {})
+    assert set(low) == set(high) == {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 16, 17}
+    assert (low[1], high[1]) == (long(1), long(3))
+    assert (low[4], high[4]) == (struct.pack("<f", -2.0), struct.pack("<f", 1.5))
+    assert low[5] == struct.pack("<d", -0.0)
+    assert (low[6], high[6]) == ((-999999999).to_bytes(4, "big", signed=True), b"\x7d")
+    assert (low[7], high[7]) == (b"a", ("ü" * 15 + "ý").encode())
+    assert (low[8], high[8]) == (b"", b"\x00\xff")
+    assert (low[9], high[9]) == (b"\x00\x00\x00\x01", b"abcd")
+    assert (low[11], high[11]) == (struct.pack("<i", -1), struct.pack("<i", 0))
+    assert (low[12], high[12]) == (long(1), long(86_399_999_999))
+    assert (low[14], high[14]) == (long(-2_000_000), long(1_704_164_645_678_901))
+    assert (low[17], high[17]) == (long(-1_000_000), long(5))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("longest", ["a", "c"])
+def test_texts_have_bounds_whatever_their_length(name: str, longest: str, tmp_path: Path) -> None:
+    schema = Schema(_F(1, "s", StringType(), required=False), _F(2, "raw", BinaryType(), required=False))
+    properties = {"write.format.default": name, "write.metadata.metrics.default": "truncate(2)"}
+    layout = Layout(written.table(tmp_path, schema, properties=properties))
+    metrics, writer = layout.metrics(), layout.format.open(BytesIO())
+    for texts in (["b", None], [longest * 5000, "bb"], [None, None]):
+        rows = written.rows(schema, {"s": texts, "raw": [text and text.encode() for text in texts]})
+        writer.write(rows)
+        metrics.add(rows)
+    metrics.end(writer.close())
+    low, high = {"a": (b"aa", b"bb"), "c": (b"b", b"cd")}[longest]
+    assert (metrics.lower_bounds(), metrics.upper_bounds()) == ({1: low, 2: low}, {1: high, 2: high})
+
+
+def test_metrics_modes_are_honoured_by_column(write: Write) -> None:
+    (file,) = write(
+        {
+            "write.metadata.metrics.default": "none",
+            "write.metadata.metrics.column.s": "full",
+            "write.metadata.metrics.column.raw": "truncate(1)",
+            "write.metadata.metrics.column.i": "counts",
+        }
+    )
+    assert set(file.value_counts or {}) == {2, 7, 8}
+    assert set(file.lower_bounds or {}) == {7, 8}
+    assert (file.upper_bounds or {})[7] == ("ü" * 20).encode()
+    assert (file.upper_bounds or {})[8] == b"\x01"
+
+
+def test_without_a_default_mode_only_so_many_columns_have_statistics(write: Write) -> None:
+    (file,) = write({"write.metadata.metrics.max-inferred-column-defaults": "3"})
+    assert set(file.value_counts or {}) == {1, 2, 3}
