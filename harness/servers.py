@@ -55,7 +55,7 @@ class Postgres:
             f" && exec {programs}/postgres -D {data} -p {port} {options}"
         )
         self._process = Process([*user, "/bin/sh", "-c", script], self._folder / "log")
-        self._process.wait_for_port(port, 60)
+        self._process.wait_for_port(port)
         self.jdbc = f"jdbc:postgresql://{LOOPBACK}:{port}/postgres?user=calving"
 
     def stop(self) -> None:
@@ -89,7 +89,7 @@ class HiveMetastore:
         for key, value in (own | settings).items():
             main += ["--hiveconf", f"{key}={value}"]
         self.process = Process(main, folder / "log")
-        self.process.wait_for_port(port, 90)
+        self.process.wait_for_port(port)
         self.uri = f"thrift://{LOOPBACK}:{port}"
 
     def stop(self) -> None:
@@ -134,7 +134,7 @@ class SeaweedFs(Server):
         """On the same ports and data as before."""
         self.process = Process(self._command, self._log)
         for port in (self.port, self.catalog_port):
-            self.process.wait_for_port(port, 60)
+            self.process.wait_for_port(port)
 
     def stop(self) -> None:
         self.kill()  # a clean stop takes 15 seconds, and nothing is read again
@@ -152,7 +152,7 @@ class FakeGcs:
         self.uri = f"http://{LOOPBACK}:{port}"
         command = [str(program), "-scheme=http", f"-host={LOOPBACK}", f"-port={port}", f"-external-url={self.uri}"]
         self._process = Process([*command, f"-filesystem-root={folder / 'data'}"], folder / "log")
-        self._process.wait_for_port(port, 60)
+        self._process.wait_for_port(port)
 
     def stop(self) -> None:
         self._process.stop()
@@ -166,7 +166,7 @@ class Moto:
         port = free_port()
         serve = [sys.executable, "-m", "harness.glue_server", "-H", LOOPBACK, "-p", str(port)]
         self._process = Process(serve, folder / "log")
-        self._process.wait_for_port(port, 60)
+        self._process.wait_for_port(port)
         self.uri = f"http://{LOOPBACK}:{port}"
 
     def stop(self) -> None:

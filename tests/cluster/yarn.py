@@ -54,7 +54,7 @@ class Yarn:
             "spark.yarn.stagingDir": f"file://{folder / 'staging'}",
         }
         self._manager = start(conf, "resourcemanager.ResourceManager", folder / "resourcemanager.log")
-        self._manager.wait_for_port(port, 90)
+        self._manager.wait_for_port(port)
 
     def node(self, megabytes: int = 4096, host: str = LOOPBACK, **env: str) -> Node:
         """One more node. ``env``: of its containers."""

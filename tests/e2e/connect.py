@@ -70,7 +70,7 @@ class ConnectWorker:
         command = [java(), *_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", "-cp", classpath()]
         command += ["org.apache.kafka.connect.cli.ConnectStandalone", str(self.properties), str(sink)]
         self.process = Process(command, run.folder / f"connect-{number}.log")
-        self.process.wait_for_port(port, 90)
+        self.process.wait_for_port(port)
 
     def answer(self) -> dict[str, object]:
         """The connector as Connect's REST returns it."""

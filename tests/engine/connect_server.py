@@ -36,7 +36,7 @@ class ConnectServer:
 
     def start(self) -> None:
         self._process = Process(self._command, self._log, self._env)
-        self._process.wait_for_port(self._port, 180)
+        self._process.wait_for_port(self._port)
 
     def close(self) -> None:
         self._process.stop()

@@ -54,7 +54,7 @@ class Cluster:
         """The master, which may have been killed. It starts without state."""
         log = self.folder / f"master-{next(self._numbers)}.log"
         self._master = Process(self._command, log, self.env())
-        self._master.wait_for_port(self._port, 60)
+        self._master.wait_for_port(self._port)
 
     def lose(self) -> None:
         """The master is killed."""

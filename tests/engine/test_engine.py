@@ -90,7 +90,7 @@ class Spark:
         os.kill(java, signal.SIGKILL)
 
     def close(self) -> None:
-        self._process.communicate(timeout=120)
+        self._process.communicate(timeout=300)
 
 
 _NUMBERS = itertools.count()

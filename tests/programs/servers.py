@@ -35,7 +35,7 @@ class MariaDb:
         command += ["--user=root", f"--socket={self._folder / 'socket'}", f"--init-file={self._folder / 'users.sql'}"]
         command += ["--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0", *options]
         self._process = Process(command, self._folder / "log")
-        self._process.wait_for_port(port, 60)
+        self._process.wait_for_port(port)
         self.jdbc = f"jdbc:mysql://{LOOPBACK}:{port}/lake?user=calving&password=secret"
 
     def stop(self) -> None:
@@ -58,7 +58,7 @@ class Azurite:
         port = free_port()
         command = [str(program), "--location", str(folder), "--blobHost", LOOPBACK, "--blobPort", str(port)]
         self._process = Process([*command, "--skipApiVersionCheck", "--silent"], folder / "log")
-        self._process.wait_for_port(port, 60)
+        self._process.wait_for_port(port)
         self.connection = (
             f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};"
             f"BlobEndpoint=http://{LOOPBACK}:{port}/{ACCOUNT};"

@@ -75,7 +75,7 @@ def test_a_sentinel_may_have_a_password_of_its_own(server: RedisServer, tmp_path
     )
     sentinel = launch_redis([str(config), "--sentinel"], tmp_path / "sentinel.log")
     try:
-        sentinel.wait_for_port(port, 20)
+        sentinel.wait_for_port(port)
         where = {"sentinels": f"{LOOPBACK}:{port}", "sentinel_service": "shop", "replicas": 0}
         assert works(**where, sentinel_password="guard")
         with pytest.raises((ConfigError, UnavailableError)) as error:

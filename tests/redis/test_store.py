@@ -280,7 +280,7 @@ def test_sentinel_names_the_primary(start: Start, tmp_path: Path) -> None:
     config.write_text(f"port {port}\nbind 127.0.0.1\nsentinel monitor shop 127.0.0.1 {server.port} 1\n")
     sentinel = launch_redis([str(config), "--sentinel"], tmp_path / "sentinel.log")
     try:
-        sentinel.wait_for_port(port, 20)
+        sentinel.wait_for_port(port)
         b = backend(server, sentinels=f"127.0.0.1:{port}", sentinel_service="shop", replicas=0)
         b.provision()
         session = b.open("m")

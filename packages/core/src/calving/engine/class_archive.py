@@ -24,7 +24,7 @@ from calving.host import cache_folder, java
 
 log = logging.getLogger(__name__)
 
-_WRITING_SECONDS = 60
+_WRITING_SECONDS = 180
 _LEFT_BEHIND_SECONDS = 3600
 
 

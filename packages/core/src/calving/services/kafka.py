@@ -105,7 +105,7 @@ class KafkaServer(Server):
             format_first = shlex.join(self._command("kafka.tools.StorageTool", *arguments))
             serve = ["/bin/sh", "-c", f"{format_first} && exec {shlex.join(serve)}"]
         self.process = launch(serve, self._folder / "kafka.log", _IMAGE)
-        self.process.wait_for_port(self._port, 60)
+        self.process.wait_for_port(self._port)
 
     def _command(self, main: str, *arguments: str) -> list[str]:
         options = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,10 @@ from pathlib import Path
 from calving.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
+_START_SECONDS = 300
+"""A busy machine starts Java slowly; a service that ends is noticed at once."""
+_PORTS = range(10_000, 32_000)
+"""Below the ports that Linux, macOS and Windows give to outgoing connections."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -42,12 +47,12 @@ class Service(ABC):
     def stop(self, seconds: float = 15.0) -> None:
         """Send SIGTERM, and later SIGKILL. Safe to call twice."""
 
-    def wait_for_port(self, port: int, seconds: float) -> None:
+    def wait_for_port(self, port: int) -> None:
         """Wait until something listens on ``port``.
 
-        :raises ConfigError: the service ended, or did not listen in time; the text ends with its log.
+        :raises ConfigError: the service ended, or did not listen within 300 seconds; the text ends with its log.
         """
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and self.returncode is None:
             with contextlib.suppress(OSError), socket.create_connection((LOOPBACK, port), timeout=1):
                 return
@@ -122,10 +127,15 @@ class Process(Service):
 
 
 def free_port() -> int:
-    """A loopback port that is free now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that is free now. A service that is killed finds its port free again, because no connection takes
+    a port of this range.
+    """
+    choose = random.SystemRandom().choice  # processes with one seed would choose the same ports
+    while True:
+        port = choose(_PORTS)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((LOOPBACK, port))
+            return port
 
 
 @contextlib.contextmanager

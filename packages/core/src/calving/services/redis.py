@@ -38,7 +38,7 @@ class RedisServer(Server):
         config = self.folder / "server.conf"
         config.write_text("".join(f'{name} "{value}"\n' for name, value in self._settings.items()))
         self.process = launch_redis([str(config)], self.folder / "server.log")
-        self.process.wait_for_port(self.port, 20)
+        self.process.wait_for_port(self.port)
 
 
 def launch_redis(arguments: Sequence[str], log: Path) -> Service:

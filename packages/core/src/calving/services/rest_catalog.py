@@ -64,7 +64,7 @@ class RestCatalog(Server):
     def start(self) -> None:
         """Start the server with the same port and database as before."""
         self.process = Process(self._command, self._log, self._env)
-        self.process.wait_for_port(self._port, 60)
+        self.process.wait_for_port(self._port)
 
 
 def _file_io(s3: Mapping[str, str] | None) -> dict[str, str]:

@@ -51,7 +51,7 @@ class ZooKeeperServer(Server):
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"]
         command = [*_java_and_classpath(), *options, *self._java_options, _MAIN, str(self._config)]
         self.process = launch(command, self.folder / "zookeeper.log", _IMAGE)
-        self.process.wait_for_port(self.port, 30)
+        self.process.wait_for_port(self.port)
         self._wait_until_it_serves()
 
     def _wait_until_it_serves(self) -> None:
