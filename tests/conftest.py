@@ -18,7 +18,7 @@ from hypothesis import settings
 from calving.converters.json import JsonConverter
 from calving.errors import NotInstalledError
 from calving.services.container import Container
-from calving.services.kafka import KafkaServer, kafka
+from calving.services.kafka import PATIENT, KafkaServer, kafka
 from calving.services.process import Process
 from calving.services.rest_catalog import RestCatalog
 from harness.registry import SchemaRegistry, serving
@@ -45,7 +45,7 @@ def pytest_configure_node(node: Any) -> None:
         return
     if _BROKER not in config.stash:
         folder = Path(tempfile.mkdtemp(prefix="calving-kafka-"))
-        config.stash[_BROKER] = KafkaServer(folder), folder
+        config.stash[_BROKER] = KafkaServer(folder, PATIENT), folder
         config.stash[_BROKER][0].start()
     node.workerinput["servers"] = config.stash[_BROKER][0].bootstrap_servers
 

@@ -49,6 +49,7 @@ class Side:
         self._backend = backend
         backend.provision()
         self._sessions: list[Session] = [backend.open(str(uuid4())) for _ in range(3)]
+        self._followers: dict[int, Session] = {}
         self._cursors: dict[int, Cursor] = {}
         self._seen: dict[int, dict[int, int]] = {}
         self._order: dict[UUID, int] = {}
@@ -60,7 +61,9 @@ class Side:
             case ("follow", which):
                 if which in self._cursors:
                     self._cursors.pop(which).close()
-                self._cursors[which] = self._backend.open(str(uuid4())).follow(replay=True)
+                    self._followers.pop(which).close()
+                self._followers[which] = self._backend.open(str(uuid4()))
+                self._cursors[which] = self._followers[which].follow(replay=True)
                 self._seen[which] = {}
             case ("read", which) if which in self._cursors:
                 return self._read(which)
@@ -99,7 +102,7 @@ class Side:
         return found
 
     def close(self) -> None:
-        parts: list[Cursor | Session] = [*self._cursors.values(), *self._sessions]
+        parts: list[Cursor | Session] = [*self._cursors.values(), *self._followers.values(), *self._sessions]
         for part in parts:
             part.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
@@ -54,6 +54,23 @@ def proxy(server: ZooKeeperServer) -> Iterator[Proxy]:
     found.close()
 
 
+class Opened(ZooKeeperBackend):
+    """Its sessions end with the test: one whose server is gone would try to connect for ever."""
+
+    sessions: ClassVar[list[Session]] = []
+
+    def open(self, member_id: str) -> Session:
+        self.sessions.append(super().open(member_id))
+        return self.sessions[-1]
+
+
+@pytest.fixture(autouse=True)
+def _sessions_end() -> Iterator[None]:
+    yield
+    while Opened.sessions:
+        Opened.sessions.pop().close()
+
+
 class Made:
     def __init__(self, server: ZooKeeperServer, root: str) -> None:
         self.server, self.root = server, root
@@ -65,12 +82,12 @@ class Made:
             "session_ms": 2000,
             "timeout_ms": 3000,
         }
-        return ZooKeeperBackend(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**{**settings, **options}))
+        return Opened(SinkIdentity("sink", "group", "control"), ZooKeeperOptions(**{**settings, **options}))
 
 
 def behind(proxy: Proxy, **options: object) -> ZooKeeperBackend:
     identity = SinkIdentity("sink", "group", f"control-{uuid4()}")
-    return ZooKeeperBackend(identity, ZooKeeperOptions(hosts=f"127.0.0.1:{proxy.port}", **options))
+    return Opened(identity, ZooKeeperOptions(hosts=f"127.0.0.1:{proxy.port}", **options))
 
 
 @pytest.fixture

@@ -48,6 +48,9 @@ _SETTINGS = {
     "num.io.threads": "4",
     "auto.create.topics.enable": "false",
 }
+PATIENT = {"broker.session.timeout.ms": "60000"}
+"""For a broker that nobody kills: on a busy machine it is not taken for lost. After a kill, a restart would wait so
+long."""
 _LOGGING = """
 appender.console.type = Console
 appender.console.name = console
@@ -118,8 +121,8 @@ class KafkaServer(Server):
 
 @contextlib.contextmanager
 def kafka(folder: Path) -> Iterator[str]:
-    """A running broker's bootstrap servers."""
-    broker = KafkaServer(folder)
+    """The bootstrap servers of a running broker, which nobody kills."""
+    broker = KafkaServer(folder, PATIENT)
     try:
         broker.start()
         yield broker.bootstrap_servers
