@@ -6,11 +6,8 @@ import gc
 import itertools
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,7 +15,7 @@ from hypothesis import settings
 from calving.converters.json import JsonConverter
 from calving.errors import NotInstalledError
 from calving.services.container import Container
-from calving.services.kafka import PATIENT, KafkaServer, kafka
+from calving.services.kafka import KafkaServer, kafka
 from calving.services.process import Process
 from calving.services.rest_catalog import RestCatalog
 from harness.registry import SchemaRegistry, serving
@@ -29,32 +26,10 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 _NUMBERS = itertools.count(1)
-_PROCESS = os.environ.get("PYTEST_XDIST_WORKER", "")
-_BROKER = pytest.StashKey[tuple[KafkaServer, Path]]()
 _LONGEST = {"test_campaign.py", "test_engine.py", "test_parking.py", "test_cluster.py", "test_connect_server.py"}
 """Modules that take minutes. They come first, so that none of several processes is left with one at the end."""
 _SERVICES = {"servers", "own_broker", "rest_uri"}
 """Fixtures that start a service. Tests that start one by another way carry the marker themselves."""
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Processes that run services share one broker, because even one that does nothing takes a thirtieth of a core."""
-    config: pytest.Config = node.config
-    if config.option.markexpr != "services":
-        return
-    if _BROKER not in config.stash:
-        folder = Path(tempfile.mkdtemp(prefix="calving-kafka-"))
-        config.stash[_BROKER] = KafkaServer(folder, PATIENT), folder
-        config.stash[_BROKER][0].start()
-    node.workerinput["servers"] = config.stash[_BROKER][0].bootstrap_servers
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if _BROKER in config.stash:
-        broker, folder = config.stash[_BROKER]
-        broker.stop()
-        shutil.rmtree(folder)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -114,11 +89,8 @@ def few_values_go_the_fast_way_too() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def servers(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of a broker that all tests share."""
-    if found := getattr(pytestconfig, "workerinput", {}).get("servers"):
-        yield found
-        return
     with kafka(tmp_path_factory.mktemp("kafka")) as found:
         yield found
 
@@ -152,8 +124,8 @@ def registry() -> Iterator[SchemaRegistry]:
 
 @pytest.fixture
 def unique() -> str:
-    """A name that no other test uses, in no process."""
-    return f"x{next(_NUMBERS)}{_PROCESS}"
+    """A name that no other test uses."""
+    return f"x{next(_NUMBERS)}"
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ _SETTINGS = {
     "num.io.threads": "4",
     "auto.create.topics.enable": "false",
 }
-PATIENT = {"broker.session.timeout.ms": "60000"}
+_PATIENT = {"broker.session.timeout.ms": "60000"}
 """For a broker that nobody kills: on a busy machine it is not taken for lost. After a kill, a restart would wait so
 long."""
 _LOGGING = """
@@ -122,7 +122,7 @@ class KafkaServer(Server):
 @contextlib.contextmanager
 def kafka(folder: Path) -> Iterator[str]:
     """The bootstrap servers of a running broker, which nobody kills."""
-    broker = KafkaServer(folder, PATIENT)
+    broker = KafkaServer(folder, _PATIENT)
     try:
         broker.start()
         yield broker.bootstrap_servers
