@@ -21,6 +21,7 @@ After ``end`` it watches the end, prints its report, one JSON object, and ends.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -33,9 +34,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from calving.errors import UnavailableError
+from calving.model.offsets import TopicPartition as SourcePartition
+from calving_kafka.positions import StoredPositions
 from campaign import changes, records
 from campaign.audit import Audit
 from campaign.changes import Warehouse, Workload
@@ -129,9 +132,9 @@ class Source:
     def __init__(self, servers: str, topic: str, partitions: int, group: str, audit: Audit) -> None:
         self._audit, self._group = audit, group
         self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
-        self._config: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 0}
+        self._kafka = {"bootstrap.servers": servers, "log_level": "0"}
+        self._config: dict[str, str | int | float | bool] = {**self._kafka}
         self._consumer: Consumer | None = None
-        self._admin = AdminClient(self._config)
         self.troubles: Counter[str] = Counter()
         """Why a reading ended early, and how often."""
 
@@ -188,13 +191,12 @@ class Source:
 
     def was_read(self) -> bool:
         """Whether the sink's group has the end of every partition as its position."""
-        own = [TopicPartition(tp.topic, tp.partition) for tp in self._partitions]
-        wanted = [ConsumerGroupTopicPartitions(self._group, own)]
-        (future,) = self._admin.list_consumer_group_offsets(wanted, require_stable=True).values()
-        try:
-            positions = {tp.partition: tp.offset for tp in future.result().topic_partitions}
-        except KafkaException:
-            return False
+        own = [SourcePartition(tp.topic, tp.partition) for tp in self._partitions]
+        with contextlib.closing(StoredPositions(self._kafka, self._group, stable=True)) as stored:
+            try:
+                positions = {tp.partition: tp.offset for tp in stored.read(own)}
+            except UnavailableError:
+                return False
         return all(positions.get(tp.partition, -1) >= self._reaches(tp) for tp in self._partitions)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
 
 from calving.backend import (
     Claim,
@@ -21,13 +20,13 @@ from calving.backend import (
     TopicPartition,
     check_starts,
 )
-from calving.errors import UnavailableError
 from calving.source import dead_letters
-from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
+from calving.source.client import patiently
 from calving.source.kafka import members
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions
+from calving_kafka.positions import StoredPositions
 from calving_kafka.records import partition_of, records_of
 from calving_kafka.transactions import GroupOffsets, ProducerFencedError, Transactions
 
@@ -39,11 +38,8 @@ class KafkaSession(GroupSession):
         super().__init__(sink, options)
         self._sink, self._options, self._member_id, self._topic_id = sink, options, member_id, topic_id
         self._partition = partition_of(member_id, partitions)
-        # Not a member: it only reads the group's offsets. With read_committed the broker delays its answer while
-        # transactions have offsets pending, so the answer never misses a publication that is being committed.
-        self._positions = Consumer(
-            client_config(sink.kafka, group_id=sink.group, enable_auto_commit=False, isolation_level="read_committed")
-        )
+        # The answer never misses a publication that is being committed.
+        self._positions = StoredPositions(sink.kafka, sink.group, stable=True)
         self._transactions: Transactions | None = None
         self._published_as: str | None = None
         """The member id of the last publication."""
@@ -75,8 +71,7 @@ class KafkaSession(GroupSession):
         # broker times the transaction out, after up to twenty seconds. Its successor finds it in the notes of the
         # positions, and ends the transaction at once by taking its transactional id. This is done only to publishers
         # that have left the group: they cannot publish any more.
-        admin = admin_client(self._sink.kafka)
-        notes = (read_note(p.metadata) for p in self._undecided(admin, partitions))
+        notes = (read_note(p.metadata) for p in self._undecided(partitions))
         last = {n.by: n.member for n in notes if n.by and n.by != self._member_id and n.by not in self._ended}
         if not last:
             return
@@ -87,28 +82,17 @@ class KafkaSession(GroupSession):
         self._ended |= gone
 
     @patiently
-    def _undecided(self, admin: AdminClient, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
+    def _undecided(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
         """The stored positions as they were before a publication that is still open."""
-        group, wanted = self._sink.group, [KafkaPartition(tp.topic, tp.partition) for tp in partitions]
-        with reaching(f"stored positions of group '{group}'"):
-            asked = admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, wanted)], require_stable=False, request_timeout=TIMEOUT
-            )
-            return list(asked[group].result().topic_partitions)
+        with contextlib.closing(StoredPositions(self._sink.kafka, self._sink.group, stable=False)) as positions:
+            return positions.read(partitions)
 
     def _producer(self, publisher: str) -> Transactions:
         return Transactions(self._sink, self._options, f"worker-{publisher}")
 
     @patiently  # a broker that has just restarted has not loaded its groups yet
     def _stored(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
-        if not partitions:
-            return []
-        with reaching(f"stored positions of group '{self._sink.group}'"):
-            found = self._positions.committed([KafkaPartition(tp.topic, tp.partition) for tp in partitions], TIMEOUT)
-            for p in found:
-                if p.error is not None:
-                    raise UnavailableError(f"stored position of {p.topic}-{p.partition}: {p.error.str()}")
-        return [p for p in found if p.offset >= 0]
+        return self._positions.read(partitions)
 
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Does nothing: dead letters are written in the publication's transaction."""

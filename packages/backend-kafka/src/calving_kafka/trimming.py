@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from calving.backend import ControlOffsets, SinkIdentity
+from calving.backend import ControlOffsets, SinkIdentity, TopicPartition
 from calving.errors import CalvingError
 from calving.source.client import admin_client, reaching
+from calving_kafka.positions import StoredPositions
 
 log = logging.getLogger(__name__)
 
 _SECONDS = 60.0
 _REQUEST_SECONDS = 5.0
+_AT_ONCE = 8
 _COORDINATORS = "-coord"
 """The suffix of the groups in which coordinators save their positions, those of the Java sink, too."""
 
@@ -47,14 +51,10 @@ class Trimming:
         topic, admin = self._sink.control_topic, admin_client(self._sink.kafka)
         listed = admin.list_consumer_groups(request_timeout=_REQUEST_SECONDS).result().valid
         groups = [found.group_id for found in listed if found.group_id.endswith(_COORDINATORS)]
-        wanted = [KafkaPartition(topic, p) for p in partitions]
-        saved: dict[str, ControlOffsets] = {}
-        for group in groups:
-            asked = [ConsumerGroupTopicPartitions(group, wanted)]
-            found = admin.list_consumer_group_offsets(asked, request_timeout=_REQUEST_SECONDS)[group].result()
-            offsets = {p.partition: p.offset for p in found.topic_partitions if p.offset >= 0}
-            if offsets:
-                saved[group] = offsets
+        wanted = [TopicPartition(topic, p) for p in partitions]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found = zip(groups, pool.map(lambda group: self._saved(group, wanted), groups), strict=True)
+            saved = {group: offsets for group, offsets in found if offsets}
         if any(f"{other}{_COORDINATORS}" not in saved for other in others):
             return  # a sink's coordinator has not read anything yet
         below = lowest(saved.values(), partitions, self._kept)
@@ -62,6 +62,10 @@ class Trimming:
             records = [KafkaPartition(topic, p, offset) for p, offset in below.items()]
             for future in admin.delete_records(records, request_timeout=_REQUEST_SECONDS).values():
                 future.result()
+
+    def _saved(self, group: str, wanted: Collection[TopicPartition]) -> ControlOffsets:
+        with contextlib.closing(StoredPositions(self._sink.kafka, group, stable=False)) as positions:
+            return {p.partition: p.offset for p in positions.read(wanted, _REQUEST_SECONDS)}
 
 
 def lowest(saved: Collection[ControlOffsets], partitions: Collection[int], kept: int) -> dict[int, int]:
