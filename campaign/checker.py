@@ -21,7 +21,6 @@ After ``end`` it watches the end, prints its report, one JSON object, and ends.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import select
@@ -36,9 +35,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from calving.errors import UnavailableError
-from calving.model.offsets import TopicPartition as SourcePartition
-from calving_kafka.positions import StoredPositions
 from campaign import changes, records
 from campaign.audit import Audit
 from campaign.changes import Warehouse, Workload
@@ -132,8 +128,7 @@ class Source:
     def __init__(self, servers: str, topic: str, partitions: int, group: str, audit: Audit) -> None:
         self._audit, self._group = audit, group
         self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
-        self._kafka = {"bootstrap.servers": servers, "log_level": "0"}
-        self._config: dict[str, str | int | float | bool] = {**self._kafka}
+        self._config: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 0}
         self._consumer: Consumer | None = None
         self.troubles: Counter[str] = Counter()
         """Why a reading ended early, and how often."""
@@ -191,12 +186,16 @@ class Source:
 
     def was_read(self) -> bool:
         """Whether the sink's group has the end of every partition as its position."""
-        own = [SourcePartition(tp.topic, tp.partition) for tp in self._partitions]
-        with contextlib.closing(StoredPositions(self._kafka, self._group, stable=True)) as stored:
-            try:
-                positions = {tp.partition: tp.offset for tp in stored.read(own)}
-            except UnavailableError:
-                return False
+        own = [TopicPartition(tp.topic, tp.partition) for tp in self._partitions]
+        # Not an admin client: librdkafka would end the process if a fault takes the group's coordinator away meanwhile.
+        asking = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        consumer = Consumer(self._config | asking)
+        try:
+            positions = {tp.partition: tp.offset for tp in consumer.committed(own, 10)}
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
         return all(positions.get(tp.partition, -1) >= self._reaches(tp) for tp in self._partitions)
 
 
