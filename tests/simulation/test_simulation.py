@@ -14,9 +14,9 @@ from tests.simulation.odds import THEMES
 from tests.simulation.run import in_theme
 from tests.simulation.world import simulate
 
-SEEDS = int(os.environ.get("CALVING_SEEDS", "16"))
+SEEDS = int(os.environ.get("CALVING_SEEDS", "25"))
 """Of each theme."""
-ENOUGH, OF = 3, 80
+ENOUGH, OF = 5, 80
 """So many seeds must notice a broken rule; looking ends once they have."""
 CALLS = ("acknowledge", "attempt", "batch", "bounds", "committed", "follow", "load", "poll", "publish", "read", "start")
 
