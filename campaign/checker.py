@@ -126,10 +126,13 @@ class Source:
     """The topic, as far as it has been read."""
 
     def __init__(self, servers: str, topic: str, partitions: int, group: str, audit: Audit) -> None:
-        self._audit, self._group = audit, group
+        self._audit = audit
         self._partitions = [TopicPartition(topic, p) for p in range(partitions)]
         self._config: dict[str, str | int | float | bool] = {"bootstrap.servers": servers, "log_level": 0}
         self._consumer: Consumer | None = None
+        # Not an admin client: librdkafka would end the process if a fault takes the group's coordinator away meanwhile.
+        asking = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._positions = Consumer(self._config | asking)
         self.troubles: Counter[str] = Counter()
         """Why a reading ended early, and how often."""
 
@@ -187,15 +190,10 @@ class Source:
     def was_read(self) -> bool:
         """Whether the sink's group has the end of every partition as its position."""
         own = [TopicPartition(tp.topic, tp.partition) for tp in self._partitions]
-        # Not an admin client: librdkafka would end the process if a fault takes the group's coordinator away meanwhile.
-        asking = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        consumer = Consumer(self._config | asking)
         try:
-            positions = {tp.partition: tp.offset for tp in consumer.committed(own, 10)}
+            positions = {tp.partition: tp.offset for tp in self._positions.committed(own, 10)}
         except KafkaException:
             return False
-        finally:
-            consumer.close()
         return all(positions.get(tp.partition, -1) >= self._reaches(tp) for tp in self._partitions)
 
 

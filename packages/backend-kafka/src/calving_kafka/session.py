@@ -71,7 +71,8 @@ class KafkaSession(GroupSession):
         # broker times the transaction out, after up to twenty seconds. Its successor finds it in the notes of the
         # positions, and ends the transaction at once by taking its transactional id. This is done only to publishers
         # that have left the group: they cannot publish any more.
-        notes = (read_note(p.metadata) for p in self._undecided(partitions))
+        with contextlib.closing(StoredPositions(self._sink.kafka, self._sink.group, stable=False)) as undecided:
+            notes = [read_note(p.metadata) for p in patiently(undecided.read)(partitions)]
         last = {n.by: n.member for n in notes if n.by and n.by != self._member_id and n.by not in self._ended}
         if not last:
             return
@@ -80,12 +81,6 @@ class KafkaSession(GroupSession):
         with ThreadPoolExecutor(max(1, len(gone))) as pool:
             list(pool.map(lambda publisher: self._producer(publisher).close(), gone))
         self._ended |= gone
-
-    @patiently
-    def _undecided(self, partitions: Collection[TopicPartition]) -> list[KafkaPartition]:
-        """The stored positions as they were before a publication that is still open."""
-        with contextlib.closing(StoredPositions(self._sink.kafka, self._sink.group, stable=False)) as positions:
-            return positions.read(partitions)
 
     def _producer(self, publisher: str) -> Transactions:
         return Transactions(self._sink, self._options, f"worker-{publisher}")
