@@ -30,7 +30,7 @@ from calving.services.process import Process, free_port
 from calving.services.redis import RedisServer
 from calving.services.zookeeper import ZooKeeperServer
 from calving.source.client import client_config
-from calving.source.kafka import members
+from calving.source.members import members
 from harness.locations import locations
 from harness.proxy import Proxy
 from harness.run import Run, Store, through

@@ -20,7 +20,7 @@ from calving.errors import UnavailableError
 from calving.services.kafka import kafka
 from calving.services.process import Process
 from calving.source.client import client_config
-from calving.source.kafka import members
+from calving.source.members import members
 
 _PARTITIONS, _ROUNDS = 4, 5
 _WAIT_SECONDS = 120.0

@@ -22,7 +22,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.model.offsets import TopicPartition
 from calving.runtime.app import App
 from calving.settings.load import load
-from calving.source.kafka import members
+from calving.source.members import members
 from harness.nursery import Forked
 from harness.topic import Topic
 from tests.tasks.conftest import encode

@@ -19,7 +19,7 @@ from calving.iceberg.catalog import open_catalog
 from calving.protocol.takeover import Verdict
 from calving.settings.load import load
 from calving.source.client import client_config
-from calving.source.kafka import members
+from calving.source.members import members
 from harness.topic import Topic
 from tests.cli.commands import Cli
 

@@ -22,7 +22,7 @@ from calving.backend import (
 )
 from calving.source import dead_letters
 from calving.source.client import patiently
-from calving.source.kafka import members
+from calving.source.members import members
 from calving_kafka.cursor import KafkaCursor
 from calving_kafka.notes import Note, read_note
 from calving_kafka.options import KafkaOptions

@@ -25,6 +25,7 @@ from calving.model.membership import WORKER, Claim
 from calving.model.offsets import SourceOffsets, Topic, TopicPartition
 from calving.source.client import TIMEOUT, admin_client, client_config, patiently, reaching
 from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
+from calving.source.members import members
 
 _METADATA_SECONDS = 5.0
 _TOGETHER = 100
@@ -158,18 +159,6 @@ def _requests(partitions: frozenset[TopicPartition], which: int) -> list[list[Ka
     """The requests for these partitions. They are cached, because a worker sends them every second."""
     asked = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
     return [asked[start : start + _TOGETHER] for start in range(0, len(asked), _TOGETHER)]
-
-
-@patiently
-def members(kafka: Mapping[str, str], group: str) -> dict[str, str]:
-    """The client ids of the present members of a consumer group, by the members' ids.
-
-    :raises UnavailableError: the broker cannot be reached.
-    """
-    with reaching(f"asking for the members of group '{group}'"):
-        admin = admin_client(kafka)  # the client must live until the answer has come
-        found = admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result()
-    return {member.member_id: member.client_id for member in found.members}
 
 
 class KafkaGroup(Group):
