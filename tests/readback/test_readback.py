@@ -174,6 +174,7 @@ MIXED = Schema(
     NestedField(5, "price", DecimalType(9, 2), required=False),
     NestedField(6, "o", StructType(NestedField(7, "x", LongType(), required=False)), required=False),
     NestedField(8, "l", ListType(9, StringType(), element_required=False), required=False),
+    NestedField(10, "long", StringType(), required=False),
 )
 
 
@@ -182,14 +183,23 @@ def mixed(i: int) -> dict[str, object]:
     kind = None if i % 5 == 0 else f"kind {i % 3}"
     turns = f"turns {i % 7 if i < 4_100 else i}"
     nested = {"o": {"x": i % 11}, "l": [f"new {i}", "again"]}
-    return {"id": i, "kind": kind, "turns": turns, "day": i % 20, "price": i / 4, **nested}
+    return {"id": i, "kind": kind, "turns": turns, "day": i % 20, "price": i / 4, "long": long(i), **nested}
 
 
-@pytest.mark.parametrize("name", ["parquet", "orc"])
+def long(i: int) -> str | None:
+    """Long text that is always new."""
+    return None if i % 7 == 0 else f"{i * 2654435761 % 2**32:08x}" * 5
+
+
+@pytest.mark.parametrize(("name", "pages"), [("parquet", "v1"), ("parquet", "v2"), ("orc", "v1")])
 def test_spark_reads_columns_with_dictionaries_and_without_them(
-    name: str, plane: Plane, topic: Callable[..., Topic]
+    name: str, pages: str, plane: Plane, topic: Callable[..., Topic]
 ) -> None:
-    properties = {"write.format.default": name, "write.parquet.dict-size-bytes": "4096"}
+    properties = {
+        "write.format.default": name,
+        "write.parquet.dict-size-bytes": "4096",
+        "write.parquet.page-version": pages,
+    }
     plane.catalog.create_namespace("db")
     made = plane.catalog.create_table("db.t", MIXED, properties=properties)
     t = topic()
@@ -203,11 +213,13 @@ def test_spark_reads_columns_with_dictionaries_and_without_them(
             "kind", "turns", "day", "o.x", "l.list.element",
         }  # fmt: skip
         assert "PLAIN" in columns["turns"].encodings  # of the pages after a full dictionary
+        deltas = {path for path, column in columns.items() if "DELTA" in str(column.encodings)}
+        assert deltas == ({"id", "price", "long"} if pages == "v2" else set())
     where = "select count(*) n, sum(id) i, count(kind) k, count(distinct turns) t, sum(price) p, sum(o.x) x from iceberg.db.t"
     found, plain = spark(
         plane,
         where + " where day < date '1970-01-11'",
-        "select id, kind, turns, cast(price as double) price, o.x x, l[0] new, l[1] again from iceberg.db.t order by id",
+        "select id, kind, turns, cast(price as double) price, o.x x, l[0] new, l[1] again, long from iceberg.db.t order by id",
     )
     rows = [mixed(i) for i in range(6_000)]
     assert plain == [
@@ -219,6 +231,7 @@ def test_spark_reads_columns_with_dictionaries_and_without_them(
             "x": i % 11,
             "new": f"new {i}",
             "again": "again",
+            "long": long(i),
         }
         for i, row in enumerate(rows)
     ]

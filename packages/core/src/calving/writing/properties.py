@@ -76,6 +76,13 @@ class WriteProperties(BaseModel):
         alias="write.parquet.row-group-limit",
         description="Largest number of rows in a row group; Java's Iceberg has no such property.",
     )
+    page_version: Annotated[Literal["v1", "v2", "1", "2"], Lower] = Field(
+        "v1",
+        alias="write.parquet.page-version",
+        description="`v2`: pages of Parquet's second version, with delta encodings of whole numbers, dates, times and"
+        " long text without a dictionary. Such files are smaller and take less CPU to write. Readers must know them:"
+        " Iceberg's own readers for Spark do from 1.11 on, older ones only without vectorization.",
+    )
     page_bytes: Size = Field(_MIB, alias="write.parquet.page-size-bytes", description="Size of a page, in bytes.")
     page_rows: Size = Field(
         20_000, alias="write.parquet.page-row-limit", description="Largest number of rows in a page."

@@ -1,12 +1,12 @@
-"""Parquet data files: field ids, row groups bounded by the table's properties, dictionaries if they pay off, and Bloom
-filters.
+"""Parquet data files: field ids, row groups bounded by the table's properties, dictionaries and delta encodings if they
+pay off, and Bloom filters.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +36,8 @@ Repeated long values save more. Measured with zstd, on values that are drawn fro
 law.
 """
 _LONG_BYTES = 16
+_INTEGER_DIGITS = 18
+"""Decimals of at most this precision are stored as integers."""
 
 
 class ParquetWriter(FileWriter):
@@ -47,12 +49,8 @@ class ParquetWriter(FileWriter):
     def _writer(self, rows: pa.RecordBatch | None) -> pq.ParquetWriter:
         """The writer, opened with the first rows of the file. These rows show in which columns values repeat."""
         if self._opened is None:
-            dictionaries: bool | list[str] | None = self._table.dictionaries
-            if dictionaries is None:
-                dictionaries = True if rows is None else _repeating(rows)
-            self._opened = pq.ParquetWriter(
-                self._out, self._table.schema, use_dictionary=dictionaries or False, **self._table.options
-            )
+            encodings = self._table.encodings([] if rows is None else _leaves(rows.slice(0, _SAMPLE)))
+            self._opened = pq.ParquetWriter(self._out, self._table.schema, **encodings, **self._table.options)
         return self._opened
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -89,42 +87,58 @@ def _start(column: Any) -> int:
     return int(column.data_page_offset if dictionary is None else min(dictionary, column.data_page_offset))
 
 
-def _repeating(rows: pa.RecordBatch) -> list[str]:
-    """The paths of the columns for which a dictionary pays off, judged by the first of these rows.
+def _repeats(column: pa.Array) -> bool:
+    """Whether a dictionary pays off for a column, judged by the first of its rows.
 
     A dictionary of values that hardly repeat costs twice: each value is looked up in a hash table until the dictionary
     is full, and indices compress worse than values that resemble their neighbours. If values repeat, a dictionary saves
     both. Every reader of Iceberg tables accepts dictionaries and plain values, also old vectorised readers.
     """
-    sample = rows.slice(0, _SAMPLE)
-    return [
-        path
-        for name, column in zip(sample.schema.names, sample.columns, strict=True)
-        for path, leaf in _leaves(column, name)
-        if _repeats(leaf)
-    ]
-
-
-def _repeats(column: pa.Array) -> bool:
     valid = len(column) - column.null_count
     if not valid:
         return True
-    values = column.storage if isinstance(column, pa.ExtensionArray) else column
-    long = values.nbytes >= _LONG_BYTES * len(values)
-    return bool(pc.count_distinct(values).as_py() <= valid * (_LONG_SHARE if long else _SHORT_SHARE))
+    return bool(pc.count_distinct(column).as_py() <= valid * (_LONG_SHARE if _is_long(column) else _SHORT_SHARE))
 
 
-def _leaves(column: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
+def _is_long(column: pa.Array) -> bool:
+    return column.nbytes >= _LONG_BYTES * len(column)
+
+
+def _delta(column: pa.Array) -> str | None:
+    """The delta encoding that pays off for a column without a dictionary. The lengths of long text stand before all
+    text then, instead of between the values, where they delay compression. For short text that hardly matters.
+    """
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind) or _is_integer_decimal(kind):
+        return "DELTA_BINARY_PACKED"
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return "DELTA_LENGTH_BYTE_ARRAY" if is_text and _is_long(column) else None
+
+
+def _is_integer_decimal(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) and kind.precision <= _INTEGER_DIGITS
+
+
+Leaves = Iterable[tuple[str, pa.Array]]
+"""Columns without nested columns, by their paths in a file."""
+
+
+def _leaves(rows: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        yield from _leaves_of(column, name)
+
+
+def _leaves_of(column: pa.Array, path: str) -> Iterator[tuple[str, pa.Array]]:
     if isinstance(column, pa.StructArray):
         for field, child in zip(column.type, children_of(column), strict=True):
-            yield from _leaves(child, f"{path}.{field.name}")
+            yield from _leaves_of(child, f"{path}.{field.name}")
     elif isinstance(column, pa.MapArray):
         for name, inner in zip(("key", "value"), entries(column), strict=True):
-            yield from _leaves(inner, f"{path}.key_value.{name}")
+            yield from _leaves_of(inner, f"{path}.key_value.{name}")
     elif isinstance(column, pa.ListArray):
-        yield from _leaves(items_of(column), f"{path}.list.element")
+        yield from _leaves_of(items_of(column), f"{path}.list.element")
     else:
-        yield path, column
+        yield path, column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
 def _bloom_filters(properties: WriteProperties) -> dict[str, Any]:
@@ -150,8 +164,10 @@ class Parquet(FileFormat):
         self.bounded = {i for i in self.ids.values() if isinstance(schema.find_type(i), BYTES)}
         self.row_group_bytes = min(properties.row_group_bytes, _ROW_GROUP_BYTES)
         self.row_group_rows = properties.row_group_rows
-        self.dictionaries = properties.dictionaries
+        self._dictionaries = properties.dictionaries
+        self._deltas = properties.page_version in ("v2", "2")
         self.options = {
+            "data_page_version": "2.0" if self._deltas else "1.0",
             "compression": _CODECS.get(properties.parquet_codec, properties.parquet_codec),
             "compression_level": properties.parquet_level,
             "data_page_size": properties.page_bytes,
@@ -163,6 +179,16 @@ class Parquet(FileFormat):
 
     def open(self, out: OutputStream) -> FileWriter:
         return ParquetWriter(out, self)
+
+    def encodings(self, leaves: Leaves) -> dict[str, Any]:
+        """The arguments for Arrow's writer that say how a file's columns are encoded. ``leaves``: its first rows."""
+        dictionaries, deltas = [], {}
+        for path, column in leaves:
+            if self._dictionaries or (self._dictionaries is None and _repeats(column)):
+                dictionaries.append(path)
+            elif self._deltas and (found := _delta(column)) is not None:
+                deltas[path] = found
+        return {"use_dictionary": dictionaries or False, "column_encoding": deltas or None}
 
 
 def _refuse_empty(field: pa.Field, above: str = "") -> None:

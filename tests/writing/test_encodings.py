@@ -1,4 +1,4 @@
-"""Dictionaries of data files: for columns whose values repeat, and as the table's properties say."""
+"""Encodings of data files: dictionaries for columns whose values repeat, deltas in the second version of pages."""
 
 from __future__ import annotations
 
@@ -94,8 +94,40 @@ def test_long_values_may_repeat_less_than_short_ones(tmp_path: Path) -> None:
     assert with_dictionary(file) == {"long"}
 
 
-def test_every_value_comes_back(tmp_path: Path) -> None:
-    path = written(tmp_path).file_path.removeprefix("file://")
+V2 = {"write.parquet.page-version": "v2"}
+
+
+def encodings(file: DataFile) -> dict[str, set[str]]:
+    group = pq.read_metadata(file.file_path.removeprefix("file://")).row_group(0)
+    return {c.path_in_schema: set(c.encodings) for c in map(group.column, range(group.num_columns))}
+
+
+def test_the_second_version_has_deltas_of_numbers_that_hardly_repeat(tmp_path: Path) -> None:
+    (file,) = write(table(tmp_path, SCHEMA, properties=V2), rows(SCHEMA, COLUMNS))
+    found = {path for path, encoded in encodings(file).items() if "DELTA_BINARY_PACKED" in encoded}
+    assert found == {"id", "o.new", "l.list.element", "m.key_value.value"}
+    assert with_dictionary(file) == REPEATING
+
+
+def test_the_second_version_has_the_lengths_of_long_text_before_the_text(tmp_path: Path) -> None:
+    schema = Schema(*(NestedField(i, n, StringType(), required=False) for i, n in enumerate(("short", "long"), 1)))
+    texts = [f"{i * 2654435761 % 2**32:08x}" for i in range(COUNT)]
+    columns = {"short": texts, "long": [text * 4 for text in texts]}
+    (file,) = write(table(tmp_path, schema, properties=V2), rows(schema, columns))
+    found = {path: "DELTA_LENGTH_BYTE_ARRAY" in encoded for path, encoded in encodings(file).items()}
+    assert found == {"short": False, "long": True}
+
+
+def test_the_second_version_is_smaller(tmp_path: Path) -> None:
+    sizes = [
+        written(tmp_path, **{"write_parquet_page-version": version}).file_size_in_bytes for version in ("v1", "v2")
+    ]
+    assert sizes[1] < 0.8 * sizes[0]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_every_value_comes_back(version: str, tmp_path: Path) -> None:
+    path = written(tmp_path, **{"write_parquet_page-version": version}).file_path.removeprefix("file://")
     found = pq.read_table(path)
     assert all(found[name].to_pylist() == COLUMNS[name] for name in ("id", "kind", "name", "price", "four", "o", "l"))
     query = "select count(*), sum(id), count(kind), count(distinct name), sum(o.new), sum(l[1]) from read_parquet(?)"
