@@ -28,6 +28,7 @@ from calving.source.interface import NOTHING, Bounds, Group, Listener, Source
 from calving.source.members import members
 
 _METADATA_SECONDS = 5.0
+_GIVING_BACK_SECONDS = 5.0
 _TOGETHER = 100
 """The most partitions in one request, because the client compares each partition with every other."""
 _NO_IDENTITY = str(Uuid(0, 0))
@@ -242,7 +243,21 @@ class KafkaGroup(Group):
         """Leave the group without handing over the partitions: a clean stop publishes before it closes."""
         if not self._closed:
             self._closed = True
+            self._give_back()
             self._consumer.close()
+
+    def _give_back(self) -> None:
+        """Give all partitions back before the client closes.
+
+        If librdkafka 2.16 closes while a revocation is unanswered, it revokes a second time. It may drop the answer to
+        that, and the call that gives the answer then waits for ever, and holds Python's lock.
+        """
+        with contextlib.suppress(KafkaException):
+            self._consumer.unsubscribe()
+            end = time.monotonic() + _GIVING_BACK_SECONDS
+            self._consumer.poll(0)  # an assignment may have come that nobody has seen yet
+            while self._held and time.monotonic() < end:
+                self._consumer.poll(0.05)
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         # Any explicit offset is good enough: the partitions are paused at once, and this consumer never fetches from
