@@ -4,7 +4,7 @@ SPARK ?= 4.3.0
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native docs pictures site matrix lock release-check clean
+.PHONY: help demo test test-quick types quick bench campaign campaign-short simulate histories mirror fuzz fuzz-native miri docs pictures site matrix lock release-check clean
 
 help:
 	@echo "make demo      Kafka, Spark and Iceberg on this machine, with proof"
@@ -20,7 +20,8 @@ help:
 	@echo "make mirror    a million records of Debezium over 100,000 keys, compared with their source"
 	@echo "make fuzz      random tables and records against an oracle (SECONDS=3600);"
 	@echo "               SEED=7 CASE=12 repeats one case"
-	@echo "make fuzz-native  random and damaged bytes for the decoders in Rust, under AddressSanitizer"
+	@echo "make fuzz-native  random and damaged bytes for the decoders in Rust, under AddressSanitizer;"
+	@echo "               make miri interprets the same, and finds undefined behaviour"
 	@echo "make docs      write the generated pages again"
 	@echo "make pictures  take the pictures of the status page again; needs chromium"
 	@echo "make site      build the documentation into site/; links that lead nowhere are errors"
@@ -125,6 +126,12 @@ fuzz-native: SECONDS = 600
 fuzz-native:
 	@cd packages/native/fuzz && RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_TARGET_DIR=$(CURDIR)/.cache/fuzz \
 		nice $(CARGO) run --quiet --locked --release --target $(shell uname -m)-unknown-linux-gnu -- $(SECONDS) $(SEED)
+
+# Miri comes with Rust's nightly toolchain: rustup toolchain install nightly --component miri,rust-src
+miri: SECONDS = 600
+miri:
+	@cd packages/native/fuzz && MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=$(CURDIR)/.cache/miri \
+		nice $(CARGO) +nightly miri run --quiet --locked -- $(SECONDS) $(SEED)
 
 docs: $(BIN)/calving
 	@$(BIN)/python -m harness.generate_docs

@@ -36,7 +36,7 @@ def fill(topic: Topic, chance: Random, transactional: str) -> None:
         is_ours = chance.random() < 0.7
         if is_ours:
             producer.begin_transaction()
-        for _ in range(chance.choice([1, 3, 150])):
+        for _ in range(chance.choice([1, 3, 150, 2_500])):
             value = None if chance.random() < 0.1 else chance.randbytes(chance.choice([0, 1, 50, 500]))
             key = None if chance.random() < 0.5 else chance.randbytes(chance.randint(0, 20))
             many = chance.randint(1, 40) if chance.random() < 0.3 else 0

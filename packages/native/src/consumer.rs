@@ -1,9 +1,10 @@
 //! A consumer of librdkafka that gives records as columns: no object for a single record.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
@@ -16,6 +17,10 @@ const CONFIGURED: c_int = 0;
 const NO_TIMESTAMP: c_int = 0;
 /// Bytes that 32-bit offsets can tell apart, less what one record may have.
 const MOST_BYTES: usize = 1 << 30;
+/// Messages that are taken from librdkafka's queue together: so few that they stay in the cache until they are copied.
+const AT_ONCE: usize = 2_000;
+/// Memory is set aside for records of at most this size; larger ones take it as they come.
+const USUAL_BYTES: usize = 512;
 const LINES_KEPT: usize = 1_000;
 
 /// Lines that librdkafka has logged, each with its level in syslog.
@@ -183,24 +188,60 @@ impl Consumer {
         }
     }
 
-    /// At most so many records of all partitions, and what else there is to say of them.
+    /// At most so many records of all partitions, which come before the timeout, and what else there is to say of them.
     pub fn take(&self, most: usize, timeout_ms: i32) -> Result<Vec<Arrived>, ArrowError> {
+        let end = Instant::now() + Duration::from_millis(timeout_ms.max(0).unsigned_abs().into());
+        let mut found = Found::new(most);
+        let mut left = most;
+        while left > 0 {
+            let wanted = left.min(AT_ONCE);
+            let messages = self.consume(wanted, end.saturating_duration_since(Instant::now()))?;
+            let count = messages.found.len();
+            for &pointer in &messages.found {
+                self.sort_in(pointer, &mut found)?;
+            }
+            left -= count;
+            if count < wanted {
+                break; // it is late
+            }
+        }
+        found.finish()
+    }
+
+    fn consume(&self, most: usize, timeout: Duration) -> Result<Messages<'_>, ArrowError> {
         let mut messages: Vec<*mut Message> = vec![null_mut(); most];
+        let timeout_ms = c_int::try_from(timeout.as_millis()).unwrap_or(c_int::MAX);
         let count = unsafe {
             (self.api.rd_kafka_consume_batch_queue)(self.queue, timeout_ms, messages.as_mut_ptr(), messages.len())
         };
         let count = usize::try_from(count)
             .map_err(|_| ArrowError::ExternalError(self.fault(unsafe { (self.api.rd_kafka_last_error)() }).1.into()))?;
         messages.truncate(count);
-        let messages = Messages { found: messages, api: &self.api };
-        let mut arrived = Vec::new();
-        for group in messages.by_partition() {
-            arrived.push(match group {
-                Group::Fault(message) => self.failed(message),
-                Group::Records(found) => self.records(&found)?,
-            });
+        Ok(Messages { found: messages, api: &self.api })
+    }
+
+    fn sort_in(&self, pointer: *mut Message, found: &mut Found) -> Result<(), ArrowError> {
+        let message = unsafe { &*pointer };
+        if message.err != 0 {
+            found.arrived.push(self.failed(message));
+            return Ok(());
         }
-        Ok(arrived)
+        let columns = found.columns(message, || self.topic(message))?;
+        unsafe {
+            let mut kind = NO_TIMESTAMP;
+            let timestamp = (self.api.rd_kafka_message_timestamp)(message, &mut kind);
+            columns.values.push(bytes(message.payload, message.len));
+            columns.keys.push(bytes(message.key, message.key_len));
+            columns.offsets.push(message.offset);
+            columns.timestamps.push(timestamp);
+            columns.stamped.push(kind != NO_TIMESTAMP);
+            let mut headers = null_mut();
+            if (self.api.rd_kafka_message_detach_headers)(pointer, &mut headers) == 0 {
+                let headers = Headers { pointer: headers, api: Arc::clone(&self.api) };
+                columns.headers.push((columns.offsets.len() - 1, headers));
+            }
+        }
+        Ok(())
     }
 
     fn failed(&self, message: &Message) -> Arrived {
@@ -211,30 +252,6 @@ impl Consumer {
             offset: message.offset,
             what: Err((message.err, said)),
         }
-    }
-
-    fn records(&self, found: &[*mut Message]) -> Result<Arrived, ArrowError> {
-        let mut columns = Columns::with_capacity(found);
-        for &pointer in found {
-            unsafe {
-                let message = &*pointer;
-                let mut kind = NO_TIMESTAMP;
-                let timestamp = (self.api.rd_kafka_message_timestamp)(message, &mut kind);
-                columns.values.push(bytes(message.payload, message.len));
-                columns.keys.push(bytes(message.key, message.key_len));
-                columns.offsets.push(message.offset);
-                columns.timestamps.push(timestamp);
-                columns.stamped.push(kind != NO_TIMESTAMP);
-                let mut headers = null_mut();
-                if (self.api.rd_kafka_message_detach_headers)(pointer, &mut headers) == 0 {
-                    let headers = Headers { pointer: headers, api: Arc::clone(&self.api) };
-                    columns.headers.push((columns.offsets.len() - 1, headers));
-                }
-            }
-        }
-        let last = unsafe { &*found[found.len() - 1] };
-        let (topic, partition, offset) = (self.topic(last), last.partition, last.offset);
-        Ok(Arrived { topic, partition, offset, what: Ok(columns.finish()?) })
     }
 
     fn topic(&self, message: &Message) -> Option<String> {
@@ -260,39 +277,66 @@ impl Drop for Messages<'_> {
     }
 }
 
-enum Group<'a> {
-    Records(Vec<*mut Message>),
-    Fault(&'a Message),
+/// Faults where they came, and the records of each partition in their order.
+struct Found {
+    most: usize,
+    arrived: Vec<Arrived>,
+    open: Vec<Open>,
+    /// The partition of the last record, among the open ones: most records follow one of their own.
+    last: usize,
 }
 
-impl Messages<'_> {
-    /// Records of each partition in their order; faults where they came.
-    fn by_partition(&self) -> Vec<Group<'_>> {
-        let mut groups = Vec::new();
-        let mut open: HashMap<(Pointer, i32), (usize, usize)> = HashMap::new();
-        let mut last = ((null_mut(), -1), (usize::MAX, 0));
-        for &pointer in &self.found {
-            let message = unsafe { &*pointer };
-            if message.err != 0 {
-                groups.push(Group::Fault(message));
-                continue;
-            }
-            let key = (message.topic, message.partition);
-            if last.1.0 == usize::MAX || last.0 != key {
-                open.insert(last.0, last.1);
-                last = (key, open.get(&key).copied().unwrap_or((usize::MAX, 0)));
-            }
-            let (group, size) = &mut last.1;
-            if *group == usize::MAX || *size > MOST_BYTES {
-                (*group, *size) = (groups.len(), 0);
-                groups.push(Group::Records(Vec::new()));
-            }
-            *size += message.len + message.key_len;
-            if let Group::Records(found) = &mut groups[*group] {
-                found.push(pointer);
-            }
+/// A partition that has records.
+struct Open {
+    key: (Pointer, i32),
+    topic: Option<String>,
+    columns: Columns,
+}
+
+impl Found {
+    fn new(most: usize) -> Found {
+        Found { most, arrived: Vec::new(), open: Vec::new(), last: 0 }
+    }
+
+    /// Where the record belongs.
+    #[inline]
+    fn columns(
+        &mut self,
+        message: &Message,
+        topic: impl FnOnce() -> Option<String>,
+    ) -> Result<&mut Columns, ArrowError> {
+        // A topic has one address as long as one of its partitions is read.
+        let key = (message.topic, message.partition);
+        if self.open.get(self.last).is_none_or(|open| open.key != key) {
+            self.last = self.open.iter().position(|open| open.key == key).unwrap_or(self.open.len());
         }
-        groups
+        if self.open.get(self.last).is_some_and(|open| open.columns.size() > MOST_BYTES) {
+            let full = self.open.swap_remove(self.last);
+            self.arrived.push(full.arrived()?);
+            self.last = self.open.len();
+        }
+        if self.last == self.open.len() {
+            // The more partitions there are, the fewer of the records each has.
+            let count = self.most / (self.open.len() + 1);
+            let columns = Columns::with_capacity(count, message);
+            self.open.push(Open { key, topic: topic(), columns });
+        }
+        Ok(&mut self.open[self.last].columns)
+    }
+
+    fn finish(mut self) -> Result<Vec<Arrived>, ArrowError> {
+        for open in self.open {
+            self.arrived.push(open.arrived()?);
+        }
+        Ok(self.arrived)
+    }
+}
+
+impl Open {
+    fn arrived(self) -> Result<Arrived, ArrowError> {
+        let offset = self.columns.offsets.last().copied().unwrap_or(-1);
+        let what = Ok(self.columns.finish()?);
+        Ok(Arrived { topic: self.topic, partition: self.key.1, offset, what })
     }
 }
 
@@ -306,17 +350,21 @@ struct Columns {
 }
 
 impl Columns {
-    fn with_capacity(found: &[*mut Message]) -> Columns {
-        let size = |of: fn(&Message) -> usize| found.iter().map(|&message| of(unsafe { &*message })).sum();
-        let count = found.len();
+    /// For so many records like this one, if they are small.
+    fn with_capacity(count: usize, message: &Message) -> Columns {
+        let size = |of_one: usize| count * of_one.min(USUAL_BYTES);
         Columns {
-            values: Binary::with_capacity(count, size(|message| message.len)),
-            keys: Binary::with_capacity(count, size(|message| message.key_len)),
+            values: Binary::with_capacity(count, size(message.len)),
+            keys: Binary::with_capacity(count, size(message.key_len)),
             offsets: Vec::with_capacity(count),
             timestamps: Vec::with_capacity(count),
             stamped: Vec::with_capacity(count),
             headers: Vec::new(),
         }
+    }
+
+    fn size(&self) -> usize {
+        self.values.bytes.len() + self.keys.bytes.len()
     }
 
     fn finish(self) -> Result<Records, ArrowError> {

@@ -175,7 +175,10 @@ impl Records {
         let named = |(name, value): consumer::Header| -> PyResult<_> {
             Ok((String::from_utf8(name)?, value.map(|value| PyBytes::new(py, &value))))
         };
-        caught("the reader", || self.0.headers())?.into_iter().map(|headers| headers.into_iter().map(named).collect()).collect()
+        caught("the reader", || self.0.headers())?
+            .into_iter()
+            .map(|headers| headers.into_iter().map(named).collect())
+            .collect()
     }
 }
 
