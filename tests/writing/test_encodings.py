@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +60,26 @@ COLUMNS: dict[str, list[Any]] = {
 REPEATING = {"kind", "price", "four", "o.old", "m.key_value.key", "none"}
 
 
-def written(folder: Path, **properties: str) -> DataFile:
-    named = {name.replace("_", "."): value for name, value in properties.items()}
-    (file,) = write(table(folder, SCHEMA, properties=named), rows(SCHEMA, COLUMNS))
+V2 = {"write.parquet.page-version": "v2"}
+
+
+def written(folder: Path, properties: Mapping[str, str] | None = None) -> DataFile:
+    (file,) = write(table(folder, SCHEMA, properties=dict(properties or {})), rows(SCHEMA, COLUMNS))
     return file
 
 
-def with_dictionary(file: DataFile) -> set[str]:
+def columns_of(file: DataFile) -> list[Any]:
+    """What the file's first row group says of each column."""
     group = pq.read_metadata(file.file_path.removeprefix("file://")).row_group(0)
-    columns = map(group.column, range(group.num_columns))
-    return {column.path_in_schema for column in columns if column.has_dictionary_page}
+    return [group.column(i) for i in range(group.num_columns)]
+
+
+def with_dictionary(file: DataFile) -> set[str]:
+    return {column.path_in_schema for column in columns_of(file) if column.has_dictionary_page}
+
+
+def encoded(file: DataFile, encoding: str) -> set[str]:
+    return {column.path_in_schema for column in columns_of(file) if encoding in column.encodings}
 
 
 def test_columns_have_a_dictionary_where_their_values_repeat(tmp_path: Path) -> None:
@@ -76,13 +87,13 @@ def test_columns_have_a_dictionary_where_their_values_repeat(tmp_path: Path) -> 
 
 
 def test_a_file_is_smaller_than_with_a_dictionary_for_every_column(tmp_path: Path) -> None:
-    chosen, every = written(tmp_path), written(tmp_path, parquet_enable_dictionary="true")
+    chosen, every = written(tmp_path), written(tmp_path, {"parquet.enable.dictionary": "true"})
     assert chosen.file_size_in_bytes < 0.9 * every.file_size_in_bytes
 
 
 @pytest.mark.parametrize(("wanted", "found"), [("true", 12), ("false", 0)])
 def test_the_tables_property_decides_of_all_columns(wanted: str, found: int, tmp_path: Path) -> None:
-    assert len(with_dictionary(written(tmp_path, parquet_enable_dictionary=wanted))) == found
+    assert len(with_dictionary(written(tmp_path, {"parquet.enable.dictionary": wanted}))) == found
 
 
 def test_long_values_may_repeat_less_than_short_ones(tmp_path: Path) -> None:
@@ -94,18 +105,9 @@ def test_long_values_may_repeat_less_than_short_ones(tmp_path: Path) -> None:
     assert with_dictionary(file) == {"long"}
 
 
-V2 = {"write.parquet.page-version": "v2"}
-
-
-def encodings(file: DataFile) -> dict[str, set[str]]:
-    group = pq.read_metadata(file.file_path.removeprefix("file://")).row_group(0)
-    return {c.path_in_schema: set(c.encodings) for c in map(group.column, range(group.num_columns))}
-
-
 def test_the_second_version_has_deltas_of_numbers_that_hardly_repeat(tmp_path: Path) -> None:
-    (file,) = write(table(tmp_path, SCHEMA, properties=V2), rows(SCHEMA, COLUMNS))
-    found = {path for path, encoded in encodings(file).items() if "DELTA_BINARY_PACKED" in encoded}
-    assert found == {"id", "o.new", "l.list.element", "m.key_value.value"}
+    file = written(tmp_path, V2)
+    assert encoded(file, "DELTA_BINARY_PACKED") == {"id", "o.new", "l.list.element", "m.key_value.value"}
     assert with_dictionary(file) == REPEATING
 
 
@@ -114,20 +116,17 @@ def test_the_second_version_has_the_lengths_of_long_text_before_the_text(tmp_pat
     texts = [f"{i * 2654435761 % 2**32:08x}" for i in range(COUNT)]
     columns = {"short": texts, "long": [text * 4 for text in texts]}
     (file,) = write(table(tmp_path, schema, properties=V2), rows(schema, columns))
-    found = {path: "DELTA_LENGTH_BYTE_ARRAY" in encoded for path, encoded in encodings(file).items()}
-    assert found == {"short": False, "long": True}
+    assert encoded(file, "DELTA_LENGTH_BYTE_ARRAY") == {"long"}
 
 
 def test_the_second_version_is_smaller(tmp_path: Path) -> None:
-    sizes = [
-        written(tmp_path, **{"write_parquet_page-version": version}).file_size_in_bytes for version in ("v1", "v2")
-    ]
-    assert sizes[1] < 0.8 * sizes[0]
+    first, second = written(tmp_path), written(tmp_path, V2)
+    assert second.file_size_in_bytes < 0.8 * first.file_size_in_bytes
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_every_value_comes_back(version: str, tmp_path: Path) -> None:
-    path = written(tmp_path, **{"write_parquet_page-version": version}).file_path.removeprefix("file://")
+    path = written(tmp_path, {"write.parquet.page-version": version}).file_path.removeprefix("file://")
     found = pq.read_table(path)
     assert all(found[name].to_pylist() == COLUMNS[name] for name in ("id", "kind", "name", "price", "four", "o", "l"))
     query = "select count(*), sum(id), count(kind), count(distinct name), sum(o.new), sum(l[1]) from read_parquet(?)"
