@@ -1,6 +1,6 @@
 //! A consumer of librdkafka that gives records as columns: no object for a single record.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -282,6 +282,7 @@ struct Found {
     most: usize,
     arrived: Vec<Arrived>,
     open: Vec<Open>,
+    places: HashMap<(Pointer, i32), usize>,
     /// The partition of the last record, among the open ones: most records follow one of their own.
     last: usize,
 }
@@ -295,7 +296,7 @@ struct Open {
 
 impl Found {
     fn new(most: usize) -> Found {
-        Found { most, arrived: Vec::new(), open: Vec::new(), last: 0 }
+        Found { most, arrived: Vec::new(), open: Vec::new(), places: HashMap::new(), last: 0 }
     }
 
     /// Where the record belongs.
@@ -308,18 +309,17 @@ impl Found {
         // A topic has one address as long as one of its partitions is read.
         let key = (message.topic, message.partition);
         if self.open.get(self.last).is_none_or(|open| open.key != key) {
-            self.last = self.open.iter().position(|open| open.key == key).unwrap_or(self.open.len());
+            self.last = *self.places.entry(key).or_insert(self.open.len());
         }
-        if self.open.get(self.last).is_some_and(|open| open.columns.size() > MOST_BYTES) {
-            let full = self.open.swap_remove(self.last);
-            self.arrived.push(full.arrived()?);
-            self.last = self.open.len();
-        }
+        // The more partitions there are, the fewer of the records each has.
+        let empty = |others: usize| Columns::with_capacity(self.most / (others + 1), message);
         if self.last == self.open.len() {
-            // The more partitions there are, the fewer of the records each has.
-            let count = self.most / (self.open.len() + 1);
-            let columns = Columns::with_capacity(count, message);
-            self.open.push(Open { key, topic: topic(), columns });
+            self.open.push(Open { key, topic: topic(), columns: empty(self.open.len()) });
+        } else if self.open[self.last].columns.size() > MOST_BYTES {
+            let others = self.open.len();
+            let open = &mut self.open[self.last];
+            let columns = std::mem::replace(&mut open.columns, empty(others));
+            self.arrived.push(Open { key, topic: open.topic.clone(), columns }.arrived()?);
         }
         Ok(&mut self.open[self.last].columns)
     }
