@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.protocol.states import KazooState
 
 from calving.backend import SinkIdentity
 from calving.errors import ConfigError, UnavailableError
@@ -96,3 +99,19 @@ def test_a_wrong_sasl_password_is_a_matter_of_configuration_and_is_not_shown(gua
     with pytest.raises(ConfigError, match="password") as error:
         works(guarded, unique, **sasl("sink", "wr0ng"))
     assert "wr0ng" not in str(error.value)
+
+
+def test_so_it_is_if_the_refusal_came_before_the_first_request(
+    guarded: Guarded, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start: Callable[[KazooClient], threading.Event] = KazooClient.start_async
+
+    def start_and_wait_for_the_end(client: KazooClient) -> threading.Event:
+        connected, ended = start(client), threading.Event()
+        client.add_listener(lambda state: ended.set() if state == KazooState.LOST else None)
+        assert ended.wait(60)
+        return connected
+
+    monkeypatch.setattr(KazooClient, "start_async", start_and_wait_for_the_end)
+    with pytest.raises(ConfigError, match="password"):
+        works(guarded, unique, **sasl("sink", "wr0ng"))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
+from kazoo.exceptions import AuthFailedError, ConnectionClosedError, KazooException, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
@@ -56,6 +56,12 @@ def connect(options: ZooKeeperOptions) -> Connection:
     with reaching(), closing_on_error(Connection(KazooClient(**settings), options.timeout_ms / 1000)) as connection:
         # start() would wait for the end of an attempt to connect before it reports a failure.
         connection.client.start_async().wait(wait_seconds)
+        # kazoo is connected before SASL begins; requests wait for its end.
+        if connection.client.connected:
+            with contextlib.suppress(AuthFailedError, ConnectionClosedError):
+                connection.stat("/")
+        if connection.refused.is_set():
+            raise AuthFailedError("the ensemble refuses this user")
         if not connection.client.connected:
             raise KazooTimeoutError(f"no connection within {wait_seconds:g} s")
         return connection
@@ -71,6 +77,8 @@ class Connection:
         self.stale.set()
         self.changed = threading.Event()
         """Wakes a thread that waits for a change."""
+        self.refused = threading.Event()
+        """Whether the ensemble refused the user. kazoo itself tells only requests that wait at that moment."""
         self._expired = threading.Event()
         client.add_listener(self._on_state)
 
@@ -89,6 +97,8 @@ class Connection:
         self.changed.set()
 
     def _on_state(self, state: str) -> None:
+        if self.client.client_state == KeeperState.AUTH_FAILED:
+            self.refused.set()
         if state == KazooState.LOST:
             self._expired.set()
         self.on_change(state)
