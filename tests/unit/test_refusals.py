@@ -47,14 +47,16 @@ def part_of(part: ast.expr, constants: dict[str, str]) -> str:
     return constants.get(part.value.id, GAP) if isinstance(part.value, ast.Name) else GAP
 
 
-TEXTS = [text for path in SOURCES for text in texts(ast.parse(path.read_text()))]
-REFUSALS = [text for text in TEXTS if REMEDY.search(text) and not text.startswith(GAP)]
-"""Where a text begins with a gap, the reason is in another text."""
 ROWS = [
     [cell.strip() for cell in line.strip("| ").split(" | ")]
     for line in PAGE.read_text().splitlines()
     if line.startswith("| ") and not line.startswith(("| ---", "| message"))
 ]
+
+
+@pytest.fixture(scope="module")
+def of_the_code() -> list[str]:
+    return [text for path in SOURCES for text in texts(ast.parse(path.read_text()))]
 
 
 def says(text: str, message: str) -> bool:
@@ -63,15 +65,22 @@ def says(text: str, message: str) -> bool:
     return re.search(".*".join(re.escape(part.strip(" ,:")) for part in words), text, re.DOTALL) is not None
 
 
-@pytest.mark.parametrize("text", REFUSALS, ids=lambda text: text[:60])
-def test_a_refusal_stands_in_the_manual_with_its_remedy(text: str) -> None:
-    rows = [row for row in ROWS if says(text, row[0])]
-    assert rows, f"how-to/recover.md lacks: {text}"
-    for command, key in REMEDY.findall(text):
+def lacking(refusal: str) -> Iterator[str]:
+    """The remedies of a refusal that the manual does not name beside it."""
+    rows = [row for row in ROWS if says(refusal, row[0])]
+    for command, key in REMEDY.findall(refusal):
         wanted = " ".join(command.split()[:2]) or key
-        assert any(wanted in " ".join(row) for row in rows), f"how-to/recover.md does not name {wanted}: {text}"
+        if not any(wanted in " ".join(row) for row in rows):
+            yield wanted
+
+
+def test_every_refusal_stands_in_the_manual_with_its_remedies(of_the_code: list[str]) -> None:
+    # Where a text begins with a gap, the reason is in another text.
+    refusals = [text for text in of_the_code if REMEDY.search(text) and not text.startswith(GAP)]
+    assert len(refusals) > 10
+    assert {text: missing for text in refusals if (missing := list(lacking(text)))} == {}
 
 
 @pytest.mark.parametrize("message", [row[0] for row in ROWS])
-def test_a_message_of_the_manual_is_one_of_the_code(message: str) -> None:
-    assert any(says(text, message) for text in TEXTS)
+def test_a_message_of_the_manual_is_one_of_the_code(message: str, of_the_code: list[str]) -> None:
+    assert any(says(text, message) for text in of_the_code)
